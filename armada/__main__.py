@@ -1,0 +1,35 @@
+"""`armada` and `python -m armada`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code is one of `armada.errors.EXIT_CODES`."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (
+        ["--version"],
+        ["-V"],
+    ):  # answered before anything is imported: people's prompts and scripts ask it
+        from armada import __version__
+
+        sys.stdout.write(f"armada {__version__}\n")
+        return 0
+    if arguments[:1] == ["__complete"]:  # a shell asks at every Tab
+        from armada.cli.candidates import offer
+
+        offer("".join(arguments[1:2]))
+        return 0
+    try:
+        from armada.cli.main import run
+
+        return run(arguments)
+    except KeyboardInterrupt:  # before `run` could take it, or after: nothing had been asked for yet, or all was done
+        sys.stderr.write("\narmada: interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""`armada completion bash | zsh | fish`: what a shell needs to complete commands, options, run ids, hosts and profiles.
+
+The words that never change are in the script, by shtab; run ids and the like are asked for when Tab is pressed (`candidates`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+SHELLS = ("bash", "zsh", "fish")
+
+_ACTIVE_ONLY = frozenset({"stop"})
+_NEW_NAMES = frozenset({"add"})
+"""Verbs whose `name` is one that is not there yet."""
+
+_PREAMBLE = {
+    "bash": """
+_armada_offer() {
+  compgen -W "$(armada __complete "$1" 2>/dev/null | cut -f1)" -- "$2"
+}
+"""
+    + "".join(
+        f'_armada_{kind}() {{ _armada_offer {kind} "$1"; }}\n' for kind in ("runs", "active", "hosts", "profiles")
+    ),
+    "zsh": """
+_armada_offer() {
+  local -a found
+  local name about
+  while IFS=$'\\t' read -r name about; do
+    found+=("${name//:/\\\\:}:$about")
+  done < <(armada __complete "$1" 2>/dev/null)
+  _describe "$2" found -V armada
+}
+"""
+    + "".join(
+        f"_armada_{kind}() {{ _armada_offer {kind} {word}; }}\n"
+        for kind, word in (("runs", "run"), ("active", "run"), ("hosts", "host"), ("profiles", "profile"))
+    ),
+}
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "completion",
+        help="completion for bash, zsh and fish",
+        description="Print a script that makes a shell complete armada's commands, options, run ids, hosts and profiles.",
+        epilog="""bash: armada completion bash > ~/.local/share/bash-completion/completions/armada
+zsh:  armada completion zsh > "${fpath[1]}/_armada"
+fish: armada completion fish > ~/.config/fish/completions/armada.fish""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    parser.set_defaults(handler=_print)
+
+
+def _print(options: argparse.Namespace) -> int:
+    import shtab
+
+    from armada.cli.main import build_parser
+
+    parser = build_parser()
+    _mark(parser, "")
+    print(shtab.complete(parser, options.shell, preamble=_PREAMBLE))  # type: ignore[arg-type]  # it says str, and takes both
+    return 0
+
+
+def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Say of each argument what can stand there."""
+    import shtab
+
+    files = {"FILE": shtab.FILE, "EXPERIMENT": shtab.glob("*.yaml", "*.yml"), "DIR": shtab.DIRECTORY}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                _mark(below, name)
+        elif kind := _kind(action, verb):
+            _complete(action, _by_shell(kind))
+        elif action.metavar in files:
+            _complete(action, files[str(action.metavar)])
+        elif verb == "pull" and action.dest == "checkpoint":
+            action.choices = ["best", "last"]
+
+
+def _kind(action: argparse.Action, verb: str) -> str | None:
+    if action.metavar == "RUN":
+        return "active" if verb in _ACTIVE_ONLY else "runs"
+    if action.dest == "profile":
+        return "profiles"
+    of_hosts = action.dest in {"host", "hosts", "names"} and action.metavar in {"NAME", "HOST"}
+    of_verb = action.dest == "name" and not action.option_strings and verb not in _NEW_NAMES
+    return "hosts" if of_hosts or of_verb else None
+
+
+def _by_shell(kind: str) -> dict[str, str]:
+    return {"bash": f"_armada_{kind}", "zsh": f"_armada_{kind}", "fish": f"(armada __complete {kind} 2>/dev/null)"}
+
+
+def _complete(action: argparse.Action, how: Any) -> None:
+    vars(action)["complete"] = how  # the attribute shtab looks for, which argparse does not know

@@ -1,0 +1,136 @@
+"""`armada config show | schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, UsageError
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.config.resolution import Section
+    from armada.paths import HomePaths
+
+KINDS = ("experiment", "hosts", "profile", "project")
+"""Of files with a JSON Schema; `armada.config.schema.FILES` says what each is, and takes 0.2 s to load."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "config",
+        help="what holds, and which line says so",
+        description="What the files say about an experiment and a host, and schemas of the files for editors.",
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+
+    show = verbs.add_parser(
+        "show",
+        help="every value that holds",
+        description="Every value of a host, its profile and an experiment, as a launch would work with them. Asks no host.",
+    )
+    show.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a YAML file, or quickstart")
+    show.add_argument("--host", metavar="NAME", help="the host; its profile too")
+    show.add_argument("--profile", metavar="NAME", help="instead of the host's own")
+    show.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c", dest="overrides", help="as for launch; again for more"
+    )
+    show.add_argument("--gpus", metavar="N", help="as for launch")
+    show.add_argument("--origin", action="store_true", help="the file and line, option or variable that says it")
+    show.add_argument("--json", action="store_true", help="an object, origins among it")
+    show.set_defaults(handler=_show)
+
+    schema = verbs.add_parser(
+        "schema",
+        help="a JSON Schema for editors",
+        description="Print the JSON Schema (draft 7) of a kind of file; docs/editors.md says how editors use it.",
+    )
+    schema.add_argument("kind", choices=KINDS, help="which files")
+    schema.set_defaults(handler=_schema)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from armada.config.schema import schema_of
+
+    print(json.dumps(schema_of(options.kind), indent=1, ensure_ascii=False))
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from armada.cli.launch import experiment_file
+    from armada.config.resolution import Asked, resolve
+    from armada.paths import HomePaths
+
+    if options.experiment is None and options.host is None and options.profile is None:
+        raise UsageError(
+            "what to show? an experiment, --host or --profile", hint="armada config show exp.yaml --host desk"
+        )
+    if options.experiment is None and (options.overrides or options.gpus):
+        raise UsageError("--set and --gpus change an experiment, and none is named")
+    home = HomePaths.from_environment()
+    asked = Asked(
+        experiment=experiment_file(options.experiment) if options.experiment else None,
+        overrides=tuple(options.overrides),
+        host=options.host,
+        profile=options.profile,
+        gpus=options.gpus,
+        seen_profile=_seen_profile(home, options.host) if options.host else None,
+    )
+    sections = resolve(home, Path.cwd(), asked)
+    if options.json:
+        _print_json(sections)
+    else:
+        _print(sections, origins=options.origin)
+    return 0
+
+
+def _seen_profile(home: HomePaths, host: str) -> str | None:
+    """The profile that fits what a host showed last; None where nothing is known, which is no reason to fail here."""
+    from armada.config.profiles import choose_profile
+    from armada.store import hosts
+    from armada.store.database import Database
+
+    if not home.store.exists():
+        return None
+    with Database(home.store) as database:
+        record = hosts.find(database, host)
+    if record is None or record.facts is None:
+        return None
+    try:
+        return choose_profile(record.facts, home)
+    except (ArmadaError, KeyError, TypeError):
+        return None
+
+
+def _print_json(sections: list[Section]) -> None:
+    from armada.config.resolution import plain
+
+    listed = {
+        section.name: {
+            "about": section.about,
+            "values": {v.key: {"value": plain(v.value), "origin": v.origin} for v in section.values},
+        }
+        for section in sections
+    }
+    print(json.dumps(listed, indent=1))
+
+
+def _print(sections: list[Section], *, origins: bool) -> None:
+    from armada.config.documents import shown
+    from armada.config.resolution import plain
+
+    texts = {
+        (section.name, value.key): inert_line(shown(plain(value.value), 200), 200)
+        for section in sections
+        for value in section.values
+    }
+    key_width = max(len(key) for _, key in texts)
+    width = min(60, max(map(len, texts.values())))
+    for number, section in enumerate(sections):
+        print(("\n" if number else "") + inert_line(f"{section.name} {section.about}").strip())
+        for value in section.values:
+            line = f"  {inert_line(value.key, 100):<{key_width}}  {texts[section.name, value.key]:<{width if origins else 0}}"
+            print(f"{line}  {inert_line(value.origin, 400)}" if origins else line)

@@ -1,0 +1,58 @@
+"""`armada hosts connect | disconnect`: the one connection that `transport: openssh` keeps open, in a person's hands."""
+
+from __future__ import annotations
+
+import argparse
+
+from armada.errors import UsageError
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    connect = verbs.add_parser(
+        "connect",
+        help="log in by hand, once",
+        description="Open the connection that everything to this host goes through (`transport: openssh`). "
+        "ssh asks at this terminal for passphrases and one-time codes; nothing asks again until the connection ends.",
+    )
+    connect.add_argument("name")
+    connect.set_defaults(handler=_connect)
+
+    disconnect = verbs.add_parser(
+        "disconnect",
+        help="end that connection",
+        description="End the connection that `transport: openssh` keeps open. Runs go on.",
+    )
+    disconnect.add_argument("name")
+    disconnect.set_defaults(handler=_disconnect)
+
+
+def _connect(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.transport.resolve import resolve
+    from armada.transport.shared_connection import SharedConnection
+    from armada.transport.ssh_config import KEPT_OPEN_S
+
+    context = Context()
+    host = context.host(options.name)
+    if host.local:
+        raise UsageError(f"{host.name} is this machine; there is nothing to connect")
+    if host.transport != "openssh":
+        raise UsageError(
+            f"{host.name} has no connection to keep open",
+            hint=f"`transport: openssh` for {host.name} in {host.origin or context.home.hosts_file}",
+        )
+    SharedConnection(resolve(host), context.home).ask_and_open()
+    until = "until it is ended" if host.reuse_only else f"until {KEPT_OPEN_S // 60} minutes after its last use"
+    print(f"{host.name}: connected, {until}; armada hosts disconnect {host.name} ends it")
+    return 0
+
+
+def _disconnect(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.transport.shared_connection import end_connections
+
+    context = Context()
+    host = context.host(options.name)
+    ended = end_connections(host.name, context.home)  # also what is left of a `transport: openssh` that was taken out
+    print(f"{host.name}: {'disconnected; runs go on' if ended else 'no connection was open'}")
+    return 0

@@ -1,0 +1,53 @@
+"""What most commands need: home's folders, the store, a run by the beginning of its id, a session with its host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import NotFound
+from armada.paths import HomePaths
+from armada.store import runs
+from armada.store.database import Database
+
+if TYPE_CHECKING:
+    from armada.config.hosts import Host
+    from armada.session import HostSession
+    from armada.store.runs import Run
+
+
+class Context:
+    """Opened per command; everything in it is made when first used, because most commands need only part of it."""
+
+    def __init__(self) -> None:
+        self.home = HomePaths.from_environment()
+        self.home.make()
+        self.database = Database(self.home.store)
+
+    def hosts(self) -> dict[str, Host]:
+        from armada.config.hosts import load_hosts
+
+        return load_hosts(self.home, Path.cwd())
+
+    def host(self, name: str) -> Host:
+        """A configured host.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        hosts = self.hosts()
+        if name not in hosts:
+            import difflib
+
+            near = difflib.get_close_matches(name, hosts, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hosts)}; `armada hosts add` adds one"
+            raise NotFound(f"no host is called {name!r}", hint=hint)
+        return hosts[name]
+
+    def run(self, prefix: str) -> Run:
+        return runs.find(self.database, prefix)
+
+    def session(self, name: str, *, patience_s: float = 60.0) -> HostSession:
+        from armada.session import HostSession
+
+        return HostSession(self.host(name), self.home, patience_s=patience_s)

@@ -1,0 +1,192 @@
+"""`armada daemon run | start | stop | status | logs | install`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada.errors import UsageError
+from armada.inert import inert_line, inert_text
+from armada.units import span
+
+if TYPE_CHECKING:
+    from armada.daemon.status import HostStatus, Status
+    from armada.paths import HomePaths
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "daemon",
+        help="watch hosts and bring checkpoints home, all the time",
+        description="The daemon watches hosts and brings checkpoints home by each run's schedule. `launch` starts one by itself.",
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+
+    run = verbs.add_parser("run", help="be the daemon, here", description="Be the daemon, in the foreground.")
+    run.add_argument("--auto", action="store_true", help="end when nothing is left to watch or sync for 5 minutes")
+    run.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
+    run.set_defaults(handler=_run)
+
+    start = verbs.add_parser("start", help="start it in the background", description="Start it in the background.")
+    start.add_argument(
+        "--auto", action="store_true", help="it ends when nothing is left to watch or sync for 5 minutes"
+    )
+    start.set_defaults(handler=_start)
+
+    stop = verbs.add_parser("stop", help="end it", description="End it. Runs go on; what is half fetched is kept.")
+    stop.set_defaults(handler=_stop)
+
+    status = verbs.add_parser(
+        "status", help="does it live, and what does it see", description="0 if it does its work, else 7."
+    )
+    status.add_argument("--json", action="store_true", help="an object")
+    status.set_defaults(handler=_status)
+
+    logs = verbs.add_parser("logs", help="what it said", description="What it said.")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    logs.add_argument("--tail", type=_lines, default=50, metavar="N", help="begin so many lines from the end (50)")
+    logs.set_defaults(handler=_logs)
+
+    install = verbs.add_parser(
+        "install",
+        help="have it started with the machine",
+        description="Write a systemd user service, or a launch agent on macOS.",
+    )
+    install.set_defaults(handler=_install)
+
+
+def start_for_launch(home: HomePaths) -> bool:
+    """Start a daemon of its own accord, unless one runs or `ARMADA_NO_DAEMON` says not to; whether one was started."""
+    from armada.daemon.control import start
+
+    return os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0") and start(home, auto=True)
+
+
+def _home() -> HomePaths:
+    from armada.paths import HomePaths
+
+    home = HomePaths.from_environment()
+    home.make()
+    return home
+
+
+def _lines(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return min(int(text), 100_000)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.detached:
+        from armada.daemon.control import detach
+
+        detach()
+    from armada.daemon.journal import open_journal
+    from armada.daemon.service import serve
+
+    home = _home()
+    open_journal(home, aloud=not options.detached)
+    serve(home, auto=options.auto)
+    # Threads may wait for dead connections for half a minute; what they do is safe to break off at any instruction.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _start(options: argparse.Namespace) -> int:
+    from armada.daemon import instance
+    from armada.daemon.control import start
+
+    home = _home()
+    started = start(home, auto=options.auto)
+    held = instance.holder(home)
+    who = f" (process {held.pid})" if held else ""
+    print(f"the daemon runs{who}" if started else f"the daemon was running already{who}")
+    return 0
+
+
+def _stop(_: argparse.Namespace) -> int:
+    from armada.daemon.control import stop
+
+    print(f"the daemon (process {stop(_home())}) has ended; runs go on")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from armada.daemon.status import judge
+
+    now = time.time()
+    condition, status = judge(_home(), now)
+    code = 0 if condition == "fresh" else 7
+    if options.json:
+        print(json.dumps({"condition": condition, **(dataclasses.asdict(status) if status else {})}, indent=1))
+        return code
+    print(_sentence(condition, status, now))
+    if status is not None and condition in ("fresh", "stale"):
+        for name, host in sorted(status.hosts.items()):
+            print(f"  {name}: {_host(host, now)}")
+        for each in status.syncing:
+            print(f"  syncing {', '.join(each.runs)} from {each.host} for {span(now - each.since)}")
+    if code:
+        print("  → armada daemon start")
+    return code
+
+
+def _sentence(condition: str, status: Status | None, now: float) -> str:
+    if status is None:
+        return (
+            "stale: it holds its lock, and says nothing" if condition == "stale" else "no daemon was ever started here"
+        )
+    tick = f"its last tick was {span(now - status.tick_at)} ago"
+    if condition == "dead":
+        return f"dead: process {status.pid} is gone; {tick}"
+    if condition == "stale":
+        return f"stale: process {status.pid} lives, but {tick}; kill -9 {status.pid} and a new start are safe"
+    own = ", started by another command; ends when nothing is left" if status.auto else ""
+    return f"running: process {status.pid} for {span(now - status.started_at)}, {tick}{own}"
+
+
+def _host(host: HostStatus, now: float) -> str:
+    seen = f"seen {span(now - host.last_ok)} ago" if host.last_ok is not None else "not seen yet"
+    if host.state == "unreachable":
+        again = f"; next look in {span(host.next_look - now)}" if host.next_look else ""
+        return f"does not answer ({inert_line(host.error, 200)}), {seen}{again}"
+    return seen
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from armada.daemon.journal import log_file, tail
+
+    home = _home()
+    if not log_file(home).exists():
+        raise UsageError("no daemon was ever started here", hint="armada daemon start")
+    sys.stdout.write(inert_text(tail(home, options.tail), 1 << 24))
+    sys.stdout.flush()
+    offset = log_file(home).stat().st_size
+    while options.follow:
+        time.sleep(0.5)
+        size = log_file(home).stat().st_size
+        if size < offset:
+            offset = 0  # it was rotated
+        with log_file(home).open("rb") as stream:
+            stream.seek(offset)
+            news = stream.read()
+        offset += len(news)
+        sys.stdout.write(inert_text(news.decode("utf-8", "replace"), 1 << 24))
+        sys.stdout.flush()
+    return 0
+
+
+def _install(_: argparse.Namespace) -> int:
+    from armada.daemon.installation import install
+
+    place, commands = install(_home())
+    print(f"{place} written; now:")
+    for command in commands:
+        print(f"  {command}")
+    return 0

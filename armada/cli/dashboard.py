@@ -1,0 +1,81 @@
+"""`armada dashboard`, and `armada` alone on a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+
+from armada.errors import UsageError
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "dashboard",
+        help="watch everything on one screen",
+        description="Runs, hosts, transfers and curves, live. `armada` alone opens it too. Leaving it stops nothing.",
+    )
+    parser.add_argument("--read-only", action="store_true", help="show; start, stop and fetch nothing")
+    parser.add_argument("--web", action="store_true", help="serve it to a browser on this machine (needs armada[web])")
+    parser.add_argument("--port", type=int, metavar="N", help="with --web: listen there, not on any free port")
+    parser.set_defaults(handler=_handle)
+
+
+def _handle(options: argparse.Namespace) -> int:
+    if options.web:
+        return serve(port=options.port or 0, read_only=options.read_only)
+    if options.port is not None:
+        raise UsageError("--port is for --web", hint=f"armada dashboard --web --port {options.port}")
+    return show(read_only=options.read_only)
+
+
+def show(*, read_only: bool = False) -> int:
+    """Open the dashboard and wait until it is left.
+
+    Raises:
+        UsageError: There is no terminal to draw on.
+        ConfigError: The store is none of ours, or of a newer armada.
+    """
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise UsageError("the dashboard needs a terminal", hint="armada ps, armada show RUN, armada logs RUN")
+    from armada.cli.context import Context
+    from armada.tui.app import Dashboard
+
+    context = Context()  # an older store is migrated, a newer one refused, before the screen is taken
+    context.database.close()
+    board = Dashboard(context.home, read_only=read_only)
+    board.run()
+    if board.return_code:
+        return 1
+    print("The dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    return 0
+
+
+def serve(*, port: int, read_only: bool) -> int:
+    """Serve the dashboard to browsers until Ctrl-C.
+
+    Raises:
+        UsageError: What serves it is not installed, or the port is no port.
+        Conflict: The port is taken.
+        ConfigError: The store is none of ours, or of a newer armada.
+    """
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"{port} is no port", hint="1 to 65535, or 0 for any free one")
+    if importlib.util.find_spec("textual_serve") is None:
+        raise UsageError("the dashboard in a browser needs textual-serve", hint="pip install 'armada[web]'")
+    import asyncio
+
+    from armada.cli.context import Context
+    from armada.tui.web import server
+
+    Context().database.close()
+    listening = server.listen(port)
+    asyncio.run(server.serve(listening, read_only=read_only, tell=_tell))
+    print("\nThe dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    return 0
+
+
+def _tell(address: str) -> None:
+    print(f" dashboard  {address}")
+    print("            Whoever has this address can do what you can do in armada: keep it to yourself.")
+    print("            Ctrl-C ends it.", flush=True)

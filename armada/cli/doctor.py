@@ -1,0 +1,130 @@
+"""`armada doctor`: home and hosts looked at, each finding with its remedy."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.config.hosts import Host
+    from armada.doctor.findings import Report
+    from armada.paths import HomePaths
+
+_MARKS = {"ok": "✓", "warn": "⚠", "fail": "✗"}
+_SHOWN_LINES = 12
+_AT_ONCE = 32
+_WORST_FIRST = (2, 4, 5, 3)
+"""Exit codes, as the table in errors.py has them: a bad file, a host out of reach, an agent that does not start, launches that fail."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="look for what breaks hosts, and say what to do",
+        description="Look at home and at all hosts, or at some: everything that is known to break them, with the remedy. "
+        "Exit 0 when nothing keeps runs from working, whatever warnings there are; 2 a file is wrong, 4 a host is out of reach, "
+        "5 its agent does not start, 3 launches there would fail.",
+    )
+    doctor.add_argument("hosts", nargs="*", metavar="HOST", help="which (home and all hosts by default)")
+    doctor.add_argument("--json", action="store_true", help="an object")
+    doctor.set_defaults(handler=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from armada.doctor.home import examine_home
+    from armada.errors import ConfigError
+    from armada.paths import HomePaths
+
+    home = HomePaths.from_environment()
+    home.make()
+    if options.hosts:
+        from armada.cli.context import Context
+
+        context = Context()
+        about_home, wanted = None, [context.host(name) for name in dict.fromkeys(options.hosts)]
+    else:
+        about_home, hosts = examine_home(home, Path.cwd())
+        wanted = list(hosts.values())
+    try:
+        reports = _examine_all(wanted, home)
+    except ConfigError:
+        if about_home is None or not about_home.exit_code:
+            raise
+        reports = []  # the report about home says what is wrong with the file
+    everything = [*([about_home] if about_home else []), *reports]
+    if options.json:
+        told = {
+            "home": dataclasses.asdict(about_home) if about_home else None,
+            "hosts": [dataclasses.asdict(report) for report in reports],
+        }
+        print(json.dumps(told, indent=1))
+    else:
+        _print(everything)
+    codes = {report.exit_code for report in everything}
+    return next((code for code in _WORST_FIRST if code in codes), max(codes, default=0))
+
+
+def _examine_all(wanted: Sequence[Host], home: HomePaths) -> list[Report]:
+    """All at once: a host that does not answer delays nobody else's report but the end."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from armada.cli.progress import Reporter
+    from armada.doctor.host import examine
+
+    if not wanted:
+        return []
+    progress = Reporter(sys.stderr)
+    doing: dict[str, str] = {}
+
+    def say(name: str, what: str | None) -> None:
+        if what is None:
+            doing.pop(name, None)
+        else:
+            doing[name] = what
+        going = ", ".join(f"{who} {does}" for who, does in sorted(doing.copy().items()))
+        if going:
+            progress.now("doctor", going)
+
+    def one(host: Host) -> Report:
+        say(host.name, "logging in")
+        try:
+            return examine(host, home, lambda what: say(host.name, what))
+        finally:
+            say(host.name, None)
+
+    with ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
+        reports = list(pool.map(one, wanted))
+    progress.clear()
+    return reports
+
+
+def _print(reports: Sequence[Report]) -> None:
+    for report in reports:
+        print(f"{report.name}{f' ({report.ssh})' if report.ssh else ''}")
+        for finding in report.findings:
+            print(f"  {_MARKS[finding.outcome]} {finding.subject:<13} {finding.message}")
+            if finding.remedy and finding.outcome != "ok":
+                print(f"    {'→':>13} {finding.remedy}")
+        _quote("its sshd says", report.banner)
+        _quote("its start-up files print", report.noise)
+    counts = {word: sum(f.outcome == word for r in reports for f in r.findings) for word in _MARKS}
+    print(f"{counts['ok']} in order, {counts['warn']} to know about, {counts['fail']} to mend")
+
+
+def _quote(what: str, text: str) -> None:
+    """Show what came from a host as that, cut, and without anything a terminal would obey."""
+    from armada.inert import inert_line
+
+    lines = [inert_line(line, 200) for line in text.splitlines() if line.strip()]
+    if lines:
+        print(f"    {what}:")
+        for line in lines[:_SHOWN_LINES]:
+            print(f"      │ {line}")
+        if len(lines) > _SHOWN_LINES:
+            print(f"      │ … {len(lines) - _SHOWN_LINES} more lines")

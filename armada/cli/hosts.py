@@ -1,0 +1,285 @@
+"""`armada hosts add | ls | check | rm`; its other verbs have files of their own."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.cli import connections, provision, release, trust
+from armada.cli.disks import foreseen, room
+from armada.errors import Conflict, HostUnreachable, NotFound, UsageError
+from armada.inert import inert_line
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from armada.cli.context import Context
+    from armada.config.hosts import Host
+    from armada.store.hosts import DiskForecast
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "hosts", help="add, list and check hosts", description="Hosts: the places that run work."
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+
+    add = verbs.add_parser(
+        "add", help="add a host and pin its key", description="Add a host to hosts.yaml and pin its key."
+    )
+    add.add_argument("name", help="what you call it")
+    add.add_argument("target", help="user@address:port, or a name from your ssh_config")
+    add.add_argument("--profile", metavar="NAME", help="what kind of machine it is (chosen by its GPUs otherwise)")
+    add.add_argument("--identity", type=Path, metavar="FILE", help="private key to log in with")
+    add.add_argument("--root", metavar="PATH", help="armada's folder there (~/.armada)")
+    add.add_argument("--price", type=float, metavar="PER_HOUR", help="what an hour of it costs")
+    add.add_argument(
+        "--scheduler", choices=("direct", "slurm", "htcondor"), default="direct", help="what starts runs there"
+    )
+    add.add_argument(
+        "--transport",
+        choices=("fabric", "openssh"),
+        default="fabric",
+        help="openssh: one connection that stays open, used by everything",
+    )
+    add.add_argument(
+        "--reuse-only", action="store_true", help="with it: only `armada hosts connect` opens it (one-time codes)"
+    )
+    add.add_argument("--yes", "-y", action="store_true", help="pin the key it shows without asking")
+    add.set_defaults(handler=_add)
+
+    ls = verbs.add_parser("ls", help="list hosts", description="List hosts, as last seen.")
+    ls.add_argument("--json", action="store_true", help="a list of objects")
+    ls.set_defaults(handler=_ls)
+
+    check = verbs.add_parser("check", help="log in and look", description="Log in to hosts and say what is there.")
+    check.add_argument("names", nargs="*", metavar="NAME", help="which (all by default)")
+    check.add_argument("--json", action="store_true", help="a list of objects")
+    check.set_defaults(handler=_check)
+
+    remove = verbs.add_parser(
+        "rm", help="forget a host", description="Forget a host and its key. Nothing on it is touched."
+    )
+    remove.add_argument("name")
+    remove.set_defaults(handler=_remove)
+
+    provision.register(verbs)
+    trust.register(verbs)
+    connections.register(verbs)
+    release.register(verbs)
+
+
+def _add(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.config.hosts_file import add_host
+    from armada.config.profiles import load_profile
+
+    context = Context()
+    if options.profile:
+        load_profile(options.profile, context.home)  # a name nobody knows is said now, not at the first launch
+    if options.identity and not options.identity.expanduser().is_file():
+        raise UsageError(
+            f"{options.identity} is no file", hint="--identity takes a private key, such as ~/.ssh/id_ed25519"
+        )
+    if options.name in context.hosts():
+        raise Conflict(
+            f"a host is called {options.name!r} already", hint=f"armada hosts rm {options.name}, or another name"
+        )
+    host = _host(
+        name=options.name,
+        ssh=options.target,
+        profile=options.profile,
+        identity=options.identity.expanduser().absolute() if options.identity else None,
+        root=options.root,
+        scheduler=options.scheduler,
+        price_per_hour=options.price,
+        transport=options.transport,
+        reuse_only=options.reuse_only,
+    )
+    trust.pin_key(context, host, yes=options.yes)
+    add_host(context.home, host)
+    print(f"{host.name} added to {context.home.hosts_file}")
+    return _report(context, [host], as_json=False)
+
+
+def _host(**fields: Any) -> Host:
+    """A host from the command line's words.
+
+    Raises:
+        UsageError: A word cannot be what it is meant as.
+    """
+    from pydantic import ValidationError
+
+    from armada.config.hosts import Host
+
+    try:
+        return Host(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "host"
+        raise UsageError(f"{where}: {first['msg']}", hint="armada hosts add NAME user@address:port") from None
+
+
+def _ls(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.table import table
+    from armada.store import hosts as records
+
+    context = Context()
+    found = context.hosts()
+    if options.json:
+        listed = []
+        for host in found.values():
+            record = records.find(context.database, host.name)
+            listed.append({**json.loads(host.model_dump_json()), **(dataclasses.asdict(record) if record else {})})
+        print(json.dumps(listed, indent=1))
+        return 0
+    rows = []
+    for host in found.values():
+        record = records.find(context.database, host.name)
+        price = f"${host.price_per_hour:.2f}/h" if host.price_per_hour else "—"
+        where, profile = host.ssh or "this machine", host.profile or "by its GPUs"
+        rows.append(
+            (host.name, where, host.scheduler, profile, price, room(record.forecast if record else None), _seen(record))
+        )
+    print(table(("HOST", "REACHED AT", "SCHEDULER", "PROFILE", "PRICE", "DISK", "SEEN"), rows))
+    return 0
+
+
+def _seen(record: Any) -> str:
+    if record is None or record.observed_at is None:
+        return "not yet"
+    if record.unreachable_since is not None:
+        return f"unreachable since {time.strftime('%H:%M', time.localtime(record.unreachable_since))}"
+    return f"{span(time.time() - record.observed_at)} ago"
+
+
+def _check(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+
+    context = Context()
+    wanted = [context.host(name) for name in options.names] or list(context.hosts().values())
+    return _report(context, wanted, as_json=options.json)
+
+
+def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
+    """Ask hosts for their facts, all at once; 4 if one did not answer."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from armada.monitor.queue import look_at_queue
+    from armada.session import HostSession
+    from armada.store import hosts as records
+    from armada.sync.forecast import note_forecast
+
+    def ask(host: Host) -> dict[str, Any] | HostUnreachable:
+        try:
+            with HostSession(host, context.home, patience_s=0) as session:
+                facts = session.call("host.facts", {})
+                return facts if host.batch is None else {**facts, "queue": look_at_queue(session)}
+        except HostUnreachable as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=min(32, len(wanted))) as pool:
+        answers = list(pool.map(ask, wanted))
+    code = 0
+    listed: list[dict[str, Any]] = []
+    for host, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, HostUnreachable):
+            code = answer.exit_code
+            records.mark_unreachable(context.database, host.name, answer.message)
+            listed.append({"name": host.name, "reachable": False, "error": answer.message})
+            if not as_json:
+                print(f"✗ {host.name}: {inert_line(answer.message)}")
+                if answer.hint:
+                    print(f"    → {answer.hint}")
+            continue
+        records.record_facts(context.database, host.name, answer)
+        forecast = note_forecast(context.database, host.name)
+        disk = dataclasses.asdict(forecast) if forecast is not None else None
+        listed.append({"name": host.name, "reachable": True, **answer, "forecast": disk})
+        if not as_json:
+            _say_facts(context, host, answer, forecast)
+    if as_json:
+        print(json.dumps(listed, indent=1))
+    return code
+
+
+def _say_facts(context: Context, host: Host, facts: dict[str, Any], forecast: DiskForecast | None) -> None:
+    from armada.provision.state import environment_state
+
+    who = f"{inert_line(facts['user'])} at {inert_line(facts['hostname'])}"
+    machine = (
+        f"{facts['cpu_count']} cores, {amount(facts['memory_bytes'])} memory, Python {inert_line(facts['python'])}"
+    )
+    print(f"✓ {host.name}: {who}, {machine}")
+    if facts.get("setup"):
+        print(f"    ⚠ {inert_line(facts['setup'], 600)}")
+    if host.batch is None:
+        _say_gpus(facts["gpus"])
+    disk = facts["disk"]
+    free = f"{amount(disk['free_bytes'])} of {amount(disk['total_bytes'])} free at {inert_line(facts['root'])}"
+    mark = "⚠ " if forecast is not None and forecast.full_at is not None else ""
+    print(f"    {mark}{'; '.join(filter(None, [free, foreseen(forecast)]))}")
+    if not host.local and not facts["tools"]["rsync"]:
+        print("    no rsync: files go there as a tar stream, slower on long links")
+    if host.batch is not None:
+        _say_queue(host, facts["queue"])
+        if host.profile is None:
+            return
+    found = environment_state(host, facts, context.home)
+    if found.key is None:
+        print(f"    ⚠ {inert_line(found.trouble)}")
+        return
+    print(f"    profile {found.profile}" + ("" if host.profile else " (by its GPUs)"))
+    there = "ready" if found.condition == "ready" else f"{found.condition} (armada hosts provision {host.name})"
+    print(f"    environment {found.key} {there}")
+
+
+def _say_gpus(gpus: list[dict[str, Any]]) -> None:
+    if not gpus:
+        print("    no NVIDIA GPUs")
+        return
+    busy = sum(1 for gpu in gpus if gpu["processes"])
+    kind, driver = inert_line(gpus[0]["name"]), inert_line(gpus[0]["driver_version"])
+    print(f"    {len(gpus)} × {kind} ({busy} in use), driver {driver}")
+
+
+def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
+    """What a batch system has; the GPUs of the machine one logs in to say nothing about its workers."""
+    from armada.monitor.queue import describe_queue
+
+    for line in describe_queue(queue or {}, host.scheduler, time.time()):
+        print(f"    {line}")
+    if host.profile is None:
+        where = "hosts.yaml" if host.origin is None else host.origin
+        print(f"    ⚠ `profile:` is missing: which GPUs {host.scheduler} hands out cannot be seen from here")
+        print(f"      → name one in {where}, or --profile with each training")
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.config.hosts_file import remove_host
+    from armada.store import hosts as records
+    from armada.store import runs
+    from armada.transport.host_keys import unpin
+    from armada.transport.shared_connection import end_connections
+
+    context = Context()
+    host = context.host(options.name)
+    alive = [run for run in runs.every(context.database, host=host.name) if not run.ended]
+    if alive:
+        raise Conflict(
+            f"{len(alive)} runs on {host.name} have not ended, {alive[0].run_id} is one",
+            hint=f"armada stop {alive[0].run_id}",
+        )
+    if host.name == "local":
+        raise NotFound("`local` is always there; it cannot be removed")
+    remove_host(context.home, host.name)
+    end_connections(host.name, context.home)
+    unpin(context.home, host.name)
+    records.delete(context.database, host.name)
+    print(f"{host.name} forgotten; nothing on it was touched")
+    return 0

@@ -1,0 +1,129 @@
+"""Which words do what, and how errors leave: one sentence on stderr, the hint under it, the exit code of its class."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sqlite3
+import sys
+from typing import TYPE_CHECKING
+
+from armada import __version__
+from armada.errors import ArmadaError, UsageError
+from armada.inert import inert_line, inert_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+
+COMMANDS = {
+    "dashboard": ("dashboard",),
+    "launch": ("launch", "prepare"),
+    "resume": ("resume",),
+    "merge": ("merge",),
+    "runs": ("ps", "show", "logs", "stop", "rm", "pull"),
+    "why": ("why",),
+    "sync": ("sync",),
+    "wandb": ("wandb",),
+    "hosts": ("hosts",),
+    "doctor": ("doctor",),
+    "daemon": ("daemon",),
+    "store": ("store",),
+    "recover": ("recover",),
+    "config": ("config",),
+    "completion": ("completion",),
+    "help": ("help",),
+}
+"""Which module of this package has which words: of a command that is known only its own is loaded."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argparse, leaving through our own errors so that there is one way out."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message, re.DOTALL):
+            from difflib import get_close_matches
+
+            near = get_close_matches(found[1], [word for words in COMMANDS.values() for word in words], 1)
+            hint = f"did you mean armada {near[0]}?" if near else "armada --help lists them"
+            raise UsageError(f"there is no command {found[1]!r}", hint=hint)
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def build_parser(word: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line.
+
+    Args:
+        word: The command, if it is known already: the parser then knows no other.
+    """
+    parser = _Parser(
+        prog="armada",
+        description="One terminal over all your GPUs: launch, watch, bring every checkpoint home verified.",
+        epilog="`armada help exit-codes` lists the exit codes.",
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"armada {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    named = [module for module, words in COMMANDS.items() if word in words]
+    for module in named or COMMANDS:
+        importlib.import_module(f"armada.cli.{module}").register(commands)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and carry out one command line; never raises."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, it does not end the program
+    try:
+        options = build_parser(next(iter(arguments), None)).parse_args(arguments)
+        if options.command is None:
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                from armada.cli import dashboard
+
+                return dashboard.show()
+            build_parser().print_help()
+            return 2
+        code: int = options.handler(options)
+        sys.stdout.flush()
+        return code
+    except SystemExit as leaving:  # argparse after --help and --version
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except ArmadaError as error:
+        return _say(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("\narmada: interrupted; runs that were started go on (armada ps)\n")
+        return 130
+    except BrokenPipeError:
+        # `armada ps | head`: the reader has what it wanted. Python would complain once more while it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except sqlite3.DatabaseError as error:
+        from armada.paths import HomePaths
+        from armada.store.database import explain
+
+        explained = explain(error, HomePaths.from_environment().store)
+        return _say(explained) if explained is not None else _say_bug(error)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        sys.stderr.write(f"armada: {inert_line(what, 2000)}\n  → is this machine's disk full, or a folder read-only?\n")
+        return 1
+    except Exception as error:
+        return _say_bug(error)
+
+
+def _say(error: ArmadaError) -> int:
+    sys.stderr.write(f"armada: {inert_text(str(error), 8000)}\n")
+    if error.hint:
+        sys.stderr.write(f"  → {inert_line(error.hint, 2000)}\n")
+    return error.exit_code
+
+
+def _say_bug(error: Exception) -> int:
+    import traceback
+
+    traceback.print_exc()
+    sys.stderr.write(f"armada: this is a bug of armada's own ({type(error).__name__}); please report the lines above\n")
+    return 1

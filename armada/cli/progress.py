@@ -1,0 +1,81 @@
+"""How a command that takes time speaks: a live line on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from armada.transport.protocol import TransferProgress
+
+PLAIN_EVERY_S = 10.0
+"""In a pipe, what changes all the time is said so often."""
+
+
+class Reporter:
+    """Writes finished stages as lines, and what is going on now as one line that is overwritten.
+
+    Args:
+        stream: Where to; stderr where stdout carries JSON.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._terminal = self._stream.isatty()
+        self._live = ""
+        self._said_at = 0.0
+
+    def stage(self, name: str, message: str) -> None:
+        """Say that something is done."""
+        self._erase()
+        self._stream.write(f" {name:<10} {inert_line(message, 400)}\n")
+        self._stream.flush()
+
+    def line(self, message: str = "") -> None:
+        self._erase()
+        self._stream.write(message + "\n")
+        self._stream.flush()
+
+    def now(self, name: str, message: str) -> None:
+        """Say what is going on; the next call replaces it."""
+        text = f" {name:<10} {inert_line(message, 400)}"
+        if self._terminal:
+            width = shutil.get_terminal_size().columns
+            text = text[: width - 1]
+            if text != self._live:
+                self._stream.write(f"\r\x1b[K{text}")
+                self._stream.flush()
+            self._live = text
+        elif time.monotonic() - self._said_at >= PLAIN_EVERY_S and text != self._live:
+            self._said_at = time.monotonic()
+            self._live = text
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
+        """Say how far a transfer is, how fast, and how long it will take."""
+        text = f"{what} {amount(seen.done_bytes)}"
+        if seen.total_bytes:
+            text += f" of {amount(seen.total_bytes)}"
+        if seen.rate_bytes_per_s:
+            text += f" · {amount(seen.rate_bytes_per_s)}/s"
+            if seen.total_bytes and seen.total_bytes > seen.done_bytes:
+                text += f" · {span((seen.total_bytes - seen.done_bytes) / seen.rate_bytes_per_s)} left"
+        self.now(name, text)
+
+    def clear(self) -> None:
+        """Take away what was going on: it is over, and its result is said elsewhere."""
+        self._erase()
+        self._stream.flush()
+
+    def _erase(self) -> None:
+        if self._terminal and self._live:
+            self._stream.write("\r\x1b[K")
+        self._live = ""

@@ -1,0 +1,125 @@
+"""`armada recover`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+from armada.units import counted
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.cli.progress import Reporter
+    from armada.recovery.recover import Recovery
+
+WRONG = 7
+"""The exit code where something that lies at home is not what it says: no such thing."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "recover",
+        help="make a lost or damaged store anew",
+        description="Read all hosts and what lies at home, and write what they hold into the store; a damaged store is kept under "
+        "another name. Repeat it when hosts answer that did not. 4 if one did not answer.",
+    )
+    parser.add_argument(
+        "--host", action="append", metavar="NAME", dest="hosts", help="ask only this host; again for more"
+    )
+    parser.add_argument(
+        "--sizes-only",
+        action="store_true",
+        help="take checkpoints at home for verified by names and sizes, without reading every byte",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="do it in a copy, say what came of it, change nothing")
+    parser.add_argument("--json", action="store_true", help="an object")
+    parser.set_defaults(handler=_recover)
+
+
+def _recover(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from armada.cli.progress import Reporter
+    from armada.config.hosts import Host, load_hosts
+    from armada.daemon.hosts import KnownHosts
+    from armada.errors import NotFound
+    from armada.paths import HomePaths
+    from armada.recovery.recover import recover
+    from armada.store.database import Database
+
+    home = HomePaths.from_environment()
+    configured = load_hosts(home, Path.cwd())
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+
+    def hosts(database: Database) -> dict[str, Host]:
+        known = KnownHosts(home).read(database) | configured
+        for name in options.hosts or ():
+            if name not in known:
+                raise NotFound(f"no host is called {name!r}", hint=f"known: {', '.join(known)}")
+        return {name: known[name] for name in options.hosts or known}
+
+    recovery = recover(home, hosts, reporter, dry_run=options.dry_run, read_data=not options.sizes_only)
+    if options.json:
+        print(json.dumps(_listed(recovery, dry_run=options.dry_run), indent=1))
+    else:
+        _say(reporter, recovery, dry_run=options.dry_run)
+    failed = [found.error for found in recovery.hosts if found.error is not None]
+    return failed[0].exit_code if failed else WRONG if recovery.wrong else 0
+
+
+def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
+    added = sum(len(found.added) for found in recovery.hosts) + len(recovery.runs_from_home)
+    if recovery.salvaged:
+        rows = ", ".join(f"{count} {table}" for table, count in recovery.salvaged.items())
+        reporter.stage("salvaged", f"from the damaged store: {rows}")
+    for found in recovery.hosts:
+        for run_id in found.elsewhere:
+            reporter.stage("", f"⚠ {run_id} lies on {found.host} too; the store has it on another host, and keeps that")
+        for run_id, why in found.damaged:
+            reporter.stage("", f"⚠ {run_id} on {found.host} cannot be taken: {why}")
+    for run_id in recovery.runs_from_home:
+        reporter.stage("", f"{run_id} is known from what lies at home alone")
+    for place in recovery.gone:
+        reporter.stage("", f"{place} is not there any more; the store has forgotten it")
+    counts = f"{counted(added, 'run')} and {counted(len(recovery.recognised), 'checkpoint')} added"
+    reporter.stage("recovered", f"{counts}, {counted(recovery.already, 'checkpoint')} known before")
+    for place, why in recovery.wrong:
+        name = inert_line(place.name)
+        reporter.stage("⚠", f"{name}: {why}; it is not used, and fetched again while a host has it: armada sync now")
+    silent = [found for found in recovery.hosts if found.error is not None]
+    for found in silent:
+        reporter.stage("⚠", f"{found.host} could not be read: {found.error}")
+    if silent:
+        again = " ".join(f"--host {found.host}" for found in silent)
+        reporter.line(f" next       when {'it answers' if len(silent) == 1 else 'they answer'}: armada recover {again}")
+    if dry_run:
+        reporter.line("nothing was changed: --dry-run")
+
+
+def _listed(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "store": recovery.found.condition,
+        "problems": list(recovery.found.problems),
+        "kept_as": str(recovery.aside) if recovery.aside else None,
+        "salvaged": recovery.salvaged,
+        "hosts": [
+            {
+                "host": found.host,
+                "runs": found.seen,
+                "added": list(found.added),
+                "elsewhere": list(found.elsewhere),
+                "damaged": [{"run_id": run_id, "why": why} for run_id, why in found.damaged],
+                "error": str(found.error) if found.error else None,
+            }
+            for found in recovery.hosts
+        ],
+        "runs_from_home": recovery.runs_from_home,
+        "recognised": [str(found.place) for found in recovery.recognised],
+        "known_before": recovery.already,
+        "wrong": [{"path": str(place), "why": why} for place, why in recovery.wrong],
+        "gone": [str(place) for place in recovery.gone],
+    }

@@ -1,0 +1,129 @@
+"""`armada hosts release`: can this box be destroyed without losing anything?"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada.errors import Conflict, UsageError
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from armada.cli.context import Context
+    from armada.operations import Listener, Progress
+    from armada.session import HostSession
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    release = verbs.add_parser(
+        "release",
+        help="can it be destroyed?",
+        description="Say what destroying a host would lose: exit 0 if nothing, 8 otherwise. Deletes the secrets on it.",
+    )
+    release.add_argument("name")
+    release.add_argument("--drain", action="store_true", help="bring everything home first")
+    release.add_argument(
+        "--ignore-work", action="store_true", help="do not count files of runs that no sync.outputs names"
+    )
+    release.add_argument(
+        "--wipe", action="store_true", help="if nothing would be lost, delete everything of armada's on it"
+    )
+    release.add_argument(
+        "--dry-run", action="store_true", help="only say it: bring nothing home, delete nothing, not even secrets"
+    )
+    release.add_argument("--yes", "-y", action="store_true", help="wipe without asking")
+    release.add_argument("--json", action="store_true", help="an object")
+    release.set_defaults(handler=_release)
+
+
+def _release(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.sync.release import judge_host, losses
+
+    context = Context()
+    host = context.host(options.name)
+    if options.wipe and not options.yes and not options.dry_run and not sys.stdin.isatty():
+        raise UsageError("nobody is here to be asked about --wipe", hint="add --yes")
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    with _recorded(context, options) as progress, context.session(host.name, patience_s=20) as session:
+        if options.drain and progress is not None:
+            _drain(context, session, progress.tells(reporter))
+        items = judge_host(context.database, session, context.home, ignore_work=options.ignore_work)
+        lost = losses(items)
+        secrets = {} if options.dry_run else session.call("host.forget_secrets", {})
+        wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
+    if options.json:
+        listed = [dataclasses.asdict(item) for item in items]
+        print(json.dumps({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped}, indent=1))
+        return 8 if lost else 0
+    for item in items:
+        reporter.line(f"{'✗' if item.lost else '·'} {item.run_id}: {item.what}")
+        if item.hint:
+            reporter.line(f"    → {item.hint}")
+    if secrets.get("removed"):
+        reporter.line(f"secrets of {len(secrets['removed'])} runs deleted there")
+    if secrets.get("kept"):
+        reporter.line(f"secrets of {', '.join(map(inert_line, secrets['kept']))} are still in use")
+    if wiped is not None:
+        reporter.line(f"deleted there: {', '.join(map(inert_line, wiped)) or 'nothing was left'}")
+    if lost:
+        drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
+        reporter.line(f"{host.name} holds {len(lost)} things that are nowhere else{drain}")
+        return 8
+    reporter.line(f"{host.name} can be destroyed: nothing would be lost")
+    return 0
+
+
+def _recorded(context: Context, options: argparse.Namespace) -> contextlib.AbstractContextManager[Progress | None]:
+    """An operation, unless it is only a look."""
+    from armada.operations import operation
+
+    if options.dry_run:
+        return contextlib.nullcontext()
+    return operation(context.database, kind="release", host=options.name, argv=sys.argv)
+
+
+def _drain(context: Context, session: HostSession, listener: Listener) -> None:
+    """Sync every run of the host that this home knows; what does not come is in the verdict afterwards."""
+    from armada.cli.sync import Told
+    from armada.errors import ArmadaError, HostUnreachable
+    from armada.store import runs
+    from armada.sync.engine import sync_run
+    from armada.sync.release import runs_there
+
+    there = set(runs_there(session))
+    for run in runs.every(context.database, host=session.host.name):
+        if run.run_id not in there:
+            continue
+        try:
+            outcome = sync_run(
+                context.database, session, context.home, run.run_id, listener=Told(listener), insist=True
+            )
+            for trouble in outcome.troubles:
+                sys.stderr.write(f"armada: {run.run_id}: {inert_line(trouble.error)}\n")
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            sys.stderr.write(f"armada: {run.run_id}: {inert_line(error)}\n")
+
+
+def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -> list[str]:
+    from armada.store import checkpoints, runs
+    from armada.store import hosts as host_records
+
+    root = session.paths.root
+    if not options.yes:
+        answer = input(f"Delete everything of armada's below {root} on {session.host.name}? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            raise Conflict("not wiped; nothing there was deleted but secrets", host=session.host.name)
+    host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
+    answered = session.call("host.wipe", {}, timeout_s=900.0)
+    for run in runs.every(context.database, host=session.host.name):
+        checkpoints.take_outbox(context.database, run.run_id, [])
+    return [str(name) for name in answered.get("removed") or []]

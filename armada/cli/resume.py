@@ -1,0 +1,38 @@
+"""`armada resume`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "resume",
+        help="go on with a run that failed or was stopped",
+        description="Start a failed or cancelled run again where it was: the same run on the same host, from its last whole "
+        "checkpoint there.",
+    )
+    parser.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    parser.add_argument(
+        "--follow", "-f", action="store_true", help="watch until it ends, then bring its checkpoints home"
+    )
+    parser.add_argument("--no-daemon", action="store_true", help="start no daemon to watch it")
+    parser.add_argument("--json", action="store_true", help="one object on stdout, progress on stderr")
+    parser.set_defaults(handler=_resume)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.launch import announce
+    from armada.cli.progress import Reporter
+    from armada.launch.resume import resume_run
+    from armada.operations import operation
+
+    context = Context()
+    run = context.run(options.run)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    with context.session(run.host) as session:
+        with operation(context.database, kind="resume", run_id=run.run_id, host=run.host, argv=sys.argv):
+            resumed = resume_run(context.database, session, run)
+        return announce(context, session, resumed, options, reporter)

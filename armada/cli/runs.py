@@ -1,0 +1,432 @@
+"""`armada ps | show | logs | stop | rm | pull`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.cli.disks import foreseen, say_full_soon
+from armada.errors import Conflict, HostUnreachable, NotFound, RunFailed
+from armada.inert import inert_line, inert_text
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from armada.cli.context import Context
+    from armada.store.runs import Run
+
+GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}
+GLYPHS |= {"cancelled": "–", "unknown": "?"}
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    ps = commands.add_parser(
+        "ps", help="list runs", description="List runs, newest first, after a look at their hosts."
+    )
+    ps.add_argument("--cached", action="store_true", help="what the store knows, without a look")
+    ps.add_argument("--all", "-a", action="store_true", help="ended runs older than a day too")
+    ps.add_argument("--why", action="store_true", help="the evidence each state comes from")
+    ps.add_argument("--json", action="store_true", help="a list of objects")
+    ps.set_defaults(handler=_ps)
+
+    show = commands.add_parser("show", help="all about one run", description="All about one run.")
+    show.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    show.add_argument("--json", action="store_true", help="an object, with the spec")
+    show.set_defaults(handler=_show)
+
+    logs = commands.add_parser("logs", help="what a run printed", description="What a run printed, from its host.")
+    logs.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends (Ctrl-C leaves it running)")
+    logs.add_argument("--tail", type=_count, default=100, metavar="N", help="begin so many lines from the end (100)")
+    logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="begin there instead")
+    logs.add_argument("--pid", type=_pid, metavar="PID", help="with --follow: end also when that process does")
+    logs.set_defaults(handler=_logs)
+
+    stop = commands.add_parser(
+        "stop", help="end a run", description="End a run: SIGTERM, then, after a grace time, SIGKILL."
+    )
+    stop.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    stop.add_argument("--grace", type=_seconds, metavar="S", help="seconds between the two (default: the experiment's)")
+    stop.set_defaults(handler=_stop)
+
+    remove = commands.add_parser(
+        "rm", help="forget a run", description="Forget an ended run, on its host and at home. Checkpoints at home stay."
+    )
+    remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    remove.add_argument("--force", action="store_true", help="even if the host holds checkpoints that are not at home")
+    remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    remove.set_defaults(handler=_remove)
+
+    pull = commands.add_parser(
+        "pull", help="bring checkpoints home", description="Bring a run's checkpoints home, every byte verified."
+    )
+    pull.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    pull.add_argument(
+        "--checkpoint", metavar="N", help="one only: its step, `best` (evaluation loss), `last`, or its digest"
+    )
+    pull.add_argument("--to", type=Path, metavar="DIR", help="copy it there as well (`last` unless --checkpoint says)")
+    pull.add_argument("--json", action="store_true", help="an object")
+    pull.set_defaults(handler=_pull)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return min(int(text), 100_000)
+
+
+def _byte(text: str) -> int:
+    if not text.isdecimal() or len(text) > 15:
+        raise argparse.ArgumentTypeError(f"{text!r} is no place in a file: a number of bytes from its beginning")
+    return int(text)
+
+
+def _pid(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def summary(run: Run) -> dict[str, object]:
+    """A run as `--json` shows it."""
+    internal = {"metrics_offset", "events_offset", "seq"}
+    # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
+    fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
+    return {**fields, "eta_s": run.eta_s}
+
+
+def seen(run: Run, now: float) -> str:
+    """How old what we know is, and since when nothing more can be known."""
+    if run.unreachable_since is not None:
+        return f"unreachable since {time.strftime('%H:%M', time.localtime(run.unreachable_since))}"
+    return f"{span(now - run.observed_at)} ago" if run.observed_at is not None else "not yet"
+
+
+def condition(run: Run) -> str:
+    words = run.state if not run.reason or run.state == "succeeded" else f"{run.state}: {run.reason}"
+    return f"{GLYPHS.get(run.state, '?')} {words}"
+
+
+def _ps(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.store import hosts, runs
+
+    context = Context()
+    if not options.cached:
+        from armada.daemon.status import seen_hosts
+        from armada.monitor.observe import observe_all
+        from armada.operations import being_launched
+
+        launching = being_launched(context.database)
+        unsure = [run for run in runs.every(context.database) if not run.ended]
+        unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
+        watched = seen_hosts(context.home, time.time())  # by a daemon, just now: its word is in the store
+        unsure = [run for run in unsure if run.host not in watched]
+        for name, why in observe_all(context.home, context.hosts(), unsure).items():
+            sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
+    found = runs.every(context.database)
+    disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
+    if options.json:
+        full = {name: forecast.full_at for name, forecast in disks.items()}
+        listed = [{**summary(run), "host_disk_full_at": None if run.ended else full.get(run.host)} for run in found]
+        print("[" + ",\n ".join(map(json.dumps, listed)) + "]")  # a run a line; `indent` is slow
+        return 0
+    now = time.time()
+    recent = [run for run in found if options.all or not run.ended or now - (run.ended_at or run.created_at) < 86_400]
+    if not recent:
+        print("No runs." if not found else f"No runs in the last day; {len(found)} older: armada ps --all")
+        if not found:
+            print("Start one with: armada launch --host local quickstart --follow")
+        return 0
+    from armada.cli.table import table
+
+    if options.why:
+        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in recent]))
+    else:
+        rows = [_row(run, now) for run in recent]
+        print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
+    busy = {run.host for run in found if not run.ended}
+    say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
+    _say_unfinished(context, now)
+    if len(recent) < len(found):
+        print(f"({len(found) - len(recent)} older: armada ps --all)")
+    return 0
+
+
+def _row(run: Run, now: float) -> tuple[str, ...]:
+    step = "—" if run.step is None else f"{run.step}/{run.total_steps}" if run.total_steps else str(run.step)
+    loss = "—" if run.loss is None else f"{run.loss:.4g}"
+    speed = "—" if run.tokens_per_s is None else f"{run.tokens_per_s:,.0f}"
+    there = max(run.checkpoints_host, run.checkpoints_home)
+    kept = f"{run.checkpoints_home} of {there}" if there else "—"
+    return (run.run_id, run.host, condition(run), step, loss, speed, kept, seen(run, now))
+
+
+def _say_unfinished(context: Context, now: float) -> None:
+    import shlex
+
+    from armada.operations import unfinished
+
+    for each in unfinished(context.database, now):
+        what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}{f' on {each.host}' if each.host else ''}"
+        again = inert_line(shlex.join(["armada", *each.argv[1:]]), 200)
+        print(f"⚠ {what} broke off {span(now - each.updated_at)} ago; the same command continues it: {again}")
+
+
+def _evidence(run: Run, now: float) -> tuple[str, ...]:
+    because = run.because or "nobody has looked yet"
+    if run.unreachable_since is not None:
+        because += f" (before {run.host} stopped answering: {inert_line(run.unreachable_why, 80)})"
+    return (run.run_id, run.host, condition(run), seen(run, now), because)
+
+
+def _look(context: Context, run: Run) -> Run:
+    """The run as it is now; as last known, with its age, where the host does not answer."""
+    from armada.monitor.observe import observe
+    from armada.store import runs
+
+    try:
+        with context.session(run.host, patience_s=0) as session:
+            observe(context.database, session, [run])
+    except (HostUnreachable, NotFound) as error:
+        sys.stderr.write(f"armada: {inert_line(error)}; showing what was last seen\n")
+    return runs.find(context.database, run.run_id)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.store import checkpoints, hosts, metrics, runs
+
+    context = Context()
+    run = context.run(options.run)
+    if not run.ended:
+        run = _look(context, run)
+    spec = runs.spec(context.database, run.run_id)
+    kept = checkpoints.of_run(context.database, run.run_id)
+    quota = _allowance(context, run, spec)
+    if options.json:
+        listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
+        print(json.dumps({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota}, indent=1))
+        return 0
+    now = time.time()
+    print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
+    if run.message:
+        print(f"  {inert_line(run.message)}")
+    if run.step is not None:
+        # A script's step is that of its last checkpoint, and all that is known of it.
+        facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
+        facts += [f"{span(run.eta_s)} left"] if run.eta_s else []
+        facts += [f"loss {run.loss}"] if run.loss is not None else []
+        facts += [f"{run.tokens_per_s:,.0f} tok/s"] if run.tokens_per_s is not None else []
+        print(f"  {', '.join(facts)}")
+    for when, state, reason, message in runs.transitions(context.database, run.run_id):
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+        print(
+            f"  {stamp}  {state}{f': {reason}' if reason else ''}{f' ({inert_line(message, 120)})' if message else ''}"
+        )
+    losses = metrics.curve(context.database, run.run_id, "eval_loss")
+    if losses:
+        print("  eval loss  " + "  ".join(f"{value:.4f} at {step}" for step, value in losses[-6:] if value is not None))
+    if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
+        clause = foreseen(host.forecast)
+        print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
+    for checkpoint in kept:
+        if checkpoint.home_path:
+            where = f"home, verified: {checkpoint.home_path}"
+        else:
+            where = f"only on {run.host}" if checkpoint.on_host else "gone from the host before it came home"
+        trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
+        print(f"  checkpoint-{checkpoint.step}  {amount(checkpoint.size_bytes)}  {where}{trouble}")
+    if quota is not None:
+        from armada.monitor.queue import describe_allowance
+
+        print("".join(f"  quota {line}\n" for line in describe_allowance(quota)), end="")
+    if run.state in ("failed", "cancelled"):
+        step = max((c.step for c in kept if c.on_host), default=None)
+        print(f"  next       armada resume {run.run_id}" + (f" goes on from step {step}" if step is not None else ""))
+    argv = (spec.get("job") or {}).get("argv") or []
+    print("  command    " + inert_line(" ".join(map(str, argv)), 400))
+    return 0
+
+
+def _allowance(context: Context, run: Run, spec: dict[str, Any]) -> dict[str, Any] | None:
+    """What the site said was left before and after a run, where its host has a `quota:`."""
+    if not (spec.get("scheduler") or {}).get("quota"):
+        return None
+    from armada.monitor.queue import kept_allowance, look_at_allowance
+
+    kept = kept_allowance(context.home, run.run_id)
+    if kept is not None and kept.get("after") is not None:
+        return kept
+    try:
+        with context.session(run.host, patience_s=0) as session:
+            return look_at_allowance(session, context.home, run.run_id)
+    except (HostUnreachable, NotFound):
+        return kept  # the age of what is shown is on the first line
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from armada import identity
+    from armada.cli.context import Context
+    from armada.monitor.observe import observe
+    from armada.store import runs
+
+    context = Context()
+    run = context.run(options.run)
+    reader = identity.of(options.pid) if options.pid else None
+    with context.session(run.host) as session:
+        question: dict[str, object] = {"run_id": run.run_id}
+        question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
+        while True:
+            if options.follow:
+                observe(context.database, session, [runs.find(context.database, run.run_id)])
+            ended = runs.find(context.database, run.run_id).ended
+            answer = session.call("run.log", question)
+            sys.stdout.write(inert_text(str(answer["text"]), 1 << 20))
+            sys.stdout.flush()
+            question = {"run_id": run.run_id, "offset": answer["next_offset"]}
+            if answer["next_offset"] < answer["size_bytes"]:
+                continue
+            if not options.follow or ended or (reader is not None and not identity.lives(reader)):
+                return 0
+            time.sleep(0.5)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.launch.stop import stop_run
+    from armada.operations import operation
+
+    context = Context()
+    run = context.run(options.run)
+    reporter = Reporter()
+    with (
+        operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
+        context.session(run.host) as session,
+    ):
+        listener = progress.tells(reporter)
+        ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
+    reporter.line(
+        f"{run.run_id}: {condition(ended)}" + ("" if ended.state == "cancelled" else " (it had ended before)")
+    )
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.config.sync import settings_of
+    from armada.store import checkpoints, runs
+    from armada.sync.keeping import tidy, wanted
+    from armada.sync.staging import only_one
+
+    context = Context()
+    run = context.run(options.run)
+    gone = False
+    if not run.ended:
+        run = _look(context, run)
+    if not run.ended and run.state != "unknown":
+        raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
+    with context.session(run.host, patience_s=5) as session:
+        from armada.monitor.observe import observe
+
+        observe(context.database, session, [run])
+        if not options.dry_run:
+            with only_one(context.home.checkpoints(run.run_id)):
+                tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
+        kept = checkpoints.of_run(context.database, run.run_id)
+        settings = settings_of(runs.spec(context.database, run.run_id))
+        only_there = wanted(context.database, run.run_id, kept, settings)
+        if only_there and not options.force:
+            raise Conflict(
+                f"{counted(len(only_there), 'checkpoint')} of {run.run_id} on {run.host} and nowhere else",
+                hint=f"armada pull {run.run_id}, or --force to lose them",
+            )
+        if options.dry_run:
+            there = [c for c in kept if c.on_host]
+            size = amount(sum(c.size_bytes for c in there))
+            print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
+            return 0
+        try:
+            session.call("run.remove", {"run_id": run.run_id}, timeout_s=300)
+        except NotFound:
+            gone = True
+    runs.delete(context.database, run.run_id)
+    home = [c for c in kept if c.home_path is not None]
+    stay = f"; {counted(len(home), 'checkpoint')} kept in {context.home.checkpoints(run.run_id)}" if home else ""
+    print(f"{run.run_id} forgotten{' (the host had nothing of it)' if gone else ''}{stay}")
+    return 0
+
+
+def _pull(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.operations import operation
+    from armada.store import checkpoints
+    from armada.sync.pull import choose, copy_to, pull
+
+    context = Context()
+    run = context.run(options.run)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    word = options.checkpoint or ("last" if options.to else None)
+    with (
+        operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
+        context.session(run.host) as session,
+    ):
+        listener = progress.tells(reporter)
+        only = choose(context.database, session, run, word) if word else None
+        pulled = pull(
+            context.database,
+            session,
+            context.home,
+            run.run_id,
+            progress=lambda what, moved: listener.transfer("pull", what, moved),
+            only=only,
+        )
+    kept = checkpoints.of_run(context.database, run.run_id)
+    copied = None
+    if options.to is not None and only is not None:
+        copied = copy_to(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
+    if pulled.lacking:
+        sys.stderr.write(
+            f"armada: it stays without what sync.include_optimizer left out ({inert_line(pulled.lacking)})\n"
+        )
+    if options.json:
+        places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
+        shown = {"run_id": run.run_id, "published": [str(p) for p in pulled.published], "home": places}
+        print(json.dumps({**shown, "copied": str(copied) if copied else None}))
+        return 0
+    for place in pulled.published:
+        reporter.stage("home", f"{place} verified")
+    if pulled.completed and only is not None:
+        reporter.stage("home", f"{only.home_path} completed: {counted(pulled.completed, 'file')}, verified")
+    elif not pulled.published:
+        home = f"nothing new; home already: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
+        reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints yet")
+    if copied is not None:
+        reporter.stage("copied", f"{copied} (every byte verified)")
+    return 0
+
+
+def failure(run: Run) -> RunFailed:
+    """What is said of a run that did not succeed."""
+    return RunFailed(
+        f"{run.run_id} {run.state}: {run.reason or 'no reason recorded'}"
+        + (f" ({run.message})" if run.message else ""),
+        hint=f"armada logs {run.run_id}",
+        host=run.host,
+    )

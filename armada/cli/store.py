@@ -1,0 +1,84 @@
+"""`armada store check`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    import argparse
+
+UNREADABLE = 2
+"""A file is wrong."""
+
+AMISS = 7
+"""Something that should be at home, or in the store, is not: no such thing."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "store",
+        help="home's own records",
+        description="Home's records of runs, checkpoints and hosts: one SQLite file.",
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+    check = verbs.add_parser(
+        "check",
+        help="is it whole, and does it agree with what lies at home",
+        description="Hold the store against itself and against the checkpoints at home; changes nothing. 2 if it is damaged, 7 if it "
+        "disagrees.",
+    )
+    check.add_argument("--json", action="store_true", help="an object")
+    check.set_defaults(handler=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from armada.paths import HomePaths
+    from armada.recovery.check import SERIOUS, check
+    from armada.store.database import MIGRATIONS, newer
+
+    done = check(HomePaths.from_environment())
+    store = done.store
+    if options.json:
+        found = [
+            {"kind": f.kind, "message": f.message, "path": str(f.path) if f.path else None, "command": f.command}
+            for f in done.findings
+        ]
+        listed = {
+            "path": str(store.path),
+            "condition": store.condition,
+            "version": store.version,
+            "known_version": len(MIGRATIONS),
+            "size_bytes": store.size_bytes,
+            "checkpoints": done.checkpoints,
+            "findings": found,
+        }
+        print(json.dumps(listed, indent=1))
+    if store.condition == "newer":
+        raise newer(store.version or 0, store.path)
+    if store.obstacle is not None:
+        raise store.obstacle
+    if not options.json:
+        version = f"version {store.version}, {amount(store.size_bytes)}"
+        words = {
+            "missing": "there is none yet",
+            "sound": f"sound ({version})",
+            "old": f"sound ({version}); the next command brings it to version {len(MIGRATIONS)}",
+            "damaged": "damaged",
+        }
+        print(f"{store.path}: {words[store.condition]}")
+        for each in done.findings:
+            print(f"{'✗' if each.kind in SERIOUS else '·'} {inert_line(each.message, 400)}")
+            if each.path is not None:
+                print(f"    {inert_line(each.path, 400)}")
+            if each.command is not None:
+                print(f"    → {inert_line(each.command, 600)}")
+        if store.condition == "sound":
+            serious = sum(1 for each in done.findings if each.kind in SERIOUS)
+            print(f"{counted(done.checkpoints, 'checkpoint')} at home held against it: {serious or 'nothing'} amiss")
+    if store.condition == "damaged":
+        return UNREADABLE
+    return AMISS if any(each.kind in SERIOUS for each in done.findings) else 0

@@ -1,0 +1,397 @@
+"""`armada sync now | ls | verify | retention`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, NotFound
+from armada.inert import inert_line
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.operations import Listener
+    from armada.store.run_sync import RunSync
+    from armada.store.runs import Run
+    from armada.store.transfers import Transfer
+    from armada.sync.report import SyncOutcome
+    from armada.sync.retention import Decision
+    from armada.sync.scrub import Finding
+    from armada.transport.protocol import TransferProgress
+
+DAMAGED = 7
+"""The exit code where something that should be at home is not: no such thing."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "sync", help="bring results home, and what stays where", description="Checkpoints, logs and outputs come home."
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+
+    now = verbs.add_parser(
+        "now", help="sync at once", description="Sync runs now, all hosts at once (by default all that may have news)."
+    )
+    now.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning")
+    now.add_argument(
+        "--dry-run", action="store_true", help="ask the hosts what would come and go; bring and delete nothing"
+    )
+    now.add_argument("--json", action="store_true", help="a list of objects")
+    now.set_defaults(handler=_now)
+
+    ls = verbs.add_parser("ls", help="what is home, what waits", description="Per run: what is home, what waits, why.")
+    ls.add_argument("--json", action="store_true", help="a list of objects")
+    ls.set_defaults(handler=_ls)
+
+    verify = verbs.add_parser(
+        "verify",
+        help="look over what is home",
+        description="Hold checkpoints at home against their manifests; what is damaged is fetched again if it still can be.",
+    )
+    verify.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning (all by default)")
+    verify.add_argument("--read-data", action="store_true", help="read every byte, not only names and sizes")
+    verify.add_argument("--no-repair", action="store_true", help="only say what is damaged")
+    verify.add_argument("--json", action="store_true", help="a list of objects")
+    verify.set_defaults(handler=_verify)
+
+    retention = verbs.add_parser(
+        "retention",
+        help="what stays and why",
+        description="Delete what no rule keeps: at home, and on the host only what is verified at home.",
+    )
+    retention.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning (all by default)")
+    retention.add_argument("--dry-run", action="store_true", help="print the table and delete nothing")
+    retention.add_argument("--json", action="store_true", help="a list of objects")
+    retention.set_defaults(handler=_retention)
+
+
+class Told:
+    """What a sync says, put before a person."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def transfer(self, what: str, seen: TransferProgress) -> None:
+        self._listener.transfer("sync", what, seen)
+
+    def done(self, what: str) -> None:
+        self._listener.stage("home", what)
+
+
+def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:
+    from armada.store import runs
+
+    return [context.run(prefix) for prefix in prefixes] or runs.every(context.database)
+
+
+def _now(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.store import run_sync
+    from armada.sync.together import sync_together
+
+    context = Context()
+    done = run_sync.every(context.database)
+    chosen = [
+        run
+        for run in _chosen(context, options.runs)
+        if options.runs or (run.state != "preparing" and not (run.run_id in done and done[run.run_id].final_done))
+    ]
+    if options.dry_run:
+        return _preview(context, chosen, as_json=options.json)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    results = sync_together(context.home, context.hosts(), chosen, listener=Told(reporter))
+    code = 0
+    listed = []
+    for result in results:
+        if result.error is not None:
+            code = code or result.error.exit_code
+            sys.stderr.write(f"armada: {inert_line(result.error)}\n")
+            if result.error.hint:
+                sys.stderr.write(f"  → {inert_line(result.error.hint)}\n")
+        for outcome in result.outcomes:
+            for trouble in outcome.troubles:
+                code = code or 1
+                sys.stderr.write(f"armada: {outcome.run_id}: {trouble.cause}: {inert_line(trouble.error)}\n")
+                if trouble.error.hint:
+                    sys.stderr.write(f"  → {inert_line(trouble.error.hint)}\n")
+            listed.append(
+                {
+                    "run_id": outcome.run_id,
+                    "published": [str(place) for place in outcome.published],
+                    "size_bytes": outcome.size_bytes,
+                    "pending": list(outcome.pending),
+                    "outputs": list(outcome.outputs.fetched),
+                    "deleted_home": [str(place) for place in outcome.deleted_home],
+                    "deleted_host": list(outcome.deleted_host),
+                    "troubles": [{"cause": t.cause, "message": t.error.message} for t in outcome.troubles],
+                    "final": outcome.final,
+                }
+            )
+            if not options.json:
+                reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}")
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    elif not results:
+        reporter.line("nothing to sync: every run that has ended is home")
+    return code
+
+
+def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
+    from armada.sync.preview import Preview, preview
+
+    by_host: dict[str, list[str]] = {}
+    for run in chosen:
+        by_host.setdefault(run.host, []).append(run.run_id)
+    found: list[Preview] = []
+    code = 0
+    for host, run_ids in by_host.items():
+        try:
+            with context.session(host, patience_s=0) as session:
+                found += preview(context.database, session, context.home, run_ids)
+        except ArmadaError as error:
+            code = code or error.exit_code
+            sys.stderr.write(f"armada: {inert_line(error)}\n")
+    if as_json:
+        listed = [
+            {
+                "run_id": each.run_id,
+                "checkpoints": [{"step": c.step, "size_bytes": c.size_bytes} for c in each.checkpoints],
+                "outputs": [item.path for item in each.outputs],
+                "deleted_home": list(each.deleted_home),
+                "deleted_host": list(each.deleted_host),
+            }
+            for each in found
+        ]
+        print(json.dumps(listed, indent=1))
+        return code
+    for each in found:
+        size = amount(sum(c.size_bytes for c in each.checkpoints) + sum(item.size_bytes for item in each.outputs))
+        what = f"{counted(len(each.checkpoints), 'checkpoint')}, {counted(len(each.outputs), 'other file')}, {size}"
+        print(f"{each.run_id}: {what} would come at most")
+        for where, steps in (("here", each.deleted_home), ("on the host", each.deleted_host)):
+            if steps:
+                print(f"  retention would then delete {where}: {', '.join(f'checkpoint-{step}' for step in steps)}")
+    print("nothing was brought and nothing deleted: --dry-run")
+    return code
+
+
+def _done(outcome: SyncOutcome) -> str:
+    parts = [
+        counted(len(outcome.published), "checkpoint") if outcome.published else "",
+        counted(len(outcome.outputs.fetched), "other file") if outcome.outputs.fetched else "",
+        f"{len(outcome.deleted_host)} deleted on the host" if outcome.deleted_host else "",
+        f"{len(outcome.deleted_home)} deleted here" if outcome.deleted_home else "",
+        f"{len(outcome.pending)} still to come" if outcome.pending else "",
+    ]
+    return ", ".join(filter(None, parts)) or "nothing new"
+
+
+def _ls(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.table import table
+    from armada.store import checkpoints, run_sync, runs, transfers
+    from armada.sync.schedule import NOT_WANTED
+
+    context = Context()
+    now = time.time()
+    records = run_sync.every(context.database)
+    rows, listed = [], []
+    for run in runs.every(context.database):
+        record = records.get(run.run_id, run_sync.RunSync(run.run_id))
+        known = checkpoints.of_run(context.database, run.run_id)
+        home = [c for c in known if c.home_path is not None]
+        waiting = [c for c in known if c.on_host and c.home_path is None]
+        moving = [
+            t for t in transfers.of_run(context.database, run.run_id).values() if t.state not in ("done", "waiting")
+        ]
+        last = f"{span(now - record.last_at)} ago" if record.last_at else "never"
+        if record.failing_since is not None:
+            condition = f"failing for {span(now - record.failing_since)}: {inert_line(record.reason or '', 60)}"
+        elif moving:
+            condition = "; ".join(_moving(t) for t in moving[:2])
+        else:
+            due_now = any(c.trouble != NOT_WANTED for c in waiting)
+            condition = _planned(record, now, due_now=due_now)
+        size = amount(sum(c.size_bytes for c in home))
+        rows.append((run.run_id, run.host, f"{len(home)} ({size})", str(len(waiting)), last, condition))
+        listed.append(
+            {
+                "run_id": run.run_id,
+                "host": run.host,
+                "home": len(home),
+                "waiting": [{"digest": c.digest, "step": c.step, "trouble": c.trouble} for c in waiting],
+                "last_at": record.last_at,
+                "next_due_at": None if record.final_done else record.next_due_at,
+                "failing_since": record.failing_since,
+                "reason": record.reason,
+                "final_done": record.final_done,
+            }
+        )
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    elif rows:
+        print(table(("RUN", "HOST", "HOME", "WAITING", "LAST SYNC", "NOW"), rows))
+    else:
+        print("No runs.")
+    return 0
+
+
+def _planned(record: RunSync, now: float, *, due_now: bool) -> str:
+    if record.requested_at is not None:
+        return "asked for"
+    if record.final_done:
+        return "all home"
+    if due_now:
+        return "due now"  # its turn comes, if its window is open
+    if record.next_due_at is None:
+        return "—"
+    return f"next in {span(record.next_due_at - now)}" if record.next_due_at > now else "due now"
+
+
+def _moving(transfer: Transfer) -> str:
+    from armada.store.transfers import LIVES_S
+
+    if transfer.state == "running" and time.time() - (transfer.updated_at or 0.0) > LIVES_S:
+        return f"broken off at {amount(transfer.done_bytes)}; the next sync goes on there"
+    if transfer.state != "running":
+        return f"{transfer.state}: {inert_line(transfer.reason or '', 60)}"
+    text = f"{amount(transfer.done_bytes)} of {amount(transfer.total_bytes or 0)}"
+    if transfer.rate:
+        left = max(0, (transfer.total_bytes or 0) - transfer.done_bytes) / transfer.rate
+        text += f" · {amount(transfer.rate)}/s · {span(left)} left"
+    return text
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.sync.scrub import look_over
+
+    context = Context()
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    looked_at = damaged = repaired = 0
+    listed = []
+    for run in _chosen(context, options.runs):
+        findings = look_over(
+            context.database,
+            run.run_id,
+            read_data=options.read_data,
+            told=lambda name, run=run: reporter.now("verify", f"{run.run_id} {name}"),  # type: ignore[misc]  # a default binds it
+        )
+        looked_at += len(findings)
+        for finding in findings:
+            if finding.good:
+                continue
+            damaged += 1
+            name = finding.damaged[0].path if finding.damaged else "MANIFEST.json"
+            more = f" and {len(finding.damaged) - 1} more" if len(finding.damaged) > 1 else ""
+            reporter.stage("damaged", f"{finding.place}: {inert_line(name)}{more}")
+            why = None if options.no_repair else _mend(context, run, finding, reporter)
+            repaired += why is None and not options.no_repair
+            listed.append(
+                {"path": str(finding.place), "damaged": [f.path for f in finding.damaged], "why_not_repaired": why}
+            )
+    if options.json:
+        print(json.dumps({"checkpoints": looked_at, "damaged": listed, "repaired": repaired}, indent=1))
+    else:
+        how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
+        reporter.line(f"{counted(looked_at, 'checkpoint')} looked at ({how}): {damaged} damaged, {repaired} repaired")
+    return DAMAGED if damaged > repaired else 0
+
+
+def _mend(context: Context, run: Run, finding: Finding, reporter: Reporter) -> str | None:
+    """Why it could not be repaired, or None when it was."""
+    from armada.sync.scrub import note_damage, repair
+
+    try:
+        with context.session(run.host, patience_s=10) as session:
+            repair(
+                context.database,
+                session,
+                context.home,
+                finding,
+                lambda seen: reporter.transfer("repair", finding.place.name, seen),
+            )
+    except (ArmadaError, OSError) as error:
+        why = "the host does not have it any more" if isinstance(error, NotFound) else str(error)
+        note_damage(context.database, finding, why)
+        reporter.stage("lost", f"{finding.place}: {inert_line(why)}")
+        return why
+    reporter.stage("repaired", f"{finding.place} (fetched from {run.host} again)")
+    return None
+
+
+def _retention(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.table import table
+    from armada.config.sync import settings_of
+    from armada.store import runs
+    from armada.sync import keeping
+    from armada.sync.staging import only_one
+
+    context = Context()
+    rows: list[tuple[str, ...]] = []
+    listed = []
+    code = 0
+    for run in _chosen(context, options.runs):
+        settings = settings_of(runs.spec(context.database, run.run_id))
+        plans = {
+            "home": keeping.plan_home(context.database, run.run_id, settings),
+            run.host: keeping.plan_host(context.database, run.run_id, settings),
+        }
+        for where, decisions in plans.items():
+            for decision in decisions:
+                rows.append(_row(run, where, decision))
+                listed.append(
+                    {
+                        "run_id": run.run_id,
+                        "where": where,
+                        "step": decision.candidate.step,
+                        "digest": decision.candidate.digest,
+                        "keep": decision.keep,
+                        "reason": decision.reason,
+                    }
+                )
+        if options.dry_run or all(decision.keep for decisions in plans.values() for decision in decisions):
+            continue
+        with only_one(context.home.checkpoints(run.run_id)):
+            keeping.retain_home(context.database, context.home, run.run_id, settings)
+            code = _prune(context, run, keeping.surplus_on_host(context.database, run.run_id, settings)) or code
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    elif rows:
+        print(table(("RUN", "WHERE", "STEP", "VERDICT", "WHY"), rows))
+        gone = sum(1 for row in rows if row[3] == "delete")
+        print(f"{gone} to delete" + (" (nothing was: --dry-run)" if options.dry_run and gone else ""))
+    else:
+        print("No checkpoints.")
+    return code
+
+
+def _row(run: Run, where: str, decision: Decision) -> tuple[str, ...]:
+    verdict = "keep" if decision.keep else "delete"
+    return (run.run_id, where, str(decision.candidate.step), verdict, decision.reason)
+
+
+def _prune(context: Context, run: Run, digests: list[str]) -> int:
+    from armada.store import checkpoints
+
+    if not digests:
+        return 0
+    try:
+        with context.session(run.host, patience_s=10) as session:
+            answer = session.call("outbox.prune", {"run_id": run.run_id, "digests": digests}, timeout_s=300.0)
+    except ArmadaError as error:
+        sys.stderr.write(f"armada: {inert_line(error)}\n")
+        return error.exit_code
+    for digest in answer.get("pruned") or []:
+        checkpoints.mark_off_host(context.database, run.run_id, str(digest))
+    return 0

@@ -1,0 +1,25 @@
+"""Rows in columns, for eyes."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align columns by what a terminal shows, wide and combining characters counted as it shows them."""
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _width(text: str) -> int:
+    if text.isascii():  # a third of the time that `ps` of a thousand runs takes
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,77 @@
+"""`armada wandb sync`: upload what W&B wrote offline, from home."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from armada.units import counted
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "wandb", help="upload what W&B wrote offline", description="W&B's offline records, which came home with a run."
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
+    sync = verbs.add_parser(
+        "sync",
+        help="upload a run's records",
+        description="Upload a run's offline records with this machine's wandb program and key; restarts are one W&B run.",
+    )
+    sync.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    sync.add_argument("--project", metavar="NAME", help="at W&B, instead of the experiment's")
+    sync.add_argument("--entity", metavar="NAME", help="at W&B, instead of your default")
+    sync.add_argument("--all", action="store_true", help="again what was uploaded before, too")
+    sync.add_argument("--dry-run", action="store_true", help="print the command, upload nothing")
+    sync.add_argument("--json", action="store_true", help="an object")
+    sync.set_defaults(handler=_sync)
+
+
+def _sync(options: argparse.Namespace) -> int:
+    import shlex
+
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.operations import operation
+    from armada.store import runs
+    from armada.sync.wandb import compose_command, find_program, offline_runs, upload
+
+    context = Context()
+    run = context.run(options.run)
+    found = offline_runs(context.home, run.run_id)
+    wanted = [each for each in found if options.all or not each.uploaded]
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    told: dict[str, object] = {"run_id": run.run_id, "home": [str(each.folder) for each in found], "uploaded": []}
+    if not wanted:
+        if found:
+            reporter.line(
+                f"nothing to upload: {counted(len(found), 'offline record')} of {run.run_id}, uploaded before"
+            )
+        else:
+            reporter.line(
+                f"nothing to upload: no offline records of {run.run_id} are home (armada sync now {run.run_id})"
+            )
+        if options.json:
+            print(json.dumps(told))
+        return 0
+    tracking = (runs.spec(context.database, run.run_id).get("training") or {}).get("tracking") or {}
+    command = compose_command(
+        find_program(), wanted, run_id=tracking.get("id"), project=options.project, entity=options.entity
+    )
+    if options.dry_run:
+        print(json.dumps({**told, "command": command}) if options.json else shlex.join(command))
+        return 0
+    with operation(context.database, kind="wandb", run_id=run.run_id, host=run.host, argv=sys.argv) as progress:
+        listener = progress.tells(reporter)
+        upload(command, wanted, lambda line: listener.now("wandb", line))
+    if options.json:
+        print(json.dumps({**told, "uploaded": [str(each.folder) for each in wanted]}))
+    else:
+        reporter.stage(
+            "uploaded",
+            f"{counted(len(wanted), 'offline record')} of {run.run_id}, as one run of W&B"
+            if tracking.get("id")
+            else f"{counted(len(wanted), 'offline record')} of {run.run_id}",
+        )
+    return 0

@@ -1,0 +1,225 @@
+"""Hosts: places that run work, from the user's hosts.yaml and a project's armada.yaml.
+
+bwlimit: 50M
+hosts:
+  a100-1: {ssh: "root@203.0.113.7:50022", profile: a100-80gb-8x, price_per_hour: 14.4}
+  desk: {ssh: desk, root: /scratch/me/armada, bwlimit: 20M}
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from armada.config.documents import Document, read_document, shown
+from armada.config.schedulers import BatchSettings, HtcondorSettings, Line, SlurmSettings
+from armada.config.settings import FilePath, FilledText, Settings, problem, shaped
+from armada.config.sync import Rate, bytes_per_s
+from armada.config.validation import validate
+from armada.paths import HomePaths
+
+PROJECT_FILE = "armada.yaml"
+LOCAL = "local"
+
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def _host_name(name: str) -> str:
+    if not HOST_NAME.fullmatch(name):
+        raise problem(
+            f"{shown(name)} cannot name a host",
+            hint="letters, digits, `_`, `.` and `-`, at most 63, a letter or digit first",
+        )
+    return name
+
+
+def _ssh_target(target: str) -> str:
+    # It ends up beside ssh's own options: `-oProxyCommand=…` as a name runs a command here (CVE-2017-1000117).
+    user, at, address = target.rpartition("@")
+    if target.startswith("-") or address.startswith("-") or (at and not user):
+        raise problem(f"must be an alias or user@address:port, not {shown(target)}")
+    if not all(character.isprintable() and not character.isspace() for character in target):
+        raise problem(f"must not hold spaces or control characters: {shown(target)}")
+    return target
+
+
+def _root(root: str) -> str:
+    if not root.startswith(("/", "~/")):
+        raise problem(f"must be absolute or begin with `~/`, not {shown(root)}")
+    return root
+
+
+class Host(Settings):
+    """How to reach a place and what it is."""
+
+    other_names: ClassVar[dict[str, str]] = {
+        "hostname": "ssh",
+        "address": "ssh",
+        "key": "identity",
+        "identity_file": "identity",
+        "price": "price_per_hour",
+        "path": "root",
+        "condor": "htcondor",
+        "online": "internet",
+        "bandwidth": "bwlimit",
+        "modules": "setup",
+        "module": "setup",
+    }
+
+    from_elsewhere: ClassVar[frozenset[str]] = frozenset({"name"})
+
+    name: Annotated[str, AfterValidator(_host_name), shaped(HOST_NAME)]
+    ssh: Annotated[FilledText, AfterValidator(_ssh_target)] | None = None
+    """What `ssh` is told: an alias of ssh_config, or user@address:port."""
+    local: bool = False
+    profile: FilledText | None = None
+    """None: chosen by the GPUs that are found there."""
+    root: Annotated[FilledText, AfterValidator(_root)] | None = None
+    """The folder on the host; None is the default, `~/.armada`."""
+    scheduler: Literal["direct", "slurm", "htcondor"] = "direct"
+    slurm: SlurmSettings | None = None
+    htcondor: HtcondorSettings | None = None
+    setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Shell lines before anything there: `module load cuda/12.4`."""
+    internet: bool | None = None
+    """Whether runs reach the internet; None: yes, but not on the workers of a batch system."""
+    quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
+    identity: FilePath | None = None
+    price_per_hour: Annotated[float, Field(ge=0)] | None = None
+    transport: Literal["fabric", "openssh"] = "fabric"
+    """`openssh`: one connection of armada's own, kept open by OpenSSH and used by everything."""
+    reuse_only: bool = False
+    """Only a person opens that connection (`armada hosts connect`): for sites that ask for a code each time."""
+    bwlimit: Rate | None = None
+    """Bytes a second that may come home from there, all runs and commands together."""
+    origin: Path | None = Field(default=None, exclude=True, repr=False)
+    """The file it stands in; None for the built-in `local`."""
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The limit for this host, or None."""
+        return None if self.bwlimit is None else bytes_per_s(self.bwlimit)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _local_needs_no_saying(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("name") == LOCAL and "local" not in data and data.get("ssh") is None:
+            return {**data, "local": True}
+        return data
+
+    @property
+    def batch(self) -> BatchSettings | None:
+        """What its batch system is told; None for `direct`."""
+        if self.scheduler == "slurm":
+            return self.slurm or SlurmSettings()
+        if self.scheduler == "htcondor":
+            return self.htcondor or HtcondorSettings()
+        return None
+
+    @property
+    def has_internet(self) -> bool:
+        """Whether runs may fetch from the internet where they run."""
+        return self.scheduler == "direct" if self.internet is None else self.internet
+
+    @model_validator(mode="after")
+    def _one_batch_system(self) -> Host:
+        for kind in ("slurm", "htcondor"):
+            if getattr(self, kind) is not None and self.scheduler != kind:
+                raise problem(f"is for `scheduler: {kind}`; this host says {self.scheduler}", key=kind)
+        if isinstance(self.htcondor, HtcondorSettings):
+            container = self.htcondor.universe != "vanilla"
+            if container and self.htcondor.image is None:
+                raise problem(f"universe {self.htcondor.universe} needs an `image`", key="htcondor")
+            if not container and self.htcondor.image is not None:
+                raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
+        if self.quota and self.scheduler == "direct":
+            raise problem("is asked on hosts with `scheduler: slurm` or `htcondor`", key="quota")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> Host:
+        if self.name == LOCAL and not self.local:
+            raise problem("is this machine; a host reached by ssh needs another name")
+        if self.local == (self.ssh is not None):
+            what = "both" if self.local else "neither"
+            raise problem(f"needs exactly one of `ssh: …` and `local: true`; it has {what}")
+        if self.local and self.identity is not None:
+            raise problem("is a key for ssh; this host is local", key="identity")
+        if self.local and self.transport != "fabric":
+            raise problem("says how ssh reaches a host; this host is local", key="transport")
+        if self.reuse_only and self.transport != "openssh":
+            raise problem("needs `transport: openssh`, whose connection is what is used again", key="reuse_only")
+        return self
+
+
+class ProjectFile(Settings):
+    """A project's armada.yaml."""
+
+    hosts: dict[str, Any] | None = None
+
+
+class HostsFile(ProjectFile):
+    """The user's hosts.yaml."""
+
+    other_names: ClassVar[dict[str, str]] = {"bandwidth": "bwlimit"}
+
+    bwlimit: Rate | None = None
+    """Bytes a second that may come home from all hosts together; a project has no say in that."""
+
+
+def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
+    """Every configured host by name, `local` always among them.
+
+    Args:
+        home: Whose hosts.yaml is read.
+        project: A folder; the hosts of its armada.yaml win over the user's.
+
+    Raises:
+        ConfigError: One of the files is wrong.
+    """
+    hosts = {LOCAL: Host(name=LOCAL, local=True)}
+    files = [home.hosts_file] + ([project / PROJECT_FILE] if project is not None else [])
+    for file in files:
+        if file.exists():
+            hosts.update(hosts_of(read_document(file)))
+    return hosts
+
+
+def home_bytes_per_s(home: HomePaths) -> float | None:
+    """The limit for everything that comes home, of the user's hosts.yaml.
+
+    Raises:
+        ConfigError: The file is wrong.
+    """
+    if not home.hosts_file.exists():
+        return None
+    limit = validate(read_document(home.hosts_file), HostsFile).bwlimit
+    return None if limit is None else bytes_per_s(limit)
+
+
+def hosts_of(document: Document) -> dict[str, Host]:
+    """The hosts of one file.
+
+    Raises:
+        ConfigError: The file is wrong.
+    """
+    model = ProjectFile if document.path.name == PROJECT_FILE else HostsFile
+    entries = validate(document, model).hosts or {}
+    for name, entry in entries.items():
+        if entry is None:
+            # `desk:` alone says nothing about how to reach it, but `local:` needs nothing.
+            document.data["hosts"][name] = {}
+    return {
+        name: validate(
+            document,
+            Host,
+            at=("hosts", name),
+            given={"name": name, "origin": document.path},
+            context={"folder": document.path.parent},
+        )
+        for name in entries
+    }

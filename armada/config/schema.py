@@ -1,0 +1,150 @@
+"""JSON Schemas of the files people write, for editors, made from the models that read those files.
+
+Draft 7: what editors' YAML servers know best. What a schema cannot say (one of two keys, files that must be there) armada alone says.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+from typing import Any, cast
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from armada.config.experiments import Experiment
+from armada.config.hosts import HOST_NAME, Host, HostsFile, ProjectFile
+from armada.config.profiles import Profile
+from armada.config.settings import Settings
+
+FILES: dict[str, str] = {
+    "experiment": "what to train or run",
+    "hosts": "hosts.yaml",
+    "profile": "profiles/NAME.yaml",
+    "project": "a project's armada.yaml",
+}
+"""The kinds of files, by the word for each."""
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_PART = "Part"
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of one of `FILES`."""
+    if kind == "experiment":
+        made = _schema(Experiment)
+    elif kind == "profile":
+        made = _of_profiles()
+    else:
+        made = _of_hosts(HostsFile if kind == "hosts" else ProjectFile)
+    return {"$schema": _DRAFT, "title": f"armada: {FILES[kind]}", **made}
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's, with what stands beside a field in the source, and closed where keys have a pattern."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        model = schema["cls"]
+        if issubclass(model, Settings):
+            _leave_out(made, model)
+            _describe(made, model)
+            _widen(made, model)
+        return made
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        made = super().dict_schema(schema)
+        if "patternProperties" in made:
+            made["additionalProperties"] = False
+        return made
+
+
+def _schema(model: type[Settings]) -> dict[str, Any]:
+    return model.model_json_schema(schema_generator=_Generator)
+
+
+def _leave_out(made: JsonSchemaValue, model: type[Settings]) -> None:
+    """Fields that armada fills in; in a file they are unknown keys."""
+    hidden = {name for name, info in model.model_fields.items() if info.exclude} | model.from_elsewhere
+    made["properties"] = {name: value for name, value in made.get("properties", {}).items() if name not in hidden}
+    if "required" in made:
+        made["required"] = [name for name in made["required"] if name not in hidden]
+
+
+def _describe(made: JsonSchemaValue, model: type[Settings]) -> None:
+    made.pop("title", None)
+    for name, value in made["properties"].items():
+        value.pop("title", None)
+        if said := _docstrings(model).get(name):
+            value["description"] = said
+
+
+def _docstrings(model: type[Settings]) -> dict[str, str]:
+    """The texts under fields, of the classes above it too; read from the source, as pydantic does it at a cost for every start."""
+    found: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not issubclass(owner, Settings) or owner is Settings:
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        statements = cast("ast.ClassDef", body).body
+        for field, text in itertools.pairwise(statements):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def _widen(made: JsonSchemaValue, model: type[Settings]) -> None:
+    """What validators take before the fields are looked at, as each model says it."""
+    for name, more in model.also_written.items():
+        known = made["properties"][name]
+        said = {key: known.pop(key) for key in ("description", "default") if key in known}
+        made["properties"][name] = {"anyOf": [known, more], **said}
+
+
+def _of_hosts(model: type[ProjectFile]) -> dict[str, Any]:
+    """A hosts file; its entries are read one by one, by the name that is their key."""
+    made, host = _schema(model), _schema(Host)
+    defs = {**made.pop("$defs", {}), **host.pop("$defs", {}), "Host": host}
+    made["properties"]["hosts"] = {
+        "description": "How to reach each host, and what it is.",
+        "anyOf": [
+            {
+                "type": "object",
+                "propertyNames": {"pattern": f"^(?:{HOST_NAME.pattern})$"},
+                "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Host"}, {"type": "null"}]},
+            },
+            {"type": "null"},
+        ],
+    }
+    return {**made, "$defs": defs}
+
+
+def _of_profiles() -> dict[str, Any]:
+    """A profile; one that extends another says only what is different."""
+    whole = _schema(Profile)
+    defs: dict[str, Any] = whole.pop("$defs", {})
+    parts = {f"{name}{_PART}": _without_required(value) for name, value in {**defs, "Profile": whole}.items()}
+    extends = {"required": ["extends"], "properties": {"extends": {"type": "string"}}}
+    return {
+        "type": "object",
+        "if": extends,
+        "then": {"$ref": f"#/$defs/Profile{_PART}"},
+        "else": {"$ref": "#/$defs/Profile"},
+        "$defs": {**defs, "Profile": whole, **parts},
+    }
+
+
+def _without_required(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _without_required(item) for key, item in value.items() if key != "required"}
+        if isinstance(reference := kept.get("$ref"), str):
+            kept["$ref"] = f"{reference}{_PART}"
+        return kept
+    return [_without_required(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,132 @@
+"""When and how a run's checkpoints come home: the `sync:` part of an experiment."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from armada.config.settings import FilledText, Settings, problem, shaped
+from armada.units import DURATION, duration_s
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?) ?([kMG])?B?(?:/s)?")
+_BYTES = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+def bytes_per_s(text: str) -> float:
+    """`500k`, `20M`, `1G` in bytes a second.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a rate such as 20M")
+    return float(match[1]) * _BYTES[match[2]]
+
+
+def _is_a_rate(value: str) -> str:
+    try:
+        rate = bytes_per_s(value)
+    except ValueError:
+        raise problem(f"{value!r} is not a rate", hint="bytes a second: 500k, 20M or 1G") from None
+    if rate < 10_000:
+        raise problem(f"{value} is less than 10k a second: nothing would ever arrive")
+    return value
+
+
+Rate = Annotated[FilledText, AfterValidator(_is_a_rate), shaped(_RATE, blanks=True)]
+"""Bytes a second, as a person writes them."""
+
+
+class Kept(Settings):
+    """Which checkpoints stay at home; what no rule names is deleted there. `last: null` keeps all of them."""
+
+    other_names: ClassVar[dict[str, str]] = {"keep_last": "last", "newest": "last", "every": "every_steps"}
+
+    last: Count | None = None
+    best: Annotated[int, Field(ge=0)] = 1
+    """By evaluation loss; the best one is never deleted, not even with 0."""
+    every_steps: Count | None = None
+
+
+class SyncSettings(Settings):
+    """How often, how much, how fast. Without any of it: every 10 minutes, everything, as fast as the link goes."""
+
+    other_names: ClassVar[dict[str, str]] = {
+        "interval": "every",
+        "period": "every",
+        "keep": "keep_home",
+        "bandwidth": "bwlimit",
+        "files": "outputs",
+        "optimizer": "include_optimizer",
+    }
+
+    every: Annotated[FilledText, shaped(DURATION, blanks=True)] = "10m"
+    keep_home: Kept = Kept()
+    keep_remote: Count = 2
+    """So many stay on the host after they came home; the newest and what is not home yet always do."""
+    include_optimizer: bool | Literal["last"] = True
+    bwlimit: Rate | None = None
+    window: Annotated[FilledText, shaped(_WINDOW)] | None = None
+    """Local time; outside it only a run's last sync and `sync now` move checkpoints."""
+    streams: Annotated[int, Field(ge=1, le=8)] | Literal["auto"] = "auto"
+    outputs: Annotated[tuple[FilledText, ...], Field(strict=False, max_length=100)] = ()
+    """Patterns below the run's work folder: `results/**`, `*.csv`."""
+
+    @property
+    def every_s(self) -> float:
+        return duration_s(self.every)
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The limit for one run, or None."""
+        return None if self.bwlimit is None else bytes_per_s(self.bwlimit)
+
+    def open_at(self, local: dt.time) -> bool:
+        """Whether checkpoints may move at this time of day; a window may reach over midnight."""
+        if self.window is None:
+            return True
+        begin, end = (dt.time.fromisoformat(part) for part in self.window.split("-"))
+        return begin <= local < end if begin <= end else local >= begin or local < end
+
+    @field_validator("every")
+    @classmethod
+    def _is_a_duration(cls, value: str) -> str:
+        try:
+            seconds = duration_s(value)
+        except ValueError:
+            raise problem(f"{value!r} is not a duration", hint="write 30s, 10m, 2h or 1d") from None
+        if not 5 <= seconds <= 30 * 86_400:
+            raise problem(f"{value} is not between 5s and 30d")
+        return value
+
+    @field_validator("window")
+    @classmethod
+    def _is_a_window(cls, value: str | None) -> str | None:
+        if value is not None and (_WINDOW.fullmatch(value) is None or value[:5] == value[6:]):
+            raise problem(f"{value!r} is not a window", hint='local times, such as "22:00-07:00"')
+        return value
+
+    @field_validator("outputs")
+    @classmethod
+    def _stay_below_work(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            if pattern.startswith("/") or ".." in pattern.split("/"):
+                raise problem(f"{pattern!r} is not below the run's work folder", hint="results/**")
+        return value
+
+
+def settings_of(spec: dict[str, object]) -> SyncSettings:
+    """Read the part of a run's spec; a run from before there was one, or whose part cannot be read, gets the defaults."""
+    from pydantic import ValidationError
+
+    try:
+        return SyncSettings.model_validate(spec.get("sync") or {})
+    except ValidationError:
+        return SyncSettings()

@@ -1,0 +1,260 @@
+"""The trainer's own parts of an experiment: the model, its data, the training, LoRA, where it starts, what is evaluated."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from armada.config.checkpoints import Count, Positive
+from armada.config.documents import shown
+from armada.config.settings import FilePath, FilledText, Settings, Share, problem, shaped
+
+HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class TinyModel(Settings):
+    """A Qwen2 with random weights, made on the spot: for tests and the quickstart."""
+
+    hidden_size: Count = 128
+    layers: Count = 4
+    heads: Count = 4
+    kv_heads: Count = 2
+    intermediate_size: Count = 352
+    vocab_size: Annotated[int, Field(ge=300)] = 560
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> TinyModel:
+        if self.hidden_size % self.heads:
+            raise problem(f"must be a multiple of heads, {self.heads}", key="hidden_size")
+        if self.heads % self.kv_heads:
+            raise problem(f"must be a multiple of kv_heads, {self.kv_heads}", key="heads")
+        return self
+
+
+class TinyChoice(Settings):
+    tiny: TinyModel
+
+
+class DataSource(Settings):
+    """A file (.jsonl, plain or gzip, or parquet), a folder of `Dataset.save_to_disk`, a dataset of the hub, or a hook."""
+
+    other_names: ClassVar[dict[str, str]] = {"dataset": "hub", "name": "config", "subset": "config", "file": "path"}
+
+    path: FilePath | None = None
+    hub: Annotated[FilledText, shaped(HUB_ID)] | None = None
+    """A dataset's id; the host fetches it, or finds it in its cache."""
+    split: FilledText | None = None
+    """Of the hub's dataset; `train` in data.train unless it says otherwise."""
+    config: FilledText | None = None
+    revision: FilledText | None = None
+    """A commit keeps the data as it is; without one a resume is refused when it has changed."""
+    hook: Annotated[FilledText, shaped(_HOOK)] | None = None
+    """`module:function`, called as sample(index, rng), returns one row."""
+    weight: Positive = 1.0
+    """How many passes over it one epoch makes; beside hooks, its share of the samples."""
+
+    @field_validator("hook")
+    @classmethod
+    def _names_a_function(cls, value: str | None) -> str | None:
+        if value is not None and not _HOOK.fullmatch(value):
+            raise problem(f"must be `module:function`, not {shown(value)}")
+        return value
+
+    @field_validator("hub")
+    @classmethod
+    def _is_an_id(cls, value: str | None) -> str | None:
+        if value is not None and not HUB_ID.fullmatch(value):
+            raise problem(f"must be a dataset's id on the hub, owner/name, not {shown(value)}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> DataSource:
+        if sum(origin is not None for origin in (self.path, self.hub, self.hook)) != 1:
+            raise problem("needs one of `path`, `hub` and `hook`")
+        for key in ("split", "config", "revision"):
+            if self.hub is None and getattr(self, key) is not None:
+                raise problem("belongs to a dataset of the `hub`", key=key, hint="leave it out")
+        return self
+
+
+class Data(Settings):
+    other_names: ClassVar[dict[str, str]] = {
+        "validation": "eval",
+        "test": "eval",
+        "training": "train",
+        "dataloader_num_workers": "workers",
+    }
+
+    train: Annotated[tuple[DataSource, ...], Field(strict=False, min_length=1)]
+    eval: Annotated[tuple[DataSource, ...], Field(strict=False)] = ()
+    workers: Annotated[int, Field(ge=0, le=256)] = 0
+    """Processes of each rank that make or fetch rows beside the training."""
+
+    @model_validator(mode="after")
+    def _eval_is_fixed(self) -> Data:
+        for index, source in enumerate(self.eval):
+            if source.hook is not None:
+                raise problem("cannot be a hook: evaluation compares the same rows each time", key=f"eval[{index}]")
+        return self
+
+    @property
+    def paths(self) -> list[Path]:
+        """Every file and folder named, each once."""
+        return list(dict.fromkeys(s.path for s in (*self.train, *self.eval) if s.path is not None))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the host has nothing to fetch from the hub."""
+        return all(source.hub is None for source in (*self.train, *self.eval))
+
+    @property
+    def has_hook(self) -> bool:
+        return any(source.hook is not None for source in self.train)
+
+
+class Train(Settings):
+    other_names: ClassVar[dict[str, str]] = {
+        "batch_size": "global_batch_size",
+        "per_device_train_batch_size": "micro_batch_size",
+        "gradient_accumulation_steps": "global_batch_size",
+        "num_train_epochs": "epochs",
+        "steps": "max_steps",
+        "max_seq_length": "max_length",
+        "max_seq_len": "max_length",
+        "sequence_len": "max_length",
+        "lr": "learning_rate",
+        "warmup_ratio": "warmup_steps",
+        "scheduler": "lr_scheduler",
+        "lr_scheduler_type": "lr_scheduler",
+        "logging_steps": "log_every_steps",
+        "eval_steps": "eval_every_steps",
+        "sample_packing": "packing",
+        "neftune_noise_alpha": "neftune_alpha",
+        "use_liger_kernel": "kernels",
+        "torch_compile": "compile",
+        "train_sampling_strategy": "group_by_length",
+    }
+
+    global_batch_size: Count
+    """Samples per optimizer step over all processes; the same on every host."""
+    micro_batch_size: Count | Literal["auto"] = "auto"
+    max_steps: Count | None = None
+    epochs: Positive | None = None
+    max_length: Annotated[int, Field(ge=8)] = 2048
+    long_samples: Literal["drop", "truncate", "split"] = "drop"
+    """What is done about samples beyond max_length; counted and reported in any case."""
+    drop_limit: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """The share of the rows that may be dropped as too long before the run is refused."""
+    packing: bool = False
+    """Fill each row of max_length with several samples, which do not see each other."""
+    group_by_length: bool = False
+    neftune_alpha: Positive | None = None
+    kernels: Literal["none", "liger", "hub"] = "none"
+    compile: bool = False
+    learning_rate: Positive = 5e-5
+    warmup_steps: Annotated[int, Field(ge=0)] | Share = 0
+    """A whole number is steps, a fraction below 1 a share of all steps."""
+    lr_scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt"] = (
+        "cosine"
+    )
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 5
+    log_every_steps: Count = 1
+    eval_every_steps: Count | None = None
+
+    @model_validator(mode="after")
+    def _an_end_and_a_warmup(self) -> Train:
+        if self.max_steps is None and self.epochs is None:
+            raise problem("needs `max_steps` or `epochs`: nothing else ends it")
+        if self.max_steps is not None and self.epochs is not None:
+            raise problem("stands beside max_steps: which one ends the run?", key="epochs", hint="leave one out")
+        if self.packing and self.group_by_length:
+            raise problem("packing fills every row, so there is nothing to group", key="group_by_length")
+        if self.lr_scheduler == "constant" and self.warmup_steps:
+            raise problem(
+                "constant ignores warmup_steps", key="lr_scheduler", hint="lr_scheduler: constant_with_warmup"
+            )
+        if self.max_steps and isinstance(self.warmup_steps, int) and self.warmup_steps > self.max_steps:
+            raise problem(
+                f"is more than max_steps, {self.max_steps}: the learning rate would never be reached",
+                key="warmup_steps",
+            )
+        return self
+
+
+class Lora(Settings):
+    other_names: ClassVar[dict[str, str]] = {
+        "rank": "r",
+        "lora_r": "r",
+        "lora_alpha": "alpha",
+        "lora_dropout": "dropout",
+        "use_dora": "dora",
+        "use_rslora": "rslora",
+        "init_lora_weights": "init",
+        "load_in_4bit": "quantize",
+        "use_4bit_quantization": "quantize",
+        "qlora": "quantize",
+    }
+
+    r: Count = 16
+    alpha: Positive = 32.0
+    dropout: Share = 0.0
+    dora: bool = False
+    rslora: bool = True
+    target_modules: Literal["all-linear"] | Annotated[tuple[FilledText, ...], Field(strict=False, min_length=1)] = (
+        "all-linear"
+    )
+    init: Literal[True, "gaussian", "pissa", "olora"] = True
+    """pissa_niter_N is left out: its random SVD is another at every load, so adapter and base no longer fit (PEFT #2184)."""
+    modules_to_save: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    quantize: Literal["none", "nf4", "fp4"] = "none"
+    """QLoRA: the frozen base in 4 bits, by bitsandbytes, on CUDA GPUs."""
+
+    @model_validator(mode="after")
+    def _a_base_in_four_bits_is_left_whole(self) -> Lora:
+        if self.quantize != "none" and self.init in {"pissa", "olora"}:
+            raise problem(f"{self.init} takes its start out of the base's weights, which are in 4 bits", key="init")
+        return self
+
+    @model_validator(mode="after")
+    def _no_output_head(self) -> Lora:
+        if "lm_head" in self.target_modules:
+            raise problem(
+                "must not hold lm_head: TRL's fused loss goes around it",
+                key="target_modules",
+                hint="put it in modules_to_save",
+            )
+        return self
+
+
+class StartFrom(Settings):
+    """Another training's weights to begin with; the schedule, the learning rate and the data's order are this run's own."""
+
+    run: FilledText | None = None
+    checkpoint: Literal["best", "last"] | Annotated[int, Field(ge=0)] | None = None
+    """Of `run`; the last one by default."""
+    path: FilePath | None = None
+    """A checkpoint's folder here."""
+    optimizer: Literal[False, "moments"] = False
+    """`moments`: the optimizer's moments too, without its learning rate."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> StartFrom:
+        if (self.run is None) == (self.path is None):
+            raise problem("needs either `run` or `path`")
+        if self.path is not None and self.checkpoint is not None:
+            raise problem("belongs to `run`; `path` is a checkpoint already", key="checkpoint", hint="leave it out")
+        return self
+
+
+class Evaluation(Settings):
+    other_names: ClassVar[dict[str, str]] = {"max_new_tokens": "sample_tokens"}
+
+    samples: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Prompts of data.eval that are answered after each evaluation, into samples.jsonl."""
+    sample_tokens: Count = 128

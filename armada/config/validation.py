@@ -1,0 +1,285 @@
+"""From pydantic's errors to sentences with file, line, the key and the nearest right one."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from armada.config.documents import Document, Location, Place, shown
+from armada.config.settings import PROBLEM, Settings
+from armada.errors import ConfigError
+
+_SHOWN_AT_ONCE = 10
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def validate(
+    document: Document,
+    model: type[Model],
+    *,
+    at: Location = (),
+    given: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Model:
+    """Make a model of a part of a document.
+
+    Args:
+        document: What was read.
+        model: What it has to be.
+        at: The part; the whole document by default.
+        given: Fields that do not stand in the file, such as the name by which it is known; writing them is an unknown key.
+        context: For the model's validators.
+
+    Raises:
+        ConfigError: With the line of the first thing wrong; the message goes on with the others.
+    """
+    value: Any = document.data
+    for part in at:
+        value = value[part]
+    given = dict(given or {})
+    problems: list[_Problem] = []
+    if isinstance(value, dict):
+        problems = [_unknown(document, model, (*at, key), len(at), given) for key in value if key in given]
+        value = {**value, **given}
+    try:
+        made = model.model_validate(value, context=dict(context or {}))
+    except ValidationError as failure:
+        problems += _problems(failure, document, model, at, given)
+    else:
+        if not problems:
+            return made
+    raise _error(problems)
+
+
+def nearest(name: str, known: typing.Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def written_places(document: Document) -> dict[str, str]:
+    """Say where each value stands: `file:line`, or the override, by its dotted key."""
+    return {dotted(location): str(place) for location, place in document.values.items() if location}
+
+
+def dotted(location: Location) -> str:
+    """`data.train[0].path`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    location: Location
+    place: Place
+    message: str
+    hint: str | None
+    kind: str
+
+
+def _error(problems: list[_Problem]) -> ConfigError:
+    meant = {problem.hint for problem in problems if problem.kind == "unknown"}
+    # `trian:` is one mistake, not an unknown key and a missing one.
+    kept = [p for p in problems if p.kind != "missing" or f"did you mean `{dotted(p.location)}`?" not in meant]
+    kept.sort(key=lambda p: (p.kind == "missing", p.place.override is None, p.place.line or 0))
+    first, *others = kept
+    message = first.message
+    for other in others[: _SHOWN_AT_ONCE - 1]:
+        message += f"\n{other.place}: {other.message}" + (f" ({other.hint})" if other.hint else "")
+    if len(kept) > _SHOWN_AT_ONCE:
+        message += f"\nand {len(kept) - _SHOWN_AT_ONCE} more"
+    return first.place.error(message, first.hint)
+
+
+def _problems(
+    failure: ValidationError, document: Document, model: type[BaseModel], at: Location, given: Mapping[str, Any]
+) -> list[_Problem]:
+    by_location: dict[Location, list[ErrorDetails]] = {}
+    for error in failure.errors(include_url=False):
+        location = (
+            at
+            if error["loc"] and error["loc"][0] in given
+            else _locate(document.data, (*at, *error["loc"]), error["type"])
+        )
+        by_location.setdefault(location, []).append(error)
+    for location in list(by_location):
+        # What is wrong inside a list or mapping explains why it is no right list, or no right member of a union.
+        if any(len(other) > len(location) and other[: len(location)] == location for other in by_location):
+            by_location[location] = [e for e in by_location[location] if e["type"] in {PROBLEM, "value_error"}]
+    return [
+        _one_problem(document, model, location, len(at), errors, given)
+        for location, errors in by_location.items()
+        if errors
+    ]
+
+
+def _locate(data: Any, parts: Location, kind: str) -> Location:
+    """The location in the document: pydantic mixes the names of a union's members and of validators into it."""
+    found: list[str | int] = []
+    for position, part in enumerate(parts):
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
+            data = data[part]  # type: ignore[index]  # a mapping's key or a list's index, as just seen
+            found.append(part)
+        elif kind == "missing" and position == len(parts) - 1:
+            found.append(part)
+    return tuple(found)
+
+
+def _one_problem(
+    document: Document,
+    model: type[BaseModel],
+    location: Location,
+    depth: int,
+    errors: list[ErrorDetails],
+    given: Mapping[str, Any],
+) -> _Problem:
+    first = errors[0]
+    name = f"`{dotted(location)}`" if location else "it"
+    match first["type"]:
+        case "extra_forbidden":
+            return _unknown(document, model, location, depth, given)
+        case "missing":
+            return _Problem(location, document.key_place(location[:-1]), f"{name} is missing", None, "missing")
+        case kind if kind in {PROBLEM, "value_error"}:
+            return _ours(document, location, first)
+    wanted = " or ".join(dict.fromkeys(_wanted(error) for error in errors))
+    return _Problem(
+        location,
+        document.value_place(location),
+        f"{name} must be {wanted}, not {shown(first['input'])}",
+        _quoting_hint(location, errors),
+        "value",
+    )
+
+
+def _ours(document: Document, location: Location, error: ErrorDetails) -> _Problem:
+    context = error.get("ctx", {})
+    message = str(context.get("message") or context.get("error") or error["msg"])
+    key = context.get("key")
+    below = (*location, *key.split(".")) if key else location
+    place = document.key_place(below) if key else document.value_place(location)
+    text = f"`{dotted(below)}` {message}" if below else message
+    return _Problem(below, place, text, context.get("hint"), "value")
+
+
+def _wanted(error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _BOUNDS:
+        words, limit = _BOUNDS[kind]
+        return f"{words} {context[limit]}"
+    if kind == "literal_error":
+        return str(context["expected"]).replace("True", "true").replace("False", "false")
+    if kind in {"too_short", "string_too_short"}:
+        return "filled"
+    return _KINDS.get(kind) or f"something else ({error['msg']})"
+
+
+def _quoting_hint(location: Location, errors: list[ErrorDetails]) -> str | None:
+    """Most wrong types in YAML are a matter of quotes."""
+    value = errors[0]["input"]
+    wants = {error["type"] for error in errors}
+    key = next((part for part in reversed(location) if isinstance(part, str)), "")
+    if "string_type" in wants and isinstance(value, bool | int | float):
+        return f'put quotes around it: "{shown(value)}"'
+    if isinstance(value, str) and wants & {"int_type", "float_type", "bool_type"} and _reads_as_number(value):
+        return f"leave the quotes out: {key}: {value}"
+    expected = str(errors[0].get("ctx", {}).get("expected", ""))
+    if value is False and "'off'" in expected:
+        return f"{key}: off"
+    if wants == {"literal_error"} and isinstance(value, str):
+        near = nearest(value, [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")])
+        return f"did you mean {near}?" if near else None
+    return None
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text in {"true", "false"}
+    return True
+
+
+def _unknown(
+    document: Document, model: type[BaseModel], location: Location, depth: int, given: Mapping[str, Any]
+) -> _Problem:
+    inside, key = location[:-1], str(location[-1])
+    here = [m for m in _models_at(model, location[depth:-1]) if m.model_fields]
+    allowed = [name for m in here for name in m.model_fields if name not in given or inside[depth:]]
+    meant = next((_other_names(m)[key] for m in here if key in _other_names(m)), None) or nearest(key, allowed)
+    if meant is not None:
+        hint = f"did you mean `{dotted((*inside, meant))}`?"
+    elif elsewhere := _elsewhere(key, model, given):
+        hint = f"did you mean `{dotted((*location[:depth], *elsewhere))}`?"
+    else:
+        hint = f"known here: {', '.join(allowed)}"
+    return _Problem(location, document.key_place(location), f"unknown key `{dotted(location)}`", hint, "unknown")
+
+
+def _elsewhere(key: str, model: type[BaseModel], given: Mapping[str, Any]) -> Location | None:
+    """Where else in the model a key of that name belongs."""
+    for location, owner in _keys_below(model):
+        if location[0] in given:
+            continue
+        if location[-1] == key or _other_names(owner).get(key) == location[-1]:
+            return location
+    return None
+
+
+def _keys_below(model: type[BaseModel], above: Location = ()) -> Iterator[tuple[Location, type[BaseModel]]]:
+    for name, info in model.model_fields.items():
+        yield (*above, name), model
+        for inner in _models_in(info.annotation):
+            yield from _keys_below(inner, (*above, name))
+
+
+def _models_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
+    models = [model]
+    for part in location:
+        if isinstance(part, str):
+            models = [
+                inner for m in models if part in m.model_fields for inner in _models_in(m.model_fields[part].annotation)
+            ]
+    return models
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in typing.get_args(annotation) for model in _models_in(inner)]
+
+
+def _other_names(model: type[BaseModel]) -> dict[str, str]:
+    return model.other_names if issubclass(model, Settings) else {}

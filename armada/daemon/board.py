@@ -1,0 +1,86 @@
+"""What the daemon's threads know about hosts, in memory, so that the ticking thread can say it without asking them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from armada.daemon.status import HostStatus, SyncStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Board:
+    """Written by watchers and sync workers, read by everybody."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hosts: dict[str, HostStatus] = {}
+        self._looking: dict[str, float] = {}
+        self._syncing: dict[str, SyncStatus] = {}
+
+    def add(self, host: str) -> None:
+        with self._lock:
+            self._hosts.setdefault(host, HostStatus("new", None, None, None))
+
+    def remove(self, host: str) -> None:
+        with self._lock:
+            self._hosts.pop(host, None)
+            self._looking.pop(host, None)
+
+    def looks(self, host: str, now: float) -> None:
+        """A watcher begins to look."""
+        with self._lock:
+            self._looking[host] = now
+
+    def saw(self, host: str, now: float, next_look: float) -> HostStatus | None:
+        """The host answered; the former status."""
+        return self._set(host, HostStatus("ok", now, None, next_look))
+
+    def failed(self, host: str, why: str, next_look: float) -> HostStatus | None:
+        """The host did not answer; the former status."""
+        with self._lock:
+            former = self._hosts.get(host)
+            last_ok = former.last_ok if former else None
+        return self._set(host, HostStatus("unreachable", last_ok, why, next_look))
+
+    def reachable(self, host: str) -> bool:
+        with self._lock:
+            known = self._hosts.get(host)
+            return known is not None and known.state == "ok"
+
+    def syncs(self, host: str, run_ids: Iterable[str], now: float) -> None:
+        with self._lock:
+            self._syncing[host] = SyncStatus(host, tuple(run_ids), now)
+
+    def synced(self, host: str) -> None:
+        with self._lock:
+            self._syncing.pop(host, None)
+
+    def hosts(self) -> dict[str, HostStatus]:
+        with self._lock:
+            return dict(self._hosts)
+
+    def syncing(self) -> tuple[SyncStatus, ...]:
+        with self._lock:
+            return tuple(self._syncing.values())
+
+    def looking_since(self) -> dict[str, float]:
+        """Hosts that are being looked at this moment, and on which monotonic second that began."""
+        with self._lock:
+            return dict(self._looking)
+
+    def forget_waits(self) -> None:
+        """After a sleep, when a next look was planned says nothing."""
+        with self._lock:
+            self._hosts = {name: replace(status, next_look=None) for name, status in self._hosts.items()}
+
+    def _set(self, host: str, status: HostStatus) -> HostStatus | None:
+        with self._lock:
+            former = self._hosts.get(host)
+            if former is not None:  # it may have been taken out of hosts.yaml meanwhile
+                self._hosts[host] = status
+            self._looking.pop(host, None)
+            return former

@@ -1,0 +1,118 @@
+"""Starting a daemon that outlives the command that started it, and stopping one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada import identity
+from armada.daemon import instance, journal, status
+from armada.errors import ArmadaError, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from armada.paths import HomePaths
+
+START_S = 20.0
+STOP_S = 30.0
+_POLL_S = 0.05
+
+# What a program needs to find itself, its user, ssh's agent and the desktop. Everything else stays behind: the command that
+# starts a daemon may carry secrets for a run, which a process that lives for days has no use for.
+_KEPT = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"),
+        *("SSH_AUTH_SOCK", "KRB5CCNAME", "DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    }
+)
+_KEPT_PREFIXES = ("ARMADA_", "LC_", "XDG_", "PYTHON")
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """What a daemon gets of the environment of the command that starts it."""
+    return {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+
+
+def start(home: HomePaths, *, auto: bool = False) -> bool:
+    """Start a daemon in the background, unless there is one.
+
+    Args:
+        home: Whose.
+        auto: It may end when nothing is left to do; nobody waits for it then.
+
+    Returns:
+        Whether one was started.
+
+    Raises:
+        ArmadaError: It did not come up; the end of its log is in the message.
+    """
+    if instance.is_held(home):
+        return False
+    home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with os.fdopen(os.open(journal.log_file(home), flags, 0o600), "ab") as log:
+        first = subprocess.Popen(
+            [sys.executable, "-m", "armada", "daemon", "run", "--detached", *(["--auto"] if auto else [])],
+            env=environment(os.environ),
+            cwd="/",  # it must not keep a file system busy that somebody wants to unmount
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    code = first.wait()  # it forks and ends at once
+    if auto and code == 0:
+        return True
+    if code == 0 and _wait(lambda: status.judge(home, time.time())[0] == "fresh", START_S):
+        return True
+    raise ArmadaError(
+        f"the daemon did not come up within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
+        hint="armada daemon run shows what it does",
+    )
+
+
+def stop(home: HomePaths) -> int:
+    """Ask the daemon to end and wait until it has. Runs and what has come home are not touched.
+
+    Returns:
+        Its pid.
+
+    Raises:
+        NotFound: There is none.
+        Conflict: It did not end in time.
+    """
+    if not _wait(lambda: not instance.is_held(home) or instance.holder(home) is not None, 1.0):
+        raise Conflict(
+            "another process holds the daemon's lock and does not say which", hint=str(instance.lock_file(home))
+        )
+    process = instance.holder(home)
+    if process is None or not identity.lives(process):
+        raise NotFound("no daemon is running", hint="armada daemon start")
+    os.kill(process.pid, signal.SIGTERM)
+    if not _wait(lambda: instance.holder(home) != process, STOP_S):
+        raise Conflict(
+            f"process {process.pid} did not end within {STOP_S:.0f} s", hint=f"kill -9 {process.pid} is safe"
+        )
+    return process.pid
+
+
+def detach() -> None:
+    """Leave the process that started us: it sees us end at once, and init takes us over."""
+    if os.fork():
+        os._exit(0)
+
+
+def _wait(so: Callable[[], bool], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

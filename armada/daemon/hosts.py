@@ -1,0 +1,58 @@
+"""Which hosts the daemon knows: those of hosts.yaml, and those of projects from which something was launched."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.config.documents import read_document
+from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
+from armada.errors import ConfigError
+from armada.store import hosts as records
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
+    from armada.store.database import Database
+
+log = logging.getLogger(__name__)
+
+
+class KnownHosts:
+    """Read again when a file has changed; while one cannot be read, what it said last holds."""
+
+    def __init__(self, home: HomePaths) -> None:
+        self._home = home
+        self._files: dict[Path, tuple[int | None, dict[str, Host]]] = {}
+
+    def read(self, database: Database) -> dict[str, Host]:
+        """Every host by name, but those that were released; the user's own win over a project's."""
+        known = records.every(database)
+        released = {record.name for record in known if record.released_at is not None}
+        hosts = self._configured({Path(record.origin) for record in known if record.origin})
+        return {name: host for name, host in hosts.items() if name not in released}
+
+    def _configured(self, origins: set[Path]) -> dict[str, Host]:
+        projects = sorted(path for path in origins if path.name == PROJECT_FILE)
+        found: dict[str, Host] = {LOCAL: Host(name=LOCAL, local=True)}
+        for path in (*projects, self._home.hosts_file):
+            changed = _changed_ns(path)
+            if path not in self._files or self._files[path][0] != changed:
+                self._files[path] = (changed, self._load(path))
+            found |= self._files[path][1]
+        return found
+
+    def _load(self, path: Path) -> dict[str, Host]:
+        try:
+            hosts = hosts_of(read_document(path)) if path.exists() else {}
+        except ConfigError as error:
+            log.warning("%s; going on with the hosts it named before", error)
+            return self._files[path][1] if path in self._files else {}
+        return hosts
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

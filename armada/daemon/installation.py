@@ -1,0 +1,87 @@
+"""A daemon that comes up with the machine: systemd's user service on Linux, a launch agent on macOS."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import sys
+from pathlib import Path
+
+from armada.daemon.journal import log_file
+from armada.paths import HomePaths
+
+WATCHDOG_S = 120
+LABEL = "armada.daemon"
+
+
+def systemd_unit(python: str, environment: dict[str, str]) -> str:
+    """The unit's text. Exit 2 and 8 (a wrong file, another daemon) are not helped by starting again."""
+    variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
+    return f"""[Unit]
+Description=armada: watches hosts and brings checkpoints home
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={_quoted(python, command=True)} -m armada daemon run
+{variables}WatchdogSec={WATCHDOG_S}
+Restart=on-failure
+RestartSec=10
+RestartPreventExitStatus=2 8
+WorkingDirectory=/
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def launchd_plist(python: str, environment: dict[str, str], log: Path) -> bytes:
+    return plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": [python, "-m", "armada", "daemon", "run"],
+            "EnvironmentVariables": environment,
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 10,
+            "StandardErrorPath": str(log.with_name("launchd.log")),
+            "WorkingDirectory": "/",
+        }
+    )
+
+
+def install(home: HomePaths) -> tuple[Path, list[str]]:
+    """Write the service file for this user.
+
+    Returns:
+        The file, and the commands a person runs now: nothing is enabled without being asked for.
+    """
+    kept = {name: os.environ[name] for name in ("ARMADA_HOME", "ARMADA_SSH_CONFIG", "PATH") if os.environ.get(name)}
+    if "ARMADA_HOME" in kept:
+        kept["ARMADA_HOME"] = str(Path(kept["ARMADA_HOME"]).expanduser().absolute())
+    if sys.platform == "darwin":
+        place = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        _write(place, launchd_plist(sys.executable, kept, log_file(home)))
+        return place, [f"launchctl bootstrap gui/{os.getuid()} '{place}'"]
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    place = Path(base) / "systemd" / "user" / "armada.service"
+    _write(place, systemd_unit(sys.executable, kept).encode())
+    return place, [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable --now armada",
+        "loginctl enable-linger      # so that it goes on when you log out",
+    ]
+
+
+def _quoted(text: str, *, command: bool = False) -> str:
+    """As systemd reads it: `%` begins a specifier, and in a command `$` a variable."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{plain.replace("$", "$$") if command else plain}"'
+
+
+def _write(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.new")
+    temporary.write_bytes(content)
+    temporary.replace(place)

@@ -1,0 +1,81 @@
+"""One daemon per home: whoever holds the lock is it. The kernel frees the lock when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada import identity
+from armada.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from armada.paths import HomePaths
+
+
+def lock_file(home: HomePaths) -> Path:
+    return home.daemon / "lock"
+
+
+@contextlib.contextmanager
+def only_instance(home: HomePaths) -> Iterator[None]:
+    """Be the daemon of this home.
+
+    Raises:
+        Conflict: Another process is; it is named.
+    """
+    home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(lock_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = _read(descriptor)
+            who = f"process {held.pid}" if held else "another process"
+            raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(dataclasses.asdict(identity.current())).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(home: HomePaths) -> bool:
+    """Whether some process is the daemon now."""
+    try:
+        descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two who look at the same time do not take each other for the daemon.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def holder(home: HomePaths) -> identity.Process | None:
+    """The daemon's process, while there is one and it has said who it is."""
+    if not is_held(home):
+        return None
+    descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> identity.Process | None:
+    try:
+        told = json.loads(os.pread(descriptor, 4096, 0))
+        return identity.Process(int(told["pid"]), told["start_time"], told["boot_id"])
+    except (ValueError, KeyError, TypeError):
+        return None  # it took the lock an instant ago

@@ -1,0 +1,28 @@
+"""Words to the service manager (sd_notify): ready, alive, stopping. One datagram each; no library is needed for that."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+log = logging.getLogger(__name__)
+
+
+def notify(*words: str) -> bool:
+    """Say words such as `READY=1` to systemd, where it started us and asked to be told.
+
+    Returns:
+        Whether there is somebody to say them to, and they were taken.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as channel:
+            channel.connect("\0" + address[1:] if address.startswith("@") else address)
+            channel.sendall("\n".join(words).encode())
+    except OSError as error:
+        log.warning("systemd could not be told %s: %s", words, error)
+        return False
+    return True

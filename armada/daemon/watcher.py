@@ -1,0 +1,230 @@
+"""One host, watched by one thread: its runs, its GPUs, its facts, into the store. A dead host holds up only its own watcher."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada import operations
+from armada.agent import Question
+from armada.errors import ArmadaError, HostUnreachable
+from armada.inert import inert_line
+from armada.monitor.observe import observe
+from armada.monitor.queue import look_at_queue
+from armada.session import HostSession
+from armada.store import hosts as host_records
+from armada.store import runs, telemetry
+from armada.store.database import Database
+from armada.sync.forecast import note_forecast
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.config.hosts import Host
+    from armada.daemon.board import Board
+    from armada.paths import HomePaths
+    from armada.store.runs import Run
+
+log = logging.getLogger(__name__)
+
+ACTIVE_S = 2.0
+"""Between two looks at a host with runs that have not ended."""
+
+SEEN_S = 1.0
+"""The same while a dashboard is open: what a run writes is on the screen within two seconds."""
+
+LOAD_S = 10.0
+IDLE_S = 60.0
+"""Between two looks at a host without; and the longest wait for one that does not answer."""
+
+FACTS_S = 60.0
+QUEUE_S = 120.0
+"""Between two looks at a cluster's queue, which costs its site more than ours; the agent shares one answer for as long."""
+
+THIN_S = 600.0
+
+
+def wait_after_failure_s(failures: int, roll: float) -> float:
+    """How long to leave a host alone that did not answer so many times in a row; `roll` in [0, 1) spreads many daemons."""
+    return min(IDLE_S, ACTIVE_S * 2.0 ** min(failures, 10)) * (0.5 + 0.5 * roll)
+
+
+def active_wait_s(home: HomePaths, now: float) -> float:
+    """How long to leave a host alone that has runs which go on."""
+    try:
+        looked_at = home.looked_at.stat().st_mtime
+    except OSError:
+        return ACTIVE_S
+    return SEEN_S if abs(now - looked_at) < 3 * ACTIVE_S else ACTIVE_S
+
+
+class Watcher:
+    """Looks at a host until stopped.
+
+    Args:
+        host: Which.
+        home: Home's folders.
+        board: Where it says how it goes.
+        now: Unix time.
+    """
+
+    def __init__(self, host: Host, home: HomePaths, board: Board, *, now: Callable[[], float] = time.time) -> None:
+        self.host = host
+        self._home = home
+        self._board = board
+        self._now = now
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._session = HostSession(host, home, patience_s=0.0)
+        self._failures = 0
+        self._asked_at: dict[str, float] = {}
+        self._queue: dict[str, Any] | None = None
+        self._queue_look: threading.Thread | None = None
+        board.add(host.name)
+        self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look again now, whatever was planned: something was launched, or the machine slept."""
+        self._failures = 0
+        self._wake.set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        with Database(self._home.store) as database:
+            while not self._stopped.is_set():
+                wait_s = self.look(database)
+                self._wake.wait(wait_s)
+                self._wake.clear()
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; its thread does that by itself."""
+        self._session.close()
+
+    def look(self, database: Database) -> float:
+        """Look once, which the thread does again and again; seconds until the next look. Nothing that goes wrong here ends the watcher."""
+        name = self.host.name
+        self._board.looks(name, time.monotonic())
+        try:
+            active = watchable(database, name)
+            self._ask(database, active)
+        except ArmadaError as error:
+            wait_s = self._failed(database, error.message)
+        except Exception as error:
+            # A full disk, a locked store, or a fault of ours: the other hosts are watched on, and so is this one.
+            log.exception("%s: looking at it failed", name)
+            self._failures += 1
+            wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
+            self._board.failed(name, inert_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
+        else:
+            wait_s = active_wait_s(self._home, self._now()) if active else IDLE_S
+            self._failures = 0
+            former = self._board.saw(name, self._now(), self._now() + wait_s)
+            if former is not None and former.state != "ok":
+                log.info("%s: answers", name)
+        return wait_s
+
+    def _ask(self, database: Database, active: list[Run]) -> None:
+        """One look, one round trip: runs every time, the load of its GPUs every 10 s, what else it says of itself every minute."""
+        if self.host.batch is not None and self._due("queue", QUEUE_S) and self._queue_look is None:
+            # Beside us, not before us: a batch system that takes minutes to answer must not hide the runs.
+            self._queue_look = threading.Thread(
+                target=self._look_at_queue, name=f"queue of {self.host.name}", daemon=True
+            )
+            self._queue_look.start()
+            self._asked_at["queue"] = self._now()
+        elif self._queue_look is not None and not self._queue_look.is_alive():
+            self._queue_look = None
+            self._asked_at.pop("facts", None)  # the answer is kept with them
+        due = {"facts": FACTS_S, "load": LOAD_S}
+        asked = [what for what, every_s in due.items() if self._due(what, every_s)]
+        answers = observe(database, self._session, active, [Question(f"host.{what}", {}) for what in asked])
+        for what, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, ArmadaError):
+                raise answer
+            self._take(database, what, answer)
+            self._asked_at[what] = self._now()
+        if self._due("thin", THIN_S):
+            telemetry.thin(database, self.host.name, self._now())
+            self._asked_at["thin"] = self._now()
+
+    def _take(self, database: Database, what: str, answer: dict[str, Any]) -> None:
+        if what == "load":
+            telemetry.record(database, self.host.name, points_of(answer, self._now()))
+            return
+        queue = {"queue": self._queue} if self._queue is not None else {}
+        host_records.record_facts(database, self.host.name, {**answer, **queue})
+        note_forecast(database, self.host.name, now=self._now())
+
+    def _look_at_queue(self) -> None:
+        try:
+            self._queue = look_at_queue(self._session)
+        except HostUnreachable as error:
+            log.debug("%s: its queue could not be asked for (%s)", self.host.name, inert_line(error.message))
+
+    def _due(self, what: str, every_s: float) -> bool:
+        asked_at = self._asked_at.get(what)
+        return asked_at is None or not 0 <= self._now() - asked_at < every_s - ACTIVE_S / 2  # a clock set back is due
+
+    def _failed(self, database: Database, why: str) -> float:
+        name = self.host.name
+        self._session.close()
+        self._failures += 1
+        self._asked_at.pop("facts", None)  # asked at once when it answers again: that clears its mark in the store
+        wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
+        host_records.mark_unreachable(database, name, why)
+        former = self._board.failed(name, inert_line(why), self._now() + wait_s)
+        if former is None or former.state != "unreachable":
+            log.warning(
+                "%s: does not answer (%s); its runs go on; next look in %s", name, inert_line(why), span(wait_s)
+            )
+        return wait_s
+
+
+def watchable(database: Database, host: str) -> list[Run]:
+    """Runs of a host that have not ended, but for those that a living launch is just putting there."""
+    active = runs.every(database, host=host, active=True)
+    if not any(run.state == "preparing" for run in active):
+        return active
+    launching = operations.being_launched(database)
+    return [run for run in active if run.state != "preparing" or run.run_id not in launching]
+
+
+def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
+    """The GPUs of a `host.load` answer as points in home's time; what is no number is None."""
+    listed = load.get("gpus")
+    points = []
+    for gpu in (listed if isinstance(listed, list) else [])[:64]:
+        if isinstance(gpu, dict) and isinstance(gpu.get("index"), int):
+            memory = _number(gpu.get("memory_used_bytes"))
+            points.append(
+                telemetry.Point(
+                    gpu["index"],
+                    now,
+                    _number(gpu.get("utilization")),
+                    None if memory is None else int(memory),
+                    _number(gpu.get("power_w")),
+                    _number(gpu.get("temperature_c")),
+                )
+            )
+    return points
+
+
+def _number(value: object) -> float | None:
+    """A finite number of a size the store can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -1e18 < value < 1e18 else None

@@ -1,0 +1,61 @@
+"""What the doctor says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from armada.doctor.measure import Measured
+
+Outcome = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        subject: A word or two, the same in every report: scripts match it.
+        outcome: `fail`: launches there fail or cannot be trusted; `warn`: worth knowing.
+        message: A sentence for a person.
+        remedy: A command, or what to change in which file.
+    """
+
+    subject: str
+    outcome: Outcome
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found out about home or one host.
+
+    Attributes:
+        exit_code: What this report alone would end the command with, by the table in errors.py.
+        noise: What start-up files print before the agent speaks, cleaned.
+        banner: What sshd says of itself and shows before the login, cleaned.
+    """
+
+    name: str
+    findings: tuple[Finding, ...]
+    exit_code: int = 0
+    noise: str = ""
+    banner: str = ""
+    measured: Measured | None = None
+    ssh: str | None = field(default=None)
+
+
+def ok(subject: str, message: object) -> Finding:
+    return Finding(subject, "ok", inert_line(message))
+
+
+def warn(subject: str, message: object, remedy: str | None = None) -> Finding:
+    return Finding(subject, "warn", inert_line(message), remedy)
+
+
+def fail(subject: str, message: object, remedy: str | None = None) -> Finding:
+    return Finding(subject, "fail", inert_line(message, 1000), remedy)

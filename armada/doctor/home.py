@@ -1,0 +1,198 @@
+"""Home itself: the programs it needs, its store, its disk, its daemon, its files and who may read them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from armada import __version__
+from armada.doctor.findings import Finding, Report, fail, ok, warn
+from armada.errors import ArmadaError, ConfigError
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from armada.config.hosts import Host
+    from armada.paths import HomePaths
+
+LOW_BYTES = 5_000_000_000
+OLDEST_RSYNC = (3, 1)
+OLDEST_SSH = (7, 3)  # ProxyJump and Include
+_OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+BAD_FILE = 2
+CANNOT_WORK = 3
+
+
+def examine_home(home: HomePaths, project: Path) -> tuple[Report, dict[str, Host]]:
+    """Look at this machine.
+
+    Args:
+        home: Its folders.
+        project: Where armada.yaml may lie.
+
+    Returns:
+        What was found, and the hosts that could be read.
+    """
+    findings = [
+        _python(),
+        _program("ssh", ["ssh", "-V"], OLDEST_SSH),
+        _program("rsync", ["rsync", "--version"], OLDEST_RSYNC),
+    ]
+    configuration, hosts = _configuration(home, project)
+    findings += [*configuration, _store(home), _disk(home), _daemon(home), *_permissions(home, hosts)]
+    code = 0
+    if any(finding.outcome == "fail" for finding in findings):
+        code = BAD_FILE if any(f.outcome == "fail" and f.subject == "configuration" for f in findings) else CANNOT_WORK
+    return Report("home", tuple(findings), code), hosts
+
+
+def _python() -> Finding:
+    return ok("python", f"{platform.python_version()} ({sys.executable}), armada {__version__}")
+
+
+def _program(name: str, argv: list[str], oldest: tuple[int, int]) -> Finding:
+    remedy = f"sudo apt-get install {'openssh-client' if name == 'ssh' else name}"
+    path = shutil.which(name)
+    judge_missing = fail if name == "ssh" else warn
+    if path is None:
+        effect = "no host can be reached" if name == "ssh" else "files travel as tar streams"
+        return judge_missing(name, f"is not installed: {effect}", remedy)
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as error:
+        return judge_missing(name, f"{path} does not run: {error}", remedy)
+    version = re.search(r"(?:OpenSSH_|version v?)(\d+)\.(\d+)\S*", done.stdout + done.stderr)
+    if version is None:
+        return judge_missing(name, f"{path} does not say a version armada knows", remedy)
+    if (int(version[1]), int(version[2])) < oldest:
+        return judge_missing(name, f"{version[0]} is older than {oldest[0]}.{oldest[1]}", remedy)
+    return ok(name, f"{version[0]} ({path})")
+
+
+def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[str, Host]]:
+    """Every file a person wrote, read as commands read it."""
+    from armada.config.hosts import PROJECT_FILE, load_hosts
+    from armada.config.profiles import list_profiles, load_profile
+    from armada.notifications.settings import load_settings
+
+    findings: list[Finding] = []
+    hosts: dict[str, Host] = {}
+    try:
+        hosts = load_hosts(home, project)
+        read = [str(file) for file in (home.hosts_file, project / PROJECT_FILE) if file.exists()]
+        findings.append(
+            ok("configuration", f"{counted(len(hosts), 'host')} from {', '.join(read) or 'no file: only `local`'}")
+        )
+    except ConfigError as error:
+        findings.append(fail("configuration", str(error), error.hint))
+    try:
+        findings.append(
+            ok("configuration", f"notifications {'can be told' if load_settings(home) else 'are not set up'}")
+        )
+    except ConfigError as error:
+        findings.append(fail("configuration", str(error), error.hint))
+    for name in list_profiles(home):
+        try:
+            load_profile(name, home)
+        except ArmadaError as error:
+            findings.append(fail("configuration", str(error), error.hint))
+    return findings, hosts
+
+
+def _store(home: HomePaths) -> Finding:
+    from armada.store.database import Database
+
+    if not home.store.exists():
+        return ok("store", f"{home.store} is not there yet; the first command makes it")
+    try:
+        with Database(home.store, patience_s=5.0) as database:
+            said = database.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            count = database.connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+    except (ArmadaError, sqlite3.DatabaseError) as error:
+        return fail(
+            "store",
+            f"{home.store}: {error}",
+            getattr(error, "hint", None) or f"mv {shlex.quote(str(home.store))} aside",
+        )
+    if said != "ok":
+        return fail(
+            "store",
+            f"{home.store} is damaged: {said}",
+            "move it aside; the hosts still hold the truth about their runs",
+        )
+    return ok("store", f"{home.store} is whole, {count:,} runs, {amount(home.store.stat().st_size)}")
+
+
+def _disk(home: HomePaths) -> Finding:
+    try:
+        status = os.statvfs(home.state)
+    except OSError as error:
+        return fail("disk", f"{home.state}: {error.strerror}")
+    free = status.f_bavail * status.f_frsize
+    text = f"{amount(free)} of {amount(status.f_blocks * status.f_frsize)} free at {home.state}"
+    if status.f_files and status.f_favail < 1000:
+        return fail(
+            "disk",
+            f"{text}, but only {status.f_favail} inodes: no file can be made",
+            f"df -i {shlex.quote(str(home.state))}",
+        )
+    if free < LOW_BYTES:
+        return warn("disk", f"{text}: checkpoints will not fit", "armada sync retention --dry-run")
+    return ok("disk", text)
+
+
+def _daemon(home: HomePaths) -> Finding:
+    from armada.daemon.status import judge
+
+    now = time.time()
+    condition, status = judge(home, now)
+    if condition == "fresh" and status is not None:
+        return ok("daemon", f"runs as process {status.pid}, {len(status.hosts)} hosts")
+    if condition == "stale":
+        age = span(now - status.tick_at) if status is not None else "a while"
+        return fail("daemon", f"lives, and has done nothing for {age}", "armada daemon stop && armada daemon start")
+    if condition == "dead":
+        return warn("daemon", "does not run; nothing comes home by itself", "armada daemon start")
+    return ok("daemon", "has not been needed yet; the first launch starts it")
+
+
+def _permissions(home: HomePaths, hosts: Mapping[str, Host]) -> list[Finding]:
+    """Files that hold secrets, or say whom to trust, are for their owner alone."""
+    private = [home.config, home.state, home.ssh, home.store, home.known_hosts, home.notifications_file]
+    private += [host.identity for host in hosts.values() if host.identity is not None]
+    found = []
+    for path in dict.fromkeys(private):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            if path.parent not in (home.config, home.state, home.ssh) and path not in (
+                home.config,
+                home.state,
+                home.ssh,
+            ):
+                found.append(fail("permissions", f"the key {path} is not there", f"`identity:` in {home.hosts_file}"))
+            continue
+        except OSError as error:
+            found.append(fail("permissions", f"{path}: {error.strerror}"))
+            continue
+        words = shlex.quote(str(path))
+        if status.st_uid != os.getuid():
+            found.append(warn("permissions", f"{path} belongs to another user", f"sudo chown {os.getuid()} {words}"))
+        elif status.st_mode & _OPEN_TO_OTHERS and path.name != "known_hosts":
+            found.append(
+                warn(
+                    "permissions", f"{path} can be read by others ({status.st_mode & 0o777:03o})", f"chmod go= {words}"
+                )
+            )
+    return found or [ok("permissions", "what holds secrets is its owner's alone")]

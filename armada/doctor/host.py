@@ -1,0 +1,345 @@
+"""One host, from the connection to the disk: what was found, judged. `judge` is pure, so each row of it is tested."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from armada.doctor.findings import Finding, Report, fail, ok, warn
+from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable
+from armada.inert import inert_line
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from armada.config.hosts import Host
+    from armada.doctor.measure import Measured
+    from armada.paths import HomePaths
+
+CLOCK_S = 120.0
+LOW_BYTES = 5_000_000_000
+LOW_INODES = 50_000
+OLDEST_RSYNC = (3, 1)
+FEW_SESSIONS = 4
+CANNOT_LAUNCH = 3
+_WHERE = "hosts.yaml"
+
+
+def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
+    """Log in, look at everything, measure the link. Never raises for what a host does."""
+    from armada.doctor.measure import measure
+    from armada.monitor.queue import look_at_queue
+    from armada.session import HostSession
+
+    findings: list[Finding] = []
+    measured: Measured | None = None
+    with HostSession(host, home, patience_s=0) as session:
+        try:
+            say("logging in")
+            facts = session.call("host.facts", {}, timeout_s=180.0)
+            say("looking")
+            seen = session.call("host.examine", {}, timeout_s=60.0)
+            queue = look_at_queue(session) if host.batch is not None else None
+            say("measuring")
+            measured = measure(session, home)
+            findings += judge(host, facts, seen, measured, queue=queue, noise=session.noise)
+            code = CANNOT_LAUNCH if any(finding.outcome == "fail" for finding in findings) else 0
+        except ArmadaError as error:
+            findings.append(_refusal(host, error))
+            code = error.exit_code
+        except (KeyError, TypeError, ValueError) as error:
+            # Whatever answers there is not our agent, or is not let do its work: the other hosts are still looked at.
+            findings.append(fail("agent", f"its answer is not what an agent says ({type(error).__name__}: {error})"))
+            code = CANNOT_LAUNCH
+        noise, banner = session.noise, session.banner
+    return Report(host.name, tuple(findings), code, noise, banner, measured, host.ssh)
+
+
+def _refusal(host: Host, error: ArmadaError) -> Finding:
+    """What keeps armada from getting as far as looking."""
+    subject = "agent"
+    if isinstance(error, HostKeyChanged):
+        subject = "host key"
+    elif isinstance(error, AuthenticationFailed):
+        subject = "login"
+    elif isinstance(error, HostUnreachable):
+        subject = "connection"
+    look = None if host.ssh is None else f"ssh -v {shlex.quote(host.ssh.rpartition(':')[0] or host.ssh)}"
+    return fail(subject, error.message, inert_line(error.hint) if error.hint else look)
+
+
+def judge(
+    host: Host,
+    facts: Mapping[str, Any],
+    seen: Mapping[str, Any],
+    measured: Measured,
+    *,
+    queue: Mapping[str, Any] | None = None,
+    noise: str = "",
+) -> list[Finding]:
+    """What a host said, as findings; everything in it is hostile until it is made inert.
+
+    Args:
+        host: As configured.
+        facts: The answer to `host.facts`.
+        seen: The answer to `host.examine`.
+        measured: The link.
+        queue: What its batch system said, if it has one.
+        noise: What start-up files printed.
+    """
+    who = f"{inert_line(facts['user'], 60)} at {inert_line(facts['hostname'], 100)}"
+    findings = [ok("connection", f"{who}; {_link(measured)}"), _key(host)]
+    findings += [
+        _clock(measured),
+        ok("agent", f"runs on Python {inert_line(facts['python'], 40)} ({facts['machine']})"),
+    ]
+    findings += [_shell(seen, noise), *_variables(seen), _setup(host, facts)]
+    findings += [_root(host, seen), _disk(seen), _inodes(seen), *_quota(seen), _locks(seen), *_mounts(seen)]
+    findings += [_umask(seen), _rsync(host, facts), _sessions(seen), _logout(host, seen), _leftovers(seen)]
+    if host.batch is not None:
+        findings.append(_batch(host, queue))
+    return findings
+
+
+def _link(measured: Measured) -> str:
+    low, high = measured.spread_s
+    text = f"round trip {_ms(measured.round_trip_s)} (median of 7, {_ms(low)} to {_ms(high)})"
+    if measured.down_bytes_per_s is not None and measured.up_bytes_per_s is not None:
+        text += f", {amount(measured.down_bytes_per_s)}/s from it, {amount(measured.up_bytes_per_s)}/s to it"
+        text += " (held back by bwlimit)" if measured.limited else " (one connection)"
+    return text
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def _key(host: Host) -> Finding:
+    return ok("host key", "this machine: none is needed" if host.local else "is the pinned one")
+
+
+def _clock(measured: Measured) -> Finding:
+    off_s = measured.clock_off_s
+    if abs(off_s) > CLOCK_S:
+        direction = "ahead" if off_s > 0 else "behind"
+        return warn("clock", f"{span(abs(off_s))} {direction} of home's", "sudo timedatectl set-ntp true  # there")
+    return ok("clock", f"agrees with home's to {max(abs(off_s), measured.spread_s[0] / 2):.3f} s")
+
+
+def _shell(seen: Mapping[str, Any], noise: str) -> Finding:
+    shell = inert_line(seen["shell"] or "unknown", 100)
+    if noise:
+        return warn(
+            "shell",
+            f"{shell}; its start-up files print {len(noise.encode())} bytes where programs expect none (shown below): rsync and "
+            "scp do not work there, armada does",
+            "begin its ~/.bashrc with: case $- in *i*) ;; *) return ;; esac",
+        )
+    return ok("shell", f"{shell}, silent")
+
+
+def _variables(seen: Mapping[str, Any]) -> list[Finding]:
+    variables: dict[str, Any] = seen["variables"]
+    found = []
+    if left_out := variables.get("ARMADA_LEFT_OUT"):
+        found.append(
+            warn(
+                "libraries",
+                f"LD_LIBRARY_PATH={inert_line(left_out, 200)} keeps the host's own python3 from working; armada leaves it out",
+                "take LD_LIBRARY_PATH out of the start-up files there, or set it in `setup:` of hosts.yaml for what needs it",
+            )
+        )
+    found += [
+        warn(
+            "libraries",
+            f"{name}={inert_line(variables[name], 200)} is set at login and reaches every run, over an environment's libraries",
+            f"take {name} out of the start-up files there",
+        )
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
+        if variables.get(name)
+    ]
+    if prefix := variables.get("CONDA_PREFIX"):
+        name = inert_line(variables.get("CONDA_DEFAULT_ENV") or "an environment", 60)
+        found.append(
+            warn(
+                "conda",
+                f"{name} is active at login ({inert_line(prefix, 200)}); environments are built without it, commands see it",
+                "conda config --set auto_activate_base false  # there",
+            )
+        )
+    found += [
+        ok("variables", f"{name}={inert_line(variables[name], 200)} is left out of builds and runs")
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+        if variables.get(name)
+    ]
+    return found or [ok("variables", "no LD_LIBRARY_PATH, LD_PRELOAD, conda or PYTHONPATH at login")]
+
+
+def _setup(host: Host, facts: Mapping[str, Any]) -> Finding:
+    if facts.get("setup"):
+        return fail("setup", facts["setup"], f"mend `setup:` of {host.name} in {host.origin or _WHERE}")
+    return ok(
+        "setup", f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are asked for"
+    )
+
+
+def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
+    root: dict[str, Any] = seen["root"]
+    where = f"{inert_line(root['path'], 200)} on {inert_line(root['kind'] or 'an unknown file system', 40)}"
+    move = f"set `root:` of {host.name} in {host.origin or _WHERE} to a folder on a local disk"
+    if root["problem"]:
+        return fail("root", f"{where}: {root['problem']}", move)
+    if root["is_shared"] and host.batch is None:
+        return warn(
+            "root", f"{where}, which other machines share: slower, and a run's liveness is harder to tell", move
+        )
+    if not root["is_shared"] and host.batch is not None:
+        return warn(
+            "root",
+            f"{where}: do its workers see that folder too?",
+            f"srun ls -d {shlex.quote(str(root['path']))}  # there",
+        )
+    return ok("root", f"{where}: takes files, programs run there")
+
+
+def _disk(seen: Mapping[str, Any]) -> Finding:
+    root: dict[str, Any] = seen["root"]
+    free, total = root["free_bytes"], root["total_bytes"]
+    if free is None or total is None:
+        return warn("disk", "how much is free cannot be seen")
+    text = f"{amount(free)} of {amount(total)} free"
+    if free < LOW_BYTES:
+        return warn(
+            "disk",
+            f"{text}: an environment alone takes more",
+            _on(seen, "du -xh --max-depth=2 {root} | sort -h | tail"),
+        )
+    return ok("disk", text)
+
+
+def _inodes(seen: Mapping[str, Any]) -> Finding:
+    root: dict[str, Any] = seen["root"]
+    free, total = root["free_inodes"], root["total_inodes"]
+    if free is None or not total:
+        return ok("inodes", "not counted by this file system")
+    if free < LOW_INODES:
+        return warn(
+            "inodes",
+            f"{free:,} of {total:,} free: an environment has 40,000 files",
+            _on(seen, "du --inodes -d 2 {root}"),
+        )
+    return ok("inodes", f"{free:,} of {total:,} free")
+
+
+def _quota(seen: Mapping[str, Any]) -> list[Finding]:
+    if not seen["quota"]:
+        return []
+    text = str(seen["quota"])
+    lines = [inert_line(line, 200) for line in text.splitlines() if line.strip()]
+    # quota(1) marks what is over its soft limit with a star.
+    if any("*" in line for line in lines):
+        return [warn("quota", f"over: {lines[-1]}", "quota -s  # there; then delete, or ask for more")]
+    return [ok("quota", lines[-1] if lines else "none")]
+
+
+def _locks(seen: Mapping[str, Any]) -> Finding:
+    has_locks = seen["root"]["has_locks"]
+    if has_locks is False:
+        return warn(
+            "locks",
+            "the root's file system has no locks: armada's are advisory there, two builds at once may waste each other's time",
+            "set `root:` to a folder on another file system, or mount this one with locks (nfs: local_lock=flock)",
+        )
+    return ok("locks", "work on the root" if has_locks else "could not be tried")
+
+
+def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
+    found = []
+    home, tmp = seen["home"], seen["tmp"]
+    if not home["is_writable"] or "ro" in home["options"]:
+        found.append(
+            warn(
+                "home folder",
+                f"{inert_line(home['path'], 200)} cannot be written: caches of other programs fail there",
+                "give runs HF_HOME and XDG_CACHE_HOME in `env:`, and the host a `root:` elsewhere",
+            )
+        )
+    if "noexec" in tmp["options"]:
+        found.append(ok("tmp", "is mounted noexec; armada runs nothing from it (own programs: env: {TMPDIR: …})"))
+    if not tmp["is_writable"]:
+        found.append(warn("tmp", "cannot be written", "env: {TMPDIR: …} in experiments"))
+    return found
+
+
+def _umask(seen: Mapping[str, Any]) -> Finding:
+    return ok("umask", f"{inert_line(seen['umask'], 8)} at login; armada's own files are private whatever it is")
+
+
+def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
+    if host.local:
+        return ok("rsync", "not needed: files are copied")
+    version = facts["tools"]["rsync"]
+    if not version:
+        return warn(
+            "rsync",
+            "not there: files travel as a tar stream, which sends changed files whole",
+            "sudo apt-get install rsync  # there",
+        )
+    numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdigit())
+    if numbers and numbers < OLDEST_RSYNC:
+        return warn(
+            "rsync",
+            f"{inert_line(version, 20)} is older than 3.1: files travel as a tar stream",
+            "sudo apt-get install rsync  # there",
+        )
+    return ok("rsync", inert_line(version, 40))
+
+
+def _sessions(seen: Mapping[str, Any]) -> Finding:
+    sessions, startups = seen["max_sessions"], inert_line(seen["max_startups"] or "10:30:100", 20)
+    if isinstance(sessions, int) and sessions < FEW_SESSIONS:
+        return warn(
+            "sshd",
+            f"MaxSessions {sessions}: several commands at once wait for each other",
+            "MaxSessions 10 in /etc/ssh/sshd_config",
+        )
+    return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not to be seen)'}, MaxStartups {startups}")
+
+
+def _logout(host: Host, seen: Mapping[str, Any]) -> Finding:
+    if seen["ends_processes_at_logout"] and host.batch is None:
+        return fail(
+            "logout",
+            "systemd ends a person's processes at logout there (KillUserProcesses=yes): runs would die with the connection",
+            "loginctl enable-linger  # there",
+        )
+    return ok("logout", "runs outlive the connection; neither tmux nor linger is needed")
+
+
+def _leftovers(seen: Mapping[str, Any]) -> Finding:
+    left: dict[str, Any] = seen["leftovers"]
+    if not left["count"]:
+        return ok("leftovers", "no temporary files older than a day")
+    names = ", ".join(inert_line(name, 80) for name in left["names"][:3])
+    find = (
+        "find {root} -maxdepth 2 \\( -name '.new-*' -o -name '.part-*' -o -name '.trash-*' -o -name '*.tmp' -o -name '*.part' \\) "
+        "-mtime +0 -exec rm -rf {{}} +"
+    )
+    said = f"{left['count']} temporary files older than a day, {amount(left['size_bytes'])}: {names}"
+    return warn("leftovers", said, _on(seen, find))
+
+
+def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
+    problem = (queue or {}).get("error")
+    if queue is None or problem:
+        return fail(
+            "batch system",
+            f"{host.scheduler} does not answer: {inert_line(problem or 'it said nothing', 300)}",
+            f"is `scheduler:` right, and `setup:` in {host.origin or _WHERE}?",
+        )
+    return ok("batch system", f"{host.scheduler} answers")
+
+
+def _on(seen: Mapping[str, Any], command: str) -> str:
+    return command.format(root=shlex.quote(inert_line(seen["root"]["path"], 400))) + "  # there"

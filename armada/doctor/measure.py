@@ -1,0 +1,111 @@
+"""How far away a host is and how fast bytes travel, with little: a few round trips, and at most 6 MB each way."""
+
+from __future__ import annotations
+
+import base64
+import os
+import statistics
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.sync.bandwidth import allowance_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.paths import HomePaths
+    from armada.session import HostSession
+    from armada.stream import Stream
+
+ROUND_TRIPS = 7
+_FIRST_BYTES = 256 << 10
+_MOST_BYTES = 4 << 20
+_AIM_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One link.
+
+    Attributes:
+        round_trip_s: Median of seven questions to the agent, its own work included.
+        spread_s: The shortest and the longest of them.
+        clock_off_s: The host's clock less ours, give or take half the shortest round trip; positive: it is ahead.
+        down_bytes_per_s: From the host to home, one connection.
+        up_bytes_per_s: To it.
+        limited: A `bwlimit` of hosts.yaml held it back.
+    """
+
+    round_trip_s: float
+    spread_s: tuple[float, float]
+    clock_off_s: float
+    down_bytes_per_s: float | None
+    up_bytes_per_s: float | None
+    limited: bool
+
+
+def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = time.time) -> Measured:
+    """Measure a host that answers.
+
+    Raises:
+        HostUnreachable: It went away meanwhile.
+        ConfigError: The limits in hosts.yaml are wrong.
+    """
+    samples = []
+    for _ in range(ROUND_TRIPS):
+        before, began = clock(), time.perf_counter()
+        answer = session.call("host.probe", {"send_bytes": 0, "padding": ""})
+        took_s = time.perf_counter() - began
+        samples.append((took_s, float(answer["time"]) - (before + took_s / 2)))
+    took = [sample[0] for sample in samples]
+    limits = [rate for rate in (session.host.bytes_per_s, _home_rate(home)) if rate is not None]
+    down = up = None
+    if not session.host.local:
+        with closing(session.open_stream()) as stream:
+            _exchange(stream, 0, 0)  # the handshake and the agent's start are no part of it
+            down = _rate(lambda size: _take(stream, session, home, size), min(limits, default=None))
+            up = _rate(lambda size: _exchange(stream, 0, size), min(limits, default=None))
+    return Measured(
+        statistics.median(took),
+        (min(took), max(took)),
+        min(samples)[1],
+        down,
+        up,
+        bool(limits) and not session.host.local,
+    )
+
+
+def _rate(move: Callable[[int], float], limit: float | None) -> float:
+    """Bytes a second: a small piece says how large one may be that takes a second."""
+    most = _MOST_BYTES if limit is None else max(4096, min(_MOST_BYTES, int(limit * _AIM_S)))
+    size = min(_FIRST_BYTES, most)
+    took_s = move(size)
+    larger = int(min(most, size / max(took_s, 1e-6) * _AIM_S))
+    if larger > size:
+        size, took_s = larger, move(larger)
+    return size / max(took_s, 1e-6)
+
+
+def _take(stream: Stream, session: HostSession, home: HomePaths, size: int) -> float:
+    """Fetch under the limits that transfers are under, so that others get their share."""
+    took_s = _exchange(stream, size, 0)
+    began = time.perf_counter()
+    allowance_for(home, session.host, None).take(size, lambda: None)
+    return took_s + time.perf_counter() - began
+
+
+def _exchange(stream: Stream, down_bytes: int, up_bytes: int) -> float:
+    # Random, so that a connection that compresses does not flatter itself; base64, because it travels in JSON.
+    padding = base64.b64encode(os.urandom(up_bytes * 3 // 4)).decode("ascii")
+    question: dict[str, Any] = {"send_bytes": down_bytes, "padding": padding}
+    began = time.perf_counter()
+    stream.exchange("host.probe", question)
+    return time.perf_counter() - began
+
+
+def _home_rate(home: HomePaths) -> float | None:
+    from armada.config.hosts import home_bytes_per_s
+
+    return home_bytes_per_s(home)

@@ -1,0 +1,66 @@
+"""Which process at home this is, so that somebody can tell later whether it still lives: a pid alone is used again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of this machine; None is what could not be read. `start_time` is opaque, only compared."""
+
+    pid: int
+    start_time: str | None
+    boot_id: str | None
+
+
+def current() -> Process:
+    """The process that asks."""
+    return of(os.getpid())
+
+
+def of(pid: int) -> Process:
+    """The process that has this pid now, or had it until a moment ago."""
+    return Process(pid, _start_time(pid), boot_id())
+
+
+def lives(process: Process) -> bool:
+    """Whether it is still there. One that has ended but was not waited for is not."""
+    if process.boot_id is not None and process.boot_id != boot_id():
+        return False
+    found = _start_time(process.pid)
+    if found is not None and process.start_time is not None:
+        return found == process.start_time
+    return found is not None
+
+
+def boot_id() -> str | None:
+    """What changes when the machine is restarted."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return _say("sysctl", "-n", "kern.boottime")
+
+
+def _start_time(pid: int) -> str | None:
+    """When a living process began, as the system says it; None where there is none."""
+    if sys.platform == "linux":
+        try:
+            # After the name, which may hold spaces and parentheses: state is the 3rd field, start the 22nd.
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return fields[19] if fields[0] not in "ZX" else None
+    return _say("ps", "-o", "lstart=", "-p", str(pid))
+
+
+def _say(*argv: str) -> str | None:
+    try:
+        answer = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None

@@ -1,0 +1,1 @@
+"""An experiment onto a host: plan, preflight, provision, submit, follow."""

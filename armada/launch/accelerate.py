@@ -1,0 +1,119 @@
+"""The accelerate.yaml of a run: without one `accelerate launch` would read whatever ~/.cache/huggingface holds on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from armada.config.documents import shown, yaml_text
+from armada.errors import PreflightRefused
+
+_ELSEWHERE = {
+    "gradient_accumulation_steps": "`train.global_batch_size` of the experiment",
+    "gradient_clipping": "`train.max_grad_norm` of the experiment",
+    "train_batch_size": "`train.global_batch_size` of the experiment",
+    "train_micro_batch_size_per_gpu": "`train.micro_batch_size`",
+    "activation_checkpointing": "`train.activation_checkpointing` of the profile",
+    "fsdp_activation_checkpointing": "`train.activation_checkpointing` of the profile",
+}
+"""Settings that exist a second time inside accelerate's plugins, where they silently win or lose against the trainer's."""
+
+
+def render_accelerate(
+    *,
+    processes: int,
+    device: Literal["cpu", "cuda"],
+    precision: Literal["bf16", "fp16", "fp32"],
+    extras: Mapping[str, Any],
+    extras_from: str,
+    checked: Mapping[str, Any] | None = None,
+) -> str:
+    """Write launch/accelerate.yaml.
+
+    Args:
+        processes: On this one machine.
+        device: On `cpu` the processes speak gloo; the trainer must be told `use_cpu=True` as well.
+        precision: The plan's.
+        extras: More keys, from a profile's `accelerate:`.
+        extras_from: What that profile is called in an error, `profile a6000-8x (…/a6000-8x.yaml)`.
+        checked: Keys of the user's own file, which agree with the plan (see `user_files`).
+
+    Raises:
+        PreflightRefused: An extra says something else than the plan.
+    """
+    decided = _decided(processes, device, precision)
+    for key, value in extras.items():
+        if key in decided and value != decided[key][0]:
+            ours, source = decided[key]
+            raise PreflightRefused(
+                f"{extras_from} sets accelerate.{key} to {shown(value)}, but {source} makes it {shown(ours)}",
+                hint=f"take `{key}` out of the profile's `accelerate:`",
+            )
+    for location, key in _keys_below(extras):
+        if key in _ELSEWHERE:
+            raise PreflightRefused(
+                f"{extras_from} sets accelerate.{location}, which comes from {_ELSEWHERE[key]}",
+                hint="say it there; said twice, one of the two silently loses",
+            )
+    settings = {key: value for key, (value, _) in decided.items()}
+    checked = checked or {}
+    settings["distributed_type"] = checked.get("distributed_type") or _distribution(
+        processes, device, extras, extras_from
+    )
+    extras = {**extras, **checked}
+    settings.update({key: value for key, value in extras.items() if key not in settings})
+    if settings["distributed_type"] == "FSDP":
+        # accelerate's own default is version 1, the trainer's is 2.
+        settings["fsdp_config"] = {"fsdp_version": 2, **(extras.get("fsdp_config") or {})}
+    # accelerate reads it with PyYAML, where a bare `no` is false and `1e-05` is text.
+    return yaml_text(settings, version=(1, 1))
+
+
+def launch_environment(*, processes: int, device: Literal["cpu", "cuda"], cpu_count: int) -> dict[str, str]:
+    """Variables `accelerate launch` needs beside its file.
+
+    On CPUs it would count physical cores itself, and fail where a container hides them.
+    """
+    return {"OMP_NUM_THREADS": str(max(1, cpu_count // processes))} if device == "cpu" else {}
+
+
+def _decided(processes: int, device: str, precision: str) -> dict[str, tuple[object, str]]:
+    """What the plan decides, and where each value comes from."""
+    one_machine = "a run, which is on one machine,"
+    return {
+        "compute_environment": ("LOCAL_MACHINE", one_machine),
+        "num_machines": (1, one_machine),
+        "machine_rank": (0, one_machine),
+        "num_processes": (processes, "the plan (`resources` of the experiment and the host's GPUs)"),
+        "mixed_precision": ("no" if precision == "fp32" else precision, "the plan (`train.precision` of the profile)"),
+        "use_cpu": (device == "cpu", "the plan (`resources.gpus` of the experiment)"),
+        "gpu_ids": ("all", "the supervisor, which hides the GPUs that are not the run's,"),
+        # 0 makes accelerate look for a free port; two runs on one machine must not share 29500.
+        "main_process_port": (0, "the launch, which lets accelerate find a free port,"),
+    }
+
+
+def _distribution(processes: int, device: str, extras: Mapping[str, Any], extras_from: str) -> str:
+    # MULTI_GPU is accelerate's word for torchrun; its MULTI_CPU and --cpu start one process, without a word.
+    default = "MULTI_GPU" if processes > 1 else "NO"
+    wanted = extras.get("distributed_type", default)
+    if wanted == default:
+        return default
+    if wanted != "FSDP":
+        raise PreflightRefused(
+            f"{extras_from} sets accelerate.distributed_type to {shown(wanted)}; {processes} process(es) make it {default}",
+            hint="leave it out, or FSDP",
+        )
+    if device == "cpu":
+        raise PreflightRefused(
+            f"{extras_from} asks for FSDP, which is silently not applied on CPUs", hint="use another profile"
+        )
+    return "FSDP"
+
+
+def _keys_below(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if above:
+            yield f"{above}.{key}", key
+        if isinstance(value, Mapping):
+            yield from _keys_below(value, f"{above}.{key}" if above else key)

@@ -1,0 +1,30 @@
+"""What preflight found: each check has a number that stays, so that people can look it up and scripts can match it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from armada.errors import PreflightRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at; `message` is a sentence for a person, `hint` says what to do about it."""
+
+    code: str
+    outcome: Literal["ok", "warn", "fail"]
+    message: str
+    hint: str | None = None
+
+
+def refuse_failures(checks: tuple[Check, ...], host: str) -> None:
+    """Stop here if a check failed.
+
+    Raises:
+        PreflightRefused: Naming every failed check, the first one's hint with it.
+    """
+    failed = [check for check in checks if check.outcome == "fail"]
+    if failed:
+        sentences = "; ".join(f"{check.code} {check.message}" for check in failed)
+        raise PreflightRefused(sentences, hint=failed[0].hint, host=host)

@@ -1,0 +1,68 @@
+"""launch/job.sub and launch/job.sh: what HTCondor is told."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.config.schedulers import HtcondorSettings
+    from armada.launch.job_request import JobRequest
+
+_MARGIN_S = 30
+"""After the training's grace time, for the supervisor to hash, link and write."""
+
+
+def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
+    """Write the submit file and the script it starts.
+
+    The file system is shared, so nothing is transferred. No variable of ours is in the file: submit files and job ads can be
+    read by everybody in the pool. Which submission it is may be said on condor_submit's command line; else it is the first.
+    """
+    folder = request.folder
+    name = f"{request.name}.$(armada_submission)"
+    # Module commands exist in login shells alone.
+    shell, login = ("/bin/bash", "-l ") if request.setup else ("/bin/sh", "")
+    lines: list[tuple[str, object]] = [
+        ("universe", settings.universe),
+        *([(f"{settings.universe}_image", settings.image)] if settings.image else []),
+        ("executable", shell),
+        ("transfer_executable", "False"),
+        ("should_transfer_files", "NO"),
+        ("arguments", f"\"{login}'{folder}/launch/job.sh' $(ClusterId).$(ProcId) $(armada_submission)\""),
+        ("initialdir", folder),
+        ("log", f"{folder}/submissions/$(armada_submission)/job.log"),
+        ("output", f"{folder}/scheduler.log"),
+        ("error", f"{folder}/scheduler.log"),
+        ("batch_name", name),
+        ("My.ArmadaSubmission", f'"{name}"'),
+        ("request_cpus", request.cpus),
+        ("request_memory", f"{request.memory_or_guess_mib}MB"),
+        ("request_disk", f"{request.disk_or_guess_mib}MB"),
+        ("job_max_vacate_time", math.ceil(request.grace_s) + _MARGIN_S),
+        ("notification", "never"),
+    ]
+    if request.gpus:
+        lines.append(("request_gpus", request.gpus))
+        if request.gpu_memory_mib:
+            lines.append(("gpus_minimum_memory", request.gpu_memory_mib))
+    if request.time_s:
+        lines.append(("allowed_execute_duration", math.ceil(request.time_s)))
+    if settings.max_retries:
+        lines.append(("max_retries", settings.max_retries))
+    lines += [
+        (name, value)
+        for name, value in (
+            ("requirements", settings.requirements),
+            ("rank", settings.rank),
+            ("accounting_group", settings.accounting_group),
+            ("getenv", ", ".join(settings.getenv)),
+        )
+        if value
+    ]
+    text = "if ! defined armada_submission\n  armada_submission = 1\nendif\n"
+    text += "".join(f"{name} = {value}\n" for name, value in lines)
+    text += "".join(f"{line}\n" for line in settings.lines) + "queue\n"
+    script = f"#!{shell}\narmada_job=$1 armada_submission=${{2:-1}}\n{request.prologue}"
+    script += f'exec {request.command} --submission "$armada_submission" --job "$armada_job"\n'
+    return {"launch/job.sub": text, "launch/job.sh": script}

@@ -1,0 +1,125 @@
+"""What a run asks of a batch system, in final numbers, and the script that starts its supervisor on a worker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.config.schedulers import mebibytes
+from armada.errors import PreflightRefused
+from armada.units import duration_s
+
+if TYPE_CHECKING:
+    from pathlib import PurePosixPath
+
+    from armada.config.experiments import Resources
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.paths import HostPaths
+
+_PLAIN = re.compile(r"/[A-Za-z0-9_./+@=-]*")
+_MEMORY_MIB = 4096
+"""For each process or GPU, where HTCondor would otherwise give a job its default of 128 MB."""
+_DISK_MIB = 1024
+_SETUP_FAILED = 91
+"""An exit code of our own, so that it can be told from the supervisor's."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One run's share of a cluster.
+
+    Attributes:
+        name: Its submissions', each with its number behind it; unique in the queue.
+        folder: The run's, on the shared file system.
+        command: What a worker runs, quoted for a shell; the submission's number and the job's own id follow it.
+        memory_mib: None: what the site gives. Likewise `disk_mib` and `time_s`.
+        grace_s: How long before its end a job is warned, so that its last checkpoint is whole.
+        gpu_memory_mib: The least each GPU must have.
+    """
+
+    name: str
+    folder: PurePosixPath
+    command: str
+    gpus: int
+    cpus: int
+    processes: int
+    memory_mib: int | None
+    disk_mib: int | None
+    time_s: float | None
+    grace_s: float
+    gpu_memory_mib: int | None
+    setup: tuple[str, ...]
+
+    @property
+    def memory_or_guess_mib(self) -> int:
+        return self.memory_mib or _MEMORY_MIB * max(1, self.gpus or self.processes)
+
+    @property
+    def disk_or_guess_mib(self) -> int:
+        return self.disk_mib or _DISK_MIB
+
+    @property
+    def prologue(self) -> str:
+        """The host's lines of setup, each with a sentence for when it fails: nothing else would say why no run began."""
+        return "".join(
+            f"{line}\n[ $? -eq 0 ] || {{ echo {shlex.quote(_complaint(number, line))}; exit {_SETUP_FAILED}; }}\n"
+            for number, line in enumerate(self.setup, 1)
+        )
+
+
+def job_request(
+    host: Host,
+    paths: HostPaths,
+    profile: Profile | None,
+    resources: Resources,
+    *,
+    run_id: str,
+    gpus: int,
+    processes: int,
+    grace_s: float,
+    agent_sha: str,
+) -> JobRequest:
+    """Put a run's needs and its host's customs together.
+
+    Raises:
+        PreflightRefused: The root folder has a name that job files cannot hold.
+    """
+    root = str(paths.root)
+    if not _PLAIN.fullmatch(root):
+        raise PreflightRefused(
+            f"job files cannot name the root folder {root!r}",
+            hint="set the host's `root:` to a path of letters, digits and _./+@=-",
+            host=host.name,
+        )
+    batch = host.batch
+    assert batch is not None  # noqa: S101  # asked only for hosts with a batch system
+    limit = resources.time_limit or batch.time_limit
+    words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
+    return JobRequest(
+        name=f"armada.{run_id}",
+        folder=paths.run(run_id),
+        command=shlex.join(words),
+        gpus=gpus,
+        cpus=resources.cpus or (gpus * batch.cpus_per_gpu if gpus else processes),
+        processes=processes,
+        memory_mib=mebibytes(resources.memory) if resources.memory else None,
+        disk_mib=mebibytes(resources.disk) if resources.disk else None,
+        time_s=duration_s(limit) if limit else None,
+        grace_s=grace_s,
+        gpu_memory_mib=_least_memory(profile) if gpus else None,
+        setup=(*host.setup, *batch.setup),
+    )
+
+
+def _complaint(number: int, line: str) -> str:
+    return f"armada: setup line {number} of this host failed on the worker: {line}"
+
+
+def _least_memory(profile: Profile | None) -> int | None:
+    """What the profile's GPUs have, less what drivers and ECC keep for themselves."""
+    if profile is None or profile.gpus.memory_gb is None:
+        return None
+    return int(profile.gpus.memory_gb * 1000**3 / 1024**2 * 0.95)

@@ -1,0 +1,58 @@
+"""launch/job.sbatch: what Slurm is told."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.config.schedulers import SlurmSettings
+    from armada.launch.job_request import JobRequest
+
+_EARLY_S = 60
+"""Slurm may signal so much before or after the moment it was asked to."""
+
+
+def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
+    """Write the job script.
+
+    The signal goes to the batch shell alone (`B:`), which has become the supervisor by then. Everything is appended to
+    one log, because a requeued job runs the script again. Its argument says which submission it is; without, the first.
+    """
+    options: list[tuple[str, object]] = [
+        ("job-name", f"{request.name}.1"),
+        ("comment", f"{request.name}.1"),
+        ("chdir", request.folder),
+        ("output", f"{request.folder}/scheduler.log"),
+        ("open-mode", "append"),
+        ("nodes", 1),
+        ("ntasks", 1),
+        ("cpus-per-task", request.cpus),
+        ("signal", f"B:USR1@{math.ceil(request.grace_s) + _EARLY_S}"),
+    ]
+    if request.gpus:
+        kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+        amount = f"{kind}{request.gpus}"
+        options.append(("gres", f"gpu:{amount}") if settings.gpus == "gres" else ("gpus-per-node", amount))
+    if request.memory_mib:
+        options.append(("mem", f"{request.memory_mib}M"))
+    if request.time_s:
+        options.append(("time", math.ceil(request.time_s / 60)))
+    options += [
+        (name, value)
+        for name, value in (
+            ("partition", settings.partition),
+            ("account", settings.account),
+            ("qos", settings.qos),
+            ("constraint", settings.constraint),
+            ("exclude", ",".join(settings.exclude)),
+        )
+        if value
+    ]
+    head = "".join(f"#SBATCH --{name}={shlex.quote(str(value))}\n" for name, value in options)
+    head += "#SBATCH --requeue\n" + "".join(f"{line}\n" for line in settings.lines)
+    # Module commands exist in login shells alone.
+    shell = "#!/bin/bash -l\n" if request.setup else "#!/bin/bash\n"
+    words = f'exec {request.command} --submission "$armada_submission" --job "$SLURM_JOB_ID"\n'
+    return {"launch/job.sbatch": f"{shell}{head}armada_submission=${{1:-1}}\n{request.prologue}{words}"}

@@ -1,0 +1,89 @@
+"""Go on with a run that ended before it was done: the same run, folder and settings, from its last whole checkpoint."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UsageError
+from armada.monitor.observe import observe
+from armada.monitor.state import NOT_ON_HOST
+from armada.store import hosts as host_records
+from armada.store import run_sync, runs
+
+if TYPE_CHECKING:
+    from armada.session import HostSession
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+
+def resume_run(database: Database, session: HostSession, run: Run) -> Run:
+    """Hand a failed or cancelled run to its host once more.
+
+    Args:
+        database: The store.
+        session: With the run's host.
+        run: Which.
+
+    Returns:
+        The run as it is after that.
+
+    Raises:
+        Conflict: It has not ended, it is done, or it never got as far as its host.
+        UsageError: A secret it needs is not in home's environment.
+        OutcomeUnknown: The link broke during the hand-over; the same command finds out, and nothing is started twice.
+    """
+    observe(database, session, [run])
+    run = runs.find(database, run.run_id)
+    _refuse(run)
+    secrets = _secrets(database, run)
+    question = {"run_id": run.run_id, "submission": run.submission + 1, "secrets": secrets}
+    # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
+    run_sync.reopen(database, run.run_id)
+    host_records.mark_released(database, run.host, None)
+    runs.set_state(database, run.run_id, "submitted", message="handed over again")
+    try:
+        # A batch system's controller may take its time.
+        session.call("run.submit", question, timeout_s=60.0 if session.host.batch is None else 240.0)
+    except HostUnreachable as error:
+        runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
+        raise OutcomeUnknown(
+            f"the link broke while {run.run_id} was handed over again ({error.message})",
+            hint=f"armada show {run.run_id} finds out; nothing is started twice",
+            host=run.host,
+        ) from error
+    except OutcomeUnknown as error:
+        runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        raise
+    except ArmadaError:  # it said no: all is as it was
+        runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
+        raise
+    observe(database, session, [runs.find(database, run.run_id)])
+    return runs.find(database, run.run_id)
+
+
+def _refuse(run: Run) -> None:
+    if run.state == "succeeded":
+        raise Conflict(
+            f"{run.run_id} is done: it succeeded",
+            hint=f"to train on from its weights, a new experiment with `start_from: {run.run_id}`",
+        )
+    if not run.ended:
+        gone = run.reason == NOT_ON_HOST
+        raise Conflict(
+            f"{run.run_id} is {run.state}"
+            + (": its host has nothing of it" if gone else ", so there is nothing to resume"),
+            hint=f"a new run from a checkpoint at home: `start_from: {run.run_id}`"
+            if gone
+            else f"armada show {run.run_id}",
+        )
+
+
+def _secrets(database: Database, run: Run) -> dict[str, str]:
+    names = [str(name) for name in (runs.spec(database, run.run_id).get("job") or {}).get("secrets") or []]
+    if missing := [name for name in names if not os.environ.get(name)]:
+        raise UsageError(
+            f"{', '.join(missing)} is not set here, and {run.run_id} needs it",
+            hint=f"export {missing[0]}=…, then again",
+        )
+    return {name: os.environ[name] for name in names}

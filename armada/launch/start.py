@@ -1,0 +1,149 @@
+"""Carry a plan out: provision what is missing, hand the run over once, say where it stands.
+
+The store hears of the run before the host does, and the host claims the submission before it starts anything: killed at
+any instruction, either side can tell what happened.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
+from armada.launch.checks import refuse_failures
+from armada.launch.plan import SUBMISSION
+from armada.monitor.observe import observe
+from armada.provision.content import send
+from armada.provision.environment import ensure_environment
+from armada.provision.hub import fetch_model
+from armada.provision.turn import turn
+from armada.store import runs
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.launch.plan import Plan
+    from armada.operations import Listener
+    from armada.session import HostSession
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+
+def start(
+    database: Database, session: HostSession, plan: Plan, listener: Listener, *, lock: Path, again: bool = False
+) -> Run:
+    """Put the run on its host.
+
+    Args:
+        database: The store.
+        session: With the host.
+        plan: What to put there.
+        listener: Told how it goes.
+        lock: Of the host: one launch at a time puts environment and files there.
+        again: The run is in the store already; its former launch broke off and the host has nothing of it.
+
+    Raises:
+        PreflightRefused: A check failed; nothing was recorded or started.
+        ProvisionFailed: Nothing was started; the run is recorded as failed.
+        OutcomeUnknown: The link broke during the hand-over and stayed down. The run is recorded as `unknown`; looking at
+            it (`armada ps`) finds out.
+    """
+    refuse_failures(plan.checks, plan.host.name)
+    if again:
+        runs.set_spec(database, plan.run_id, plan.spec)
+        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
+    else:
+        runs.insert(
+            database,
+            run_id=plan.run_id,
+            name=plan.spec["name"],
+            host=plan.host.name,
+            task=plan.spec["task"],
+            experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
+            spec=plan.spec,
+        )
+    try:
+        with turn(lock, f"launch of {plan.run_id}", lambda who: listener.stage("waiting", who)):
+            _provision(session, plan, listener)
+    except ArmadaError as error:
+        runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
+        raise
+    except BaseException:
+        runs.set_state(database, plan.run_id, "cancelled", reason="interrupted", message="before it was handed over")
+        raise
+    _hand_over(database, session, plan, again=again)
+    observe(database, session, [runs.find(database, plan.run_id)])
+    return runs.find(database, plan.run_id)
+
+
+def _provision(session: HostSession, plan: Plan, listener: Listener) -> None:
+    parts = []
+    if plan.environment is not None:
+        built, seconds, left_out = ensure_environment(
+            session, plan.environment, lambda text: listener.now("provision", text)
+        )
+        for note in left_out:
+            listener.stage("", f"⚠ {note}")
+        parts.append(f"environment {plan.environment.key} {f'built in {span(seconds)}' if built else 'already there'}")
+    if plan.hub is not None and plan.environment is not None:
+        fetched = not plan.hub.present and fetch_model(
+            session, plan.hub, plan.environment.key, lambda text: listener.now("provision", text)
+        )
+        size = f" ({amount(plan.hub.size_bytes)})" if plan.hub.size_bytes else ""
+        parts.append(f"model {plan.hub.repo} {f'fetched there{size}' if fetched else 'already there'}")
+    there = len(plan.contents) - len(plan.missing)
+    sent = 0
+    for content in plan.missing:
+        if send(session, content, functools.partial(listener.transfer, "provision", content.kind)):
+            sent += content.size_bytes
+    if plan.contents:
+        parts.append(
+            f"files {f'{amount(sent)} sent' if sent else 'already there'}"
+            + (f", {there} already there" if sent and there else "")
+        )
+    listener.stage("provision", " · ".join(parts) or "nothing needed")
+
+
+def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: bool) -> None:
+    """Make the run on its host and hand it over, in one question: over a long way each one is felt."""
+    if runs.find(database, plan.run_id).ended:
+        raise _stopped(plan)
+    secrets = {name: os.environ[name] for name in plan.experiment.secrets}
+    question = {"run_id": plan.run_id, "spec": plan.spec, "files": plan.files, "secrets": secrets}
+    try:
+        # A batch system's controller may take its time, and answers late rather than never.
+        patience_s = 60.0 if plan.host.batch is None else 240.0
+        session.call("run.create", {**question, "submission": SUBMISSION}, timeout_s=patience_s)
+    except OutcomeUnknown as error:
+        runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        raise
+    except HostUnreachable as error:
+        runs.set_state(database, plan.run_id, "unknown", reason="link_lost", message=error.message)
+        raise OutcomeUnknown(
+            f"the link broke while {plan.run_id} was handed over ({error.message})",
+            hint=f"armada show {plan.run_id} finds out; nothing is started twice",
+            host=plan.host.name,
+        ) from error
+    except ArmadaError as error:
+        if again and isinstance(error, Conflict) and _arrived_late(database, session, plan):
+            return
+        runs.set_state(database, plan.run_id, "failed", reason="submit_refused", message=error.message)
+        raise
+    if runs.find(database, plan.run_id).ended:
+        # Stopped while the question was on its way: whoever stopped it was told that the host has nothing of it.
+        session.call("run.stop", {"run_id": plan.run_id, "grace_s": plan.experiment.stop_grace_s}, timeout_s=60.0)
+        raise _stopped(plan)
+    runs.set_state(database, plan.run_id, "submitted")
+
+
+def _arrived_late(database: Database, session: HostSession, plan: Plan) -> bool:
+    """Whether the former launch's request, held up on a broken link, reached the host after we had asked what it has."""
+    observe(database, session, [runs.find(database, plan.run_id)])
+    run = runs.find(database, plan.run_id)
+    return not run.ended and run.state not in ("preparing", "unknown")
+
+
+def _stopped(plan: Plan) -> Conflict:
+    return Conflict(f"{plan.run_id} was stopped while it was being prepared", host=plan.host.name)

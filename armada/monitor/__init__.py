@@ -1,0 +1,1 @@
+"""From what hosts show to what is so: evidence → state."""

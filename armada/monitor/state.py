@@ -1,0 +1,208 @@
+"""Decide a run's state from evidence. The only place that does.
+
+A host shows files and processes; it never says "failed". What they mean together is this table, tried from the top
+(`because` of the verdict names the row, and `armada ps --why` shows it):
+
+| evidence                                                        | state      | reason             |
+|-----------------------------------------------------------------|------------|--------------------|
+| the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written         |
+| nothing of the run on the host                                  | unknown    | not_on_host        |
+| no submission claimed                                           | preparing  |                    |
+| claimed, no supervisor has taken it                             | submitted  |                    |
+| supervisor alive                                                | as written |                    |
+| … and wrote “running”, and nothing got on for `stall_after`     | running    | stalled            |
+| its batch system: it waits, or waits again                      | queued     | as written         |
+| its batch system said so before its supervisor began            | running    |                    |
+| its batch system: held                                          | queued     | held               |
+| its batch system: it runs, or is about to end                   | running    |                    |
+| its batch system: it ended, and no end was written              | see below  | the engine's       |
+| its batch system, several times: there is no such job           | failed     | never_started, gone |
+| its batch system does not say                                   | as before  |                    |
+| liveness cannot be known from here                              | as written |                    |
+| the host was rebooted since                                     | failed     | host_rebooted      |
+| supervisor dead, processes of the run alive                     | running    | supervisor_lost    |
+| supervisor dead, none alive, its end was asked for              | cancelled  | killed_by_user     |
+| supervisor dead, none alive, job never started                  | failed     | never_started      |
+| supervisor dead, none alive                                     | failed     | supervisor_lost    |
+
+A job that its batch system ended without a word of its supervisor's was removed (cancelled), or ran out of time or memory, or
+lost its node (failed). Where a batch system does not answer, the last known state stays, and its age shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from armada.inert import inert_line
+from armada.plausible import whole
+from armada.store.runs import ENDED, STATES, Verdict
+from armada.units import span
+
+NOT_ON_HOST = "not_on_host"
+
+
+def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
+    """Turn one run's part of a `run.observe` answer into its state.
+
+    Args:
+        observed: `exists` and `evidence`, as protocol.json defines them.
+        stall_after_s: After how long without a heartbeat a running job is called stalled; None never.
+    """
+    verdict = _decide(observed)
+    evidence: dict[str, Any] = observed.get("evidence") or {}
+    quiet_s = quiet_for(observed)
+    if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
+        return verdict
+    message = f"nothing got on for {span(quiet_s)}{_beat(evidence)}"
+    return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
+
+
+def quiet_for(observed: dict[str, Any]) -> float:
+    """Seconds since a running job last got on, by its host's clock; 0 where nobody can say."""
+    quiet_s = (observed.get("evidence") or {}).get("quiet_s")
+    return float(quiet_s) if isinstance(quiet_s, int | float) and 0 < quiet_s < float("inf") else 0.0
+
+
+def of_newest_submission(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The evidence without what an earlier submission wrote; which attempts there were, and the order of records, stay."""
+    number = (evidence.get("submission") or {}).get("number")
+    state: dict[str, Any] = evidence.get("state") or {}
+    attempt: dict[str, Any] = evidence.get("attempt") or {}
+    kept = dict(evidence)
+    if _is_earlier(state, number):
+        kept["state"] = {key: state[key] for key in ("attempt", "seq") if key in state}
+    if _is_earlier(attempt.get("run") or {}, number):
+        kept["attempt"] = {"number": attempt.get("number"), "run": None, "exit": None}
+    return kept
+
+
+def _is_earlier(record: dict[str, Any], number: object) -> bool:
+    own = record.get("submission")
+    return isinstance(own, int) and isinstance(number, int) and own < number
+
+
+def _decide(observed: dict[str, Any]) -> Verdict:
+    evidence = of_newest_submission(observed.get("evidence") or {})
+    state: dict[str, Any] = evidence.get("state") or {}
+    attempt: dict[str, Any] = evidence.get("attempt") or {}
+    number = _count(attempt.get("number")) or _count(state.get("attempt"))
+    seq = _count(state.get("seq"))
+
+    def verdict(because: str, word: str, reason: object = None, message: object = None) -> Verdict:
+        if word not in STATES:
+            reason = reason or "newer_armada"
+            message = f"its supervisor wrote “{inert_line(word, 40)}”, a state of a newer armada than this one: update armada here"
+            word = "unknown"
+        return Verdict(
+            word,
+            inert_line(reason, 60) if reason else None,
+            inert_line(message) if message else None,
+            number,
+            seq,
+            because,
+        )
+
+    if state.get("state") in ENDED:
+        return verdict("its supervisor wrote the end", state["state"], state.get("reason"), state.get("message"))
+    exit_: dict[str, Any] = attempt.get("exit") or {}
+    if exit_.get("state") in ENDED:
+        because = f"the exit of attempt {number} is written"
+        return verdict(because, exit_["state"], exit_.get("reason"), exit_.get("message"))
+    if not observed.get("exists"):
+        because = "nothing of the run is on the host"
+        return verdict(because, "unknown", NOT_ON_HOST, "the host has no folder of this run")
+    submission: dict[str, Any] = evidence.get("submission") or {}
+    if not submission.get("claimed"):
+        return verdict("its folder is on the host; no submission was claimed", "preparing")
+    if not submission.get("job"):
+        because = f"submission {_count(submission.get('number'))} is claimed; no supervisor has taken it"
+        return verdict(because, "submitted", None, "claimed on the host, not taken up yet")
+    if isinstance(sight := evidence.get("scheduler"), dict):
+        return verdict(*_by_scheduler(sight, state, evidence))
+    written = str(state.get("state") or "submitted")
+    supervisor = evidence.get("supervisor")
+    if supervisor not in ("dead", "none"):
+        alive = "its supervisor lives" if supervisor == "alive" else "whether its supervisor lives cannot be seen"
+        wrote = f"{alive} and wrote “{inert_line(written, 20)}”{_beat(evidence)}"
+        return verdict(wrote, written, state.get("reason"), state.get("message"))
+    if evidence.get("rebooted"):
+        because = "the host was restarted since its supervisor began; no exit was written"
+        return verdict(because, "failed", "host_rebooted", "the host was restarted while the run was on it")
+    if alive_count := _count(evidence.get("processes")):
+        because = f"its supervisor is dead; {alive_count} of the run's processes live"
+        return verdict(because, "running", "supervisor_lost", "its supervisor died; the job itself goes on")
+    if evidence.get("stop_wished"):
+        because = "its supervisor is dead, its end was asked for, none of its processes lives"
+        return verdict(because, "cancelled", "killed_by_user", "stopped after its supervisor had died")
+    if not attempt.get("run"):
+        because = "its supervisor is dead; no process was recorded and none lives"
+        return verdict(because, "failed", "never_started", "its supervisor died before the job was started")
+    message = "its supervisor and its processes are gone; no exit was recorded"
+    because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
+    return verdict(because, "failed", "supervisor_lost", message)
+
+
+def _by_scheduler(
+    sight: dict[str, Any], state: dict[str, Any], evidence: dict[str, Any]
+) -> tuple[str, str, object, object]:
+    """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
+    job = (evidence.get("submission") or {}).get("job")
+    engine = inert_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
+    seen, detail = sight.get("state"), inert_line(sight.get("detail") or "", 60)
+    said = f"{engine} says {detail or seen}"
+    written = str(state.get("state") or "queued")
+    message = sight.get("message")
+    if seen == "pending" and written == "running" and _later(state.get("started_at"), sight.get("seen_at")):
+        return f"its supervisor wrote “running” after {engine}'s last word ({detail or seen})", written, None, None
+    if seen == "pending":
+        again = state.get("reason") if written == "queued" else None
+        return f"{said}; its supervisor waits with it", "queued", again, message or state.get("message")
+    if seen == "held":
+        return f"{said}: it waits until somebody lets it go on", "queued", sight.get("reason") or "held", message
+    if seen in ("running", "ending"):
+        if written == "running":
+            return f"{said} and its supervisor wrote “running”{_beat(evidence)}", written, None, state.get("message")
+        where = inert_line(sight.get("node") or "a worker", 100)
+        return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
+    if seen == "ended":
+        reason = str(sight.get("reason") or "ended_silently")
+        if reason == "removed" or evidence.get("stop_wished"):
+            return (
+                f"{said}; its supervisor wrote no end",
+                "cancelled",
+                "killed_by_user",
+                message or "removed from the queue",
+            )
+        return f"{said}; its supervisor wrote no end", "failed", reason, message
+    if seen == "gone":
+        because = f"{engine} has said several times that there is no such job; no end was written"
+        if evidence.get("stop_wished"):
+            return because, "cancelled", "killed_by_user", "no longer in the queue"
+        reason = "gone" if evidence.get("attempt") else "never_started"
+        return because, "failed", reason, f"{engine} no longer knows the job, and nothing says how it ended"
+    problem = inert_line(sight.get("error") or message or "no answer yet", 200)
+    return (
+        f"{engine} does not say ({problem}); its supervisor wrote “{inert_line(written, 20)}”",
+        written,
+        None,
+        problem,
+    )
+
+
+def _later(one: object, other: object) -> bool:
+    return isinstance(one, int | float) and isinstance(other, int | float) and one > other
+
+
+def _beat(evidence: dict[str, Any]) -> str:
+    """What the newest heartbeat adds to a living supervisor's word."""
+    beat: dict[str, Any] = evidence.get("heartbeat") or {}
+    phase, step = beat.get("phase"), beat.get("step")
+    if not isinstance(phase, str):
+        return ""
+    where = f", step {step}" if isinstance(step, int) else ""
+    return f"; rank {_count(beat.get('rank'))} last said {inert_line(phase, 20)}{where}"
+
+
+def _count(value: object) -> int:
+    return whole(value) or 0

@@ -1,0 +1,79 @@
+"""Handing one message to one destination."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DESKTOP = "desktop"
+_PATIENCE_S = 20.0
+_SCRIPT = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
+
+
+class NotDelivered(ArmadaError):
+    """A destination did not take a message; it is tried again."""
+
+
+def deliver(url: str, title: str, body: str) -> None:
+    """Send a message to an apprise URL.
+
+    Raises:
+        NotDelivered: It was refused, or apprise is not installed, or does not know the URL.
+    """
+    try:
+        import apprise  # here, because only this needs it: 14 MB and what it brings along
+    except ImportError:
+        raise NotDelivered("apprise is not installed", hint="pip install 'armada[notify]'") from None
+    said: list[str] = []
+    with _Listening(said.append):
+        service = apprise.Apprise()
+        if not service.add(url):
+            raise NotDelivered(f"apprise does not know this kind of URL ({url.partition('://')[0]}://)")
+        taken = service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
+    if not taken:
+        raise NotDelivered(f"{url.partition('://')[0]}://… did not take it" + (f": {said[-1]}" if said else ""))
+
+
+def show(title: str, body: str) -> None:
+    """Show a bubble on this machine's screen.
+
+    Raises:
+        NotDelivered: There is no screen, or nothing that could show it.
+    """
+    if sys.platform == "darwin":
+        command = ["osascript", "-e", _SCRIPT, title, body]
+    elif program := shutil.which("notify-send"):
+        # Its body is markup; a run's name may hold `<`.
+        plain = body.replace("&", "&amp;").replace("<", "&lt;")
+        command = [program, "--app-name=armada", "--", title, plain]
+    else:
+        raise NotDelivered("no notify-send on this machine", hint="install libnotify-bin, or set desktop: false")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotDelivered(f"{command[0]}: {error}") from error
+    if done.returncode:
+        raise NotDelivered(f"{command[0]}: {done.stderr.strip()[:200] or f'exit code {done.returncode}'}")
+
+
+class _Listening:
+    """What apprise logs meanwhile: the only place where it says why a delivery failed. URLs with passwords are not in it."""
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        self._handler = logging.Handler(logging.WARNING)
+        self._handler.emit = lambda record: hear(record.getMessage())  # type: ignore[method-assign]  # a handler of one line
+        self._log = logging.getLogger("apprise")
+
+    def __enter__(self) -> None:
+        self._log.addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self._handler)

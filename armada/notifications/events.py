@@ -1,0 +1,186 @@
+"""What is worth telling somebody who is not looking: read off the store, so that it does not matter who saw it first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.store import checkpoints, run_sync, runs
+from armada.store import hosts as host_records
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from armada.notifications.settings import Kind
+    from armada.store.database import Database
+    from armada.store.run_sync import RunSync
+    from armada.store.runs import Run
+
+YOUNG_S = 86_400.0
+"""Older news is no news."""
+
+KNOWN_S = 7 * 86_400.0
+"""Of runs that ended earlier nothing new is to be heard."""
+
+SOON_FULL_BYTES = 10_000_000_000
+SOON_FULL_SHARE = 0.02
+
+STALLED_S = 60.0
+"""A host that wakes from sleep shows old heartbeats for a moment."""
+
+_NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again"})
+"""Ends that somebody has just brought about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened once: the same `key` is the same event. `at` is when."""
+
+    key: str
+    kind: Kind
+    title: str
+    body: str
+    at: float
+
+
+def find_events(
+    database: Database,
+    now: float,
+    *,
+    sync_failing_s: float,
+    disk_full_s: float = 12 * 3600.0,
+    prices: Mapping[str, float | None] | None = None,
+) -> list[Event]:
+    """Everything that the store shows now and that happened in the last day.
+
+    Args:
+        database: The store.
+        now: Unix time.
+        sync_failing_s: From when on nothing coming home is news.
+        disk_full_s: From when on a full disk foreseen is.
+        prices: Per hour, by host.
+    """
+    recent = runs.recent(database, now - KNOWN_S)
+    found = [
+        *_ends(recent),
+        *_stalls(database, recent, now),
+        *_spent_budgets(database, recent, prices or {}, now),
+        *_failing_syncs(database, recent, now, sync_failing_s),
+        *_full_disks(database, recent, now, disk_full_s),
+    ]
+    return [event for event in found if now - event.at < YOUNG_S]
+
+
+def _ends(recent: list[Run]) -> Iterator[Event]:
+    for run in recent:
+        if not run.ended or run.reason in _NOT_WORTH_IT:
+            continue
+        at = run.ended_at or run.observed_at or run.created_at
+        lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
+        step = f", step {run.step:,}" if run.step else ""
+        loss = f", loss {run.loss:.4g}" if run.loss is not None else ""
+        key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
+        if run.state == "succeeded":
+            body = f"{run.run_id} on {run.host}: succeeded{lasted}{step}{loss}"
+            yield Event(key, "run_finished", f"{inert_line(run.name, 80)} finished", body, at)
+        else:
+            said = f" ({inert_line(run.message, 200)})" if run.message else ""
+            body = f"{run.run_id} on {run.host}: {run.state}, {run.reason or 'no reason recorded'}{lasted}{step}{said}"
+            yield Event(
+                key, "run_failed", f"{inert_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
+            )
+
+
+def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event]:
+    for run in recent:
+        since = runs.stalled_since(database, run.run_id) if (run.state, run.reason) == ("running", "stalled") else None
+        if since is None or now - since < STALLED_S or run.unreachable_since is not None:
+            continue
+        body = (
+            f"{run.run_id} on {run.host}: {inert_line(run.message, 200)}; its processes live\n"
+            f"armada logs {run.run_id}; armada stop {run.run_id}"
+        )
+        key = f"{run.run_id}:{run.attempt}:stalled:{int(since)}"
+        yield Event(key, "run_stalled", f"{inert_line(run.name, 80)} is stalled", body, since)
+
+
+def _spent_budgets(
+    database: Database, recent: list[Run], prices: Mapping[str, float | None], now: float
+) -> Iterator[Event]:
+    for run in recent:
+        price = prices.get(run.host)
+        budget = runs.setting(database, run.run_id, "budget") if price else None
+        began = runs.first_ran_at(database, run.run_id) if budget else None
+        if not price or not budget or began is None:
+            continue
+        reached_at = began + budget / price * 3600
+        if (run.ended_at if run.ended and run.ended_at else now) < reached_at:
+            continue
+        body = (
+            f"{run.run_id} on {run.host}: its budget of {budget:g} is spent, at {price:g} an hour since it first ran"
+            + ("" if run.ended else f"; it goes on\narmada stop {run.run_id}")
+        )
+        yield Event(
+            f"{run.run_id}:budget:{budget:g}",
+            "budget_reached",
+            f"{inert_line(run.name, 80)}: budget reached",
+            body,
+            reached_at,
+        )
+
+
+def _failing_syncs(database: Database, recent: list[Run], now: float, patience_s: float) -> Iterator[Event]:
+    records = run_sync.every(database)
+    unreachable = {
+        record.name: (record.unreachable_since, record.unreachable_why)
+        for record in host_records.every(database)
+        if record.unreachable_since is not None
+    }
+    for run in recent:
+        record = records.get(run.run_id)
+        if run.ended and record is not None and record.final_done:
+            continue
+        since, why = _failing_since(run, record, unreachable)
+        if since is None or now - since < patience_s:
+            continue
+        waiting = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
+        size = amount(sum(c.size_bytes for c in waiting))
+        body = (
+            f"{run.run_id} on {run.host}: nothing came home for {span(now - since)} ({inert_line(why, 200)}); "
+            f"{len(waiting)} checkpoints, {size}, are known to be only there"
+        )
+        key = f"{run.run_id}:sync:{int(since)}"
+        yield Event(key, "sync_failing", f"{inert_line(run.name, 80)}: sync is failing", body, since + patience_s)
+
+
+def _failing_since(
+    run: Run, record: RunSync | None, unreachable: Mapping[str, tuple[float | None, str | None]]
+) -> tuple[float | None, str]:
+    """Since when nothing of a run can come home: its syncs fail, or its host does not even answer."""
+    host_since, host_why = unreachable.get(run.host, (None, None))
+    own_since = record.failing_since if record is not None else None
+    if own_since is not None and (host_since is None or own_since < host_since):
+        return own_since, (record.reason if record is not None else None) or "no reason recorded"
+    return host_since, host_why or "the host does not answer"
+
+
+def _full_disks(database: Database, recent: list[Run], now: float, soon_s: float) -> Iterator[Event]:
+    busy = {run.host for run in recent if not run.ended}
+    for record in host_records.every(database):
+        disk = (record.facts or {}).get("disk") or {}
+        free, total = disk.get("free_bytes"), disk.get("total_bytes")
+        if record.name not in busy or not isinstance(free, int) or not isinstance(total, int):
+            continue
+        foreseen = record.forecast
+        full_at = foreseen.full_at if foreseen is not None else None
+        is_soon = full_at is not None and full_at - now < soon_s
+        if is_soon or free < min(SOON_FULL_BYTES, total * 0.1) or free < total * SOON_FULL_SHARE:
+            day = time.strftime("%Y-%m-%d", time.gmtime(now))
+            body = f"{record.name}: {amount(free)} of {amount(total)} are free; a run on it saves checkpoints there"
+            if foreseen is not None and full_at is not None:
+                pace = amount(foreseen.bytes_per_s * 3600)
+                body += f", {pace} an hour: full in about {span(full_at - now)}"
+            yield Event(f"disk:{record.name}:{day}", "disk_soon_full", f"{record.name}: disk soon full", body, now)

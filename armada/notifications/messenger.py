@@ -1,0 +1,194 @@
+"""The thread that turns events into messages and delivers them: once each, at most one a minute of a kind, until taken."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from armada.config.hosts import load_hosts
+from armada.errors import ArmadaError, ConfigError
+from armada.inert import inert_line
+from armada.notifications import delivery
+from armada.notifications.events import find_events
+from armada.notifications.settings import NotificationSettings, load_settings
+from armada.store import notifications as outbox
+from armada.store.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.paths import HomePaths
+    from armada.store.notifications import Notification
+
+log = logging.getLogger(__name__)
+
+APART_S = 60.0
+"""Between two messages of one kind to one destination; what happens meanwhile comes as one message."""
+
+LOOK_S = 5.0
+FIRST_RETRY_S = 30.0
+LONGEST_RETRY_S = 3600.0
+MOST_LINES = 20
+
+
+class Deliver(Protocol):
+    """`armada.notifications.delivery.deliver`."""
+
+    def __call__(self, url: str, title: str, body: str, /) -> None: ...
+
+
+class Messenger:
+    """Reads events off the store and hands them on.
+
+    Args:
+        home: Home's folders.
+        now: Unix time.
+        deliver: To a URL.
+        show: On this machine's screen.
+    """
+
+    def __init__(
+        self,
+        home: HomePaths,
+        *,
+        now: Callable[[], float] = time.time,
+        deliver: Deliver = delivery.deliver,
+        show: Callable[[str, str], None] = delivery.show,
+    ) -> None:
+        self._home = home
+        self._now = now
+        self._deliver = deliver
+        self._show = show
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._complaint: str | None = None
+
+    def start(self) -> None:
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._work, name="messenger", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to end; a delivery under way is not waited for, and is made again by the next daemon."""
+        self._stopped.set()
+
+    def work_once(self, database: Database) -> int:
+        """Look for events and deliver what is due.
+
+        Returns:
+            How many messages went out.
+        """
+        settings = self._settings()
+        if settings is None:
+            return 0
+        destinations = {_destination(url): url for url in settings.urls}
+        if settings.desktop:
+            destinations[delivery.DESKTOP] = ""
+        self._collect(database, settings, destinations)
+        groups: dict[tuple[str, str], list[Notification]] = {}
+        now = self._now()
+        for message in outbox.waiting(database):
+            _, _, destination = message.key.rpartition("@")
+            if destination in destinations and _is_due(message, now):
+                groups.setdefault((message.kind, destination), []).append(message)
+        sent = 0
+        for (kind, destination), messages in groups.items():
+            last = outbox.last_delivery(database, kind, destination)
+            if last is None or not 0 <= now - last < APART_S:
+                sent += self._send(database, destination, destinations[destination], messages)
+        return sent
+
+    def _work(self) -> None:
+        with Database(self._home.store) as database:
+            while not self._stopped.is_set():
+                try:
+                    self.work_once(database)
+                except Exception:
+                    log.exception("notifications failed; they are tried again")
+                self._stopped.wait(LOOK_S)
+
+    def _settings(self) -> NotificationSettings | None:
+        """The file as it is now; one that is wrong is said once, and nobody is told anything until it is right."""
+        try:
+            settings = load_settings(self._home)
+        except ConfigError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("%s", error)
+            return None
+        self._complaint = None
+        return settings
+
+    def _prices(self) -> dict[str, float | None]:
+        """What each host costs an hour; none while hosts.yaml is wrong, which the daemon says elsewhere."""
+        try:
+            return {name: host.price_per_hour for name, host in load_hosts(self._home).items()}
+        except ConfigError:
+            return {}
+
+    def _collect(self, database: Database, settings: NotificationSettings, destinations: dict[str, str]) -> None:
+        # What happened before anybody wished to be told is known already.
+        wished_at = 0.0 if outbox.any_ever(database) else self._home.notifications_file.stat().st_mtime
+        found = find_events(
+            database,
+            self._now(),
+            sync_failing_s=settings.sync_failing_hours * 3600.0,
+            disk_full_s=settings.disk_full_hours * 3600.0,
+            prices=self._prices(),
+        )
+        for event in found:
+            if event.kind in settings.on:
+                for destination in destinations:
+                    outbox.post(
+                        database,
+                        key=f"{event.key}@{destination}",
+                        kind=event.kind,
+                        title=event.title,
+                        body=event.body,
+                        delivered=event.at < wished_at,
+                        now=self._now(),
+                    )
+
+    def _send(self, database: Database, destination: str, url: str, messages: list[Notification]) -> int:
+        title, body = _as_one(messages)
+        ids = [message.id for message in messages]
+        now = self._now()
+        tries = max(message.tries for message in messages)
+        outbox.mark_try(database, ids, now + min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(tries, 10)))
+        try:
+            if destination == delivery.DESKTOP:
+                self._show(title, body)
+            else:
+                self._deliver(url, title, body)
+        except ArmadaError as error:
+            why = inert_line(f"{error.message} ({error.hint})" if error.hint else error.message)
+            outbox.mark_failed(database, ids, why)
+            if tries == 0:
+                log.warning("a notification (%s) was not delivered: %s; it is tried again", messages[0].kind, why)
+            return 0
+        outbox.mark_delivered(database, ids, self._now())
+        return 1
+
+
+def _is_due(message: Notification, now: float) -> bool:
+    waits = message.next_try_at is not None and now < message.next_try_at <= now + LONGEST_RETRY_S
+    return not waits
+
+
+def _as_one(messages: list[Notification]) -> tuple[str, str]:
+    """One message as it is; several as a digest."""
+    if len(messages) == 1:
+        return messages[0].title, messages[0].body
+    titles = {message.title for message in messages}
+    title = titles.pop() if len(titles) == 1 else f"{len(messages)} × {messages[0].kind.replace('_', ' ')}"
+    lines = [message.body for message in messages[:MOST_LINES]]
+    rest = [f"… and {len(messages) - MOST_LINES} more: armada ps"] if len(messages) > MOST_LINES else []
+    return title, "\n".join([*lines, *rest])
+
+
+def _destination(url: str) -> str:
+    """A name for a URL that tells nothing of it: URLs hold passwords, and the store is no place for these."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]

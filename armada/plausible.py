@@ -1,0 +1,19 @@
+"""Numbers from hosts, held to what a store can keep and a calendar can show; what is beyond that is treated as not said."""
+
+from __future__ import annotations
+
+MOST = 1 << 53
+"""What JSON's numbers keep exactly; more steps, bytes or records there are not."""
+
+_YEAR_10000 = 253_402_214_400.0
+
+
+def whole(value: object) -> int | None:
+    """A count, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
+
+
+def moment(value: object) -> float | None:
+    """Unix seconds that are a date, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _YEAR_10000 else None  # type: ignore[arg-type, operator]  # as was looked at

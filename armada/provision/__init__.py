@@ -1,0 +1,1 @@
+"""What a run needs, put on its host once: environments, code, data, models."""

@@ -1,0 +1,82 @@
+"""The user's project as a snapshot: what git tracks or would track, at the revision and with the changes it has now."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from armada.errors import ProvisionFailed
+from armada.provision.content import Content, take_stock
+
+LARGE_BYTES = 200_000_000
+_NEVER = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        ".venv",
+        "venv",
+        "node_modules",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files, and which revision they are of (None outside git); `skipped` are links and other things that stay."""
+
+    content: Content
+    revision: str | None
+    dirty: bool
+    skipped: tuple[str, ...]
+
+
+def take_snapshot(folder: Path) -> Snapshot:
+    """List and hash the project below `folder`.
+
+    Raises:
+        ProvisionFailed: There is nothing to send, or it is far too much to be code.
+    """
+    tracked = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if tracked is not None:
+        names = [name for name in tracked.split("\0") if name]
+        revision = _git(folder, "rev-parse", "HEAD")
+        dirty = bool(_git(folder, "status", "--porcelain", "--", "."))
+    else:
+        names, revision, dirty = _walk(folder), None, False
+    there = [name for name in names if os.path.lexists(folder / name)]  # deleted but still in the index
+    regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
+    if not regular:
+        raise ProvisionFailed(f"{folder} holds no files to send", hint="point `code:` at your project, or leave it out")
+    size = sum((folder / name).stat().st_size for name in regular)
+    if size > LARGE_BYTES:
+        largest = max(regular, key=lambda name: (folder / name).stat().st_size)
+        raise ProvisionFailed(
+            f"{folder} holds {size / 1e6:.0f} MB; code is at most {LARGE_BYTES / 1e6:.0f} MB",
+            hint=f"ignore what is not code in .gitignore (the largest is {largest}); name data under `data:`",
+        )
+    skipped = tuple(sorted(set(there) - set(regular)))
+    return Snapshot(take_stock("code", folder, regular), revision.strip() if revision else None, dirty, skipped)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git answers about a folder, or None where it is no checkout or there is no git."""
+    try:
+        answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
+    except FileNotFoundError:
+        return None
+    return os.fsdecode(answer.stdout) if answer.returncode == 0 else None
+
+
+def _walk(folder: Path) -> list[str]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NEVER]
+        found += [str((Path(parent) / name).relative_to(folder)) for name in files]
+    return found

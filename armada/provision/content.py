@@ -1,0 +1,115 @@
+"""Content-addressed folders: the same files are sent to a host once, whoever needs them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from armada.session import HostSession
+    from armada.transport.protocol import TransferProgress
+
+Kind = Literal["code", "data", "models"]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Some files below a folder at home, and the name their bytes give them.
+
+    `manifest` holds (path, size in bytes, SHA-256, mode) in order of path; `sha` is the SHA-256 of its canonical JSON.
+    """
+
+    kind: Kind
+    source: Path
+    manifest: tuple[tuple[str, int, str, int], ...]
+    sha: str
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size for _, size, _, _ in self.manifest)
+
+    @property
+    def files(self) -> list[str]:
+        return [path for path, _, _, _ in self.manifest]
+
+
+def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
+    """Hash files below `source`.
+
+    Args:
+        kind: Where on the host they belong.
+        source: A folder at home.
+        files: Relative paths of regular files; links are not followed.
+
+    Raises:
+        ProvisionFailed: A file cannot be read, is no regular file, or has a name no host should see.
+    """
+    manifest = []
+    for name in sorted(set(files)):
+        path = source / name
+        if not name.isprintable():
+            raise ProvisionFailed(f"{name!r} below {source} has control characters in its name", hint="rename the file")
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
+                found = os.fstat(stream.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise ProvisionFailed(f"{path} is not a regular file", hint="only regular files travel")
+                sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise ProvisionFailed(f"{path} cannot be read: {error.strerror}") from error
+        manifest.append((name, found.st_size, sha256, 0o755 if found.st_mode & 0o100 else 0o644))
+    canonical = json.dumps(manifest, separators=(",", ":"), ensure_ascii=True)
+    return Content(kind, source, tuple(manifest), hashlib.sha256(canonical.encode()).hexdigest())
+
+
+def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:
+    """Put a content on a host, unless it is there; the host checks every hash before it counts.
+
+    Returns:
+        Whether anything had to travel.
+
+    Raises:
+        ProvisionFailed: The host refused what arrived, or has no room.
+        HostUnreachable: The link stayed down; what arrived is kept for the next try.
+    """
+    question = {"kind": content.kind, "sha": content.sha}
+    found = session.call("content.check", question)
+    if found["present"]:
+        return False
+    manifest = [list(entry) for entry in content.manifest]
+    for last in (False, False, True):
+        _carry(session, content, str(found["staging"]), progress)
+        try:
+            session.call("content.publish", {**question, "manifest": manifest}, timeout_s=3600.0)
+        except (HostUnreachable, ProvisionFailed):
+            raise
+        except ArmadaError as error:
+            # What arrived was not what was sent, and the agent has removed it: a file changed here while it travelled, or
+            # a former transfer left damage of the right size, which rsync cannot see.
+            if last:
+                raise ProvisionFailed(error.message, hint=error.hint, host=session.host.name) from error
+        else:
+            break
+    return True
+
+
+def _carry(session: HostSession, content: Content, staging: str, progress: Callable[[TransferProgress], None]) -> None:
+    """Put the files into the staging folder by rsync, or, where that cannot be used, as a tar stream."""
+    if session.without_rsync is None:
+        try:
+            session.push(content.source, content.files, staging, progress)
+            return
+        except RsyncUnusable as error:
+            session.without_rsync = error.message
+    from armada.provision.tar_stream import pour
+
+    pour(session, content, progress)

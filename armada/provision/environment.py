@@ -1,0 +1,92 @@
+"""The payload's Python environment on a host: named by everything that goes into it, built once, by the host's own uv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import PreflightRefused
+from armada.inert import inert_line
+from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
+from armada.provision.flash_attention import FlashAttention, choose_flash_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.config.profiles import Profile
+    from armada.session import HostSession
+
+BUILD_S = 3 * 3600.0
+COMPILING_S = 24 * 3600.0
+"""flash-attn on a machine with room for one compiler takes ten hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What an environment consists of, its name, and whether the host has it."""
+
+    key: str
+    python: str
+    requirements: str
+    torch_index: str | None
+    ready: bool
+    optional: str | None = None
+    flash_attn: FlashAttention | None = None
+
+
+def plan_environment(session: HostSession, profile: Profile, facts: dict[str, Any]) -> Environment:
+    """Name the environment a profile asks for on this host, and ask whether it is there.
+
+    Raises:
+        PreflightRefused: A wheel of flash-attn was asked for and there is none that fits.
+    """
+    if session.host.batch is not None and profile.gpus.count:
+        # One logs in where no GPUs are; what runs gets those the profile is for.
+        facts = {**facts, "gpus": [{"name": profile.gpus.model}]}
+    key = environment_key(profile, facts)
+    flash_attn = choose_flash_attention(profile, facts, cuda_major(profile, facts))
+    if flash_attn.mode == "none" and flash_attn.required:
+        raise PreflightRefused(
+            f"profile {profile.name} wants a wheel of flash-attn: {flash_attn.why}",
+            hint="environment.flash_attn: auto goes without; build compiles it, for hours",
+            host=session.host.name,
+        )
+    status = session.call("environment.status", {"keys": [key]})
+    wanted = profile.environment
+    return Environment(
+        key,
+        wanted.python,
+        requirements_text(profile),
+        wanted.torch_index,
+        status.get(key) == "ready",
+        optional_text(profile, facts),
+        flash_attn,
+    )
+
+
+def ensure_environment(
+    session: HostSession, environment: Environment, say: Callable[[str], None]
+) -> tuple[bool, float, list[str]]:
+    """Build an environment on a host unless it is there.
+
+    Returns:
+        Whether it was built now, in how many seconds, and a sentence for each optional part it goes without.
+
+    Raises:
+        ProvisionFailed: With the end of what the installer said.
+    """
+    answer = session.call(
+        "environment.ensure",
+        {
+            "key": environment.key,
+            "requirements": environment.requirements,
+            "python": environment.python,
+            "torch_index": environment.torch_index,
+            "optional": environment.optional,
+            "flash_attn": environment.flash_attn.request if environment.flash_attn else None,
+        },
+        timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
+        on_progress=lambda message, _: say(message),
+    )
+    left_out = [inert_line(note, 300) for note in answer.get("notes", ()) if str(note).startswith("left out")]
+    return answer["outcome"] == "built", float(answer["seconds"]), left_out

@@ -1,0 +1,167 @@
+"""Which flash-attn an environment gets: a wheel that fits, one built on the host, or none, and why.
+
+The order of `attention: auto` is hub kernel, wheel, SDPA. Kernels are fetched by the payload when it runs; a wheel has to
+be part of the environment, so it is chosen here, from what releases of Dao-AILab/flash-attention hold. Nothing is ever
+compiled unless a profile asks for it: that takes hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from armada.config.profiles import Profile
+
+RELEASES_URL = "https://github.com/Dao-AILab/flash-attention/releases/download"
+BUILT_VERSION = "2.8.3.post2"
+"""The newest source release; older ones than 2.8.3 do not know torch 2.8."""
+
+_OLDEST_CAPABILITY = 8.0  # flash-attn 2 has no code for GPUs before Ampere
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What one release has wheels for.
+
+    Attributes:
+        version: Of flash-attn, and of its tag without the `v`.
+        torch: Versions of torch.
+        cuda: Major versions of CUDA.
+        python: Minor versions of Python 3.
+        glibc: The oldest that loads them: that of the machine they were built on.
+    """
+
+    version: str
+    torch: tuple[str, ...]
+    cuda: tuple[int, ...]
+    python: tuple[int, ...]
+    glibc: tuple[int, int]
+
+
+# From the matrices of .github/workflows/publish.yml at each tag; the wheels are built on Ubuntu 22.04. Newest first.
+RELEASES: tuple[Release, ...] = (
+    Release("2.8.3", ("2.4", "2.5", "2.6", "2.7", "2.8"), (12,), (9, 10, 11, 12, 13), (2, 35)),
+    Release("2.7.4.post1", ("2.2", "2.3", "2.4", "2.5", "2.6"), (12,), (9, 10, 11, 12, 13), (2, 31)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlashAttention:
+    """What the environment gets beside its list.
+
+    Attributes:
+        mode: `wheel`, `build` or `none`.
+        url: Of the wheel, with `{python}` for the tag (`cp312`) that only the host knows.
+        version: What is built.
+        capabilities: Of the GPUs it is built for, `8.6`.
+        required: Whether the environment is refused without it.
+        why: A sentence for a person.
+    """
+
+    mode: Literal["wheel", "build", "none"]
+    why: str
+    url: str | None = None
+    version: str | None = None
+    capabilities: tuple[str, ...] = ()
+    required: bool = False
+
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """What the agent is told; None where there is nothing to do."""
+        if self.mode == "none":
+            return None
+        return {
+            "mode": self.mode,
+            "url": self.url,
+            "version": self.version,
+            "capabilities": list(self.capabilities),
+            "required": self.required,
+        }
+
+
+def choose_flash_attention(profile: Profile, facts: Mapping[str, Any], cuda: int | None) -> FlashAttention:
+    """Decide for one profile on one host.
+
+    Args:
+        profile: Says what is wanted, and which torch.
+        facts: What `host.facts` answered.
+        cuda: Major version of the CUDA that torch is for; None on CPUs.
+    """
+    wanted = profile.environment.flash_attn
+    capabilities = tuple(sorted({str(gpu.get("compute_capability") or "") for gpu in facts["gpus"]} - {""}))
+    if not facts["gpus"] or not profile.gpus.count:
+        return FlashAttention("none", "there are no GPUs")
+    if wanted == "none":
+        return FlashAttention("none", "the profile's environment.flash_attn is none")
+    if wanted == "auto" and profile.train.attention not in {"auto", "flash_attention_2"}:
+        return FlashAttention("none", f"the profile's attention is {profile.train.attention}")
+    old = [text for text in capabilities if _number(text) < _OLDEST_CAPABILITY]
+    if old:
+        return FlashAttention("none", f"flash-attn needs compute capability 8.0, and the GPUs have {old[0]}")
+    if wanted == "build":
+        return FlashAttention(
+            "build", f"flash-attn {BUILT_VERSION} is built on the host", version=BUILT_VERSION,
+            capabilities=capabilities, required=True,
+        )  # fmt: skip
+    torch = profile.environment.torch
+    if cuda is None:
+        return FlashAttention("none", f"for which CUDA torch {torch} is cannot be told", required=wanted == "wheel")
+    found, why = find_wheel(torch, cuda, facts.get("glibc"), str(facts["machine"]), RELEASES)
+    if found is None:
+        return FlashAttention("none", why, required=wanted == "wheel")
+    base = profile.environment.flash_attn_url or RELEASES_URL
+    name = wheel_name(found.version, torch, cuda, str(facts["machine"]))
+    return FlashAttention(
+        "wheel", why, url=f"{base.rstrip('/')}/v{found.version}/{name}", version=found.version,
+        capabilities=capabilities, required=wanted == "wheel",
+    )  # fmt: skip
+
+
+def find_wheel(
+    torch: str, cuda: int, glibc: str | None, machine: str, releases: Sequence[Release]
+) -> tuple[Release | None, str]:
+    """Find the newest release with a wheel that fits, or say what is in the way."""
+    short = _short(torch)
+    if machine != "x86_64":
+        return None, f"flash-attn has no wheels for {machine}"
+    for_torch = [release for release in releases if short in release.torch]
+    if not for_torch:
+        versions = sorted({version for release in releases for version in release.torch}, key=_parts)
+        return None, f"flash-attn has no wheel for torch {short}: its releases know {versions[0]} to {versions[-1]}"
+    for_cuda = [release for release in for_torch if cuda in release.cuda]
+    if not for_cuda:
+        majors = sorted({major for release in for_torch for major in release.cuda})
+        known = ", ".join(map(str, majors))
+        return None, f"flash-attn has wheels for torch {short} with CUDA {known}, and this one is for {cuda}"
+    if glibc is None:
+        return None, "flash-attn's wheels need glibc, and this host has another C library"
+    fitting = [release for release in for_cuda if _parts(glibc) >= list(release.glibc)]
+    if not fitting:
+        needed = ".".join(map(str, min(release.glibc for release in for_cuda)))
+        return None, f"flash-attn's wheels for torch {short} need glibc {needed}, and this host has {glibc}"
+    return fitting[0], f"flash-attn {fitting[0].version} for torch {short} and CUDA {cuda}"
+
+
+def wheel_name(version: str, torch: str, cuda: int, machine: str) -> str:
+    """Name a wheel as the releases do. Torch has the new C++ ABI since 2.7, in its build for CUDA 12.6 since 2.6."""
+    is_new = _parts(_short(torch)) >= [2, 7] or (_short(torch) == "2.6" and torch.endswith("+cu126"))
+    abi = "TRUE" if is_new else "FALSE"
+    return f"flash_attn-{version}+cu{cuda}torch{_short(torch)}cxx11abi{abi}-{{python}}-{{python}}-linux_{machine}.whl"
+
+
+def _short(version: str) -> str:
+    return ".".join(version.partition("+")[0].split(".")[:2])
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return _OLDEST_CAPABILITY  # a driver that does not say: the payload finds out

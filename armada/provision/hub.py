@@ -1,0 +1,156 @@
+"""A model of the hub for runs that reach no internet: staged on the login node, or sent from home's own Hugging Face cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import PreflightRefused
+from armada.inert import inert_line
+from armada.provision.content import Content, take_stock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from armada.paths import HomePaths
+    from armada.session import HostSession
+
+FETCH_S = 12 * 3600.0
+REVISION = "main"
+_WAY = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_WEIGHTS = (".safetensors", ".bin")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """A commit of a model and the folder on the host that holds it, or will.
+
+    Attributes:
+        size_bytes: What is to be fetched; 0 for one that is there.
+        variables: How the plan says the hub is reached.
+    """
+
+    repo: str
+    commit: str
+    path: str
+    present: bool
+    size_bytes: int
+    variables: dict[str, str]
+    token: bool
+
+
+def find_model(
+    session: HostSession, home: HomePaths, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]
+) -> HubModel | Content:
+    """Find out how a model gets where a host's runs see it; nothing is fetched yet.
+
+    Args:
+        session: With the host whose runs have no internet.
+        home: Where links to home's own copy are kept.
+        repo: The hub's id of it.
+        variables: Of the run; what they say of the hub holds for the login node too.
+        secrets: Names; `HF_TOKEN` among them opens gated models.
+
+    Raises:
+        PreflightRefused: Neither the login node nor home has a way to it.
+    """
+    way = {name: value for name, value in variables.items() if name.upper() in _WAY}
+    token = "HF_TOKEN" in secrets
+    found = session.call("model.find", _question(repo, way, token=token), timeout_s=60.0)
+    commit, path, error = found.get("commit"), found.get("path"), found.get("error")
+    below = str(session.paths.root / "models" / "hub") + "/"
+    if isinstance(commit, str) and _COMMIT.fullmatch(commit) and isinstance(path, str) and path.startswith(below):
+        size = found.get("size_bytes")
+        present = found.get("present") is True
+        return HubModel(repo, commit, path, present, 0 if present or not isinstance(size, int) else size, way, token)
+    why = inert_line(error or "the host does not say why", 600)
+    snapshot = cached_snapshot(repo)
+    if snapshot is None:
+        raise PreflightRefused(
+            f"{repo} cannot be put on the host, whose runs have no internet: {why}; home's cache does not have it either",
+            hint=f"hf download {repo} here at home, or give `model:` a folder"
+            + ("" if token or not found.get("refused") else "; for a gated one add HF_TOKEN to `secrets:`"),
+            host=session.host.name,
+        )
+    return cached_content(home, repo, snapshot)
+
+
+def fetch_model(session: HostSession, model: HubModel, environment: str, say: Callable[[str], None]) -> bool:
+    """Stage a model on its host; whether anything was fetched.
+
+    Raises:
+        ProvisionFailed: With the end of what was said there.
+    """
+    question = _question(model.repo, model.variables, token=model.token)
+    answer = session.call(
+        "model.fetch",
+        {**question, "commit": model.commit, "environment": environment},
+        timeout_s=FETCH_S,
+        on_progress=lambda message, part: say(message if part is None else f"{message}, {part:.0%}"),
+    )
+    return bool(answer["outcome"] == "fetched")
+
+
+def cached_snapshot(repo: str) -> Path | None:
+    """The folder of home's Hugging Face cache that holds a whole copy of a model's main revision."""
+    environ = os.environ
+    default = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    cache = Path(environ.get("HF_HUB_CACHE") or Path(environ.get("HF_HOME") or default) / "hub")
+    folder = cache / f"models--{repo.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / REVISION).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    snapshot = folder / "snapshots" / commit
+    return snapshot if _COMMIT.fullmatch(commit) and _is_whole(snapshot) else None
+
+
+def _is_whole(snapshot: Path) -> bool:
+    """Whether a model can be loaded from it: its configuration and every file of its weights, behind links that lead somewhere."""
+    if not (snapshot / "config.json").is_file():
+        return False
+    for index in _INDEXES:
+        if (snapshot / index).is_file():
+            try:
+                names = set(json.loads((snapshot / index).read_text())["weight_map"].values())
+            except (OSError, ValueError, LookupError, AttributeError):
+                return False
+            return all((snapshot / str(name)).is_file() for name in names)
+    return any(path.suffix in _WEIGHTS and path.is_file() for path in snapshot.iterdir())
+
+
+def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
+    """A snapshot as files that travel: its links lead to blobs, which are linked under their names."""
+    folder = home.state / "models" / f"{repo.replace('/', '--')}-{snapshot.name[:12]}"
+    names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()]
+    safe = any(name.endswith(".safetensors") for name in names)
+    chosen = [name for name in names if not (safe and name.endswith((".bin", ".pth")))]
+    for name in chosen:
+        real, target = (snapshot / name).resolve(), folder / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if target.exists() and target.stat().st_size == real.stat().st_size:
+            continue
+        target.unlink(missing_ok=True)
+        try:
+            target.hardlink_to(real)
+        except OSError:  # another file system
+            part = target.with_name(f".{target.name}.{os.getpid()}")
+            shutil.copyfile(real, part)
+            part.replace(target)
+    return take_stock("models", folder, chosen)
+
+
+def _question(repo: str, way: Mapping[str, str], *, token: bool) -> dict[str, object]:
+    return {
+        "repo": repo,
+        "revision": REVISION,
+        "variables": dict(way),
+        "token": os.environ.get("HF_TOKEN") if token else None,
+    }

@@ -1,0 +1,26 @@
+"""A model folder of the user's, as the files a host gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armada.errors import ProvisionFailed
+from armada.provision.content import Content, take_stock
+
+
+def model_content(folder: Path) -> Content:
+    """Everything in a model folder.
+
+    Raises:
+        ProvisionFailed: It holds no config.json.
+    """
+    real = folder.resolve()
+    if not (real / "config.json").is_file():
+        raise ProvisionFailed(f"{folder} is no model folder: it has no config.json", hint="give a folder or a hub id")
+    linked = [path for path in real.rglob("*") if path.is_symlink()]
+    if linked:
+        raise ProvisionFailed(
+            f"{folder} holds links ({linked[0].name}), which do not travel",
+            hint="copy it with `cp -rL`, or name the model by its hub id",
+        )
+    return take_stock("models", real, [path.relative_to(real).as_posix() for path in real.rglob("*") if path.is_file()])

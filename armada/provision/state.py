@@ -1,0 +1,57 @@
+"""Whether a host has the environment that its profile wants, from what the host last said: nobody is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.config.profiles import choose_profile, load_profile
+from armada.errors import ArmadaError
+from armada.provision.environment_key import environment_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.config.hosts import Host
+    from armada.paths import HomePaths
+
+CONDITIONS = ("ready", "building", "partial", "absent")
+"""What a host says of an environment; `partial` is one whose build was given up half-way."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentState:
+    """`condition` is one of `CONDITIONS`, or `unknown`: then `trouble` says why, where anything can be said."""
+
+    profile: str | None
+    key: str | None
+    condition: str
+    trouble: str | None = None
+
+
+def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> EnvironmentState:
+    """Find the environment a training on this host would use among those it has.
+
+    Args:
+        host: As configured.
+        facts: What it last said; of any shape, since a host made them up.
+        home: Whose profiles.
+    """
+    if host.profile is None and host.batch is not None:
+        return EnvironmentState(
+            None, None, "unknown", f"which GPUs {host.scheduler} hands out is not to be seen: name a `profile:`"
+        )
+    try:
+        name = host.profile or choose_profile(facts, home)
+        key = environment_key(load_profile(name, home), facts)
+    except ArmadaError as error:
+        return EnvironmentState(
+            host.profile, None, "unknown", f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+        )
+    except (KeyError, TypeError, AttributeError):
+        return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
+    there = facts.get("environments")
+    if not isinstance(there, dict):
+        return EnvironmentState(name, key, "unknown", "not looked at yet")
+    condition = there.get(key, "absent")
+    return EnvironmentState(name, key, condition if condition in CONDITIONS else "unknown")

@@ -1,0 +1,89 @@
+"""The runs that lie on a host, put into the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+from armada.monitor.observe import observe
+from armada.paths import RUN_ID
+from armada.recovery.published import adopt_spec
+from armada.store import hosts, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.errors import ArmadaError
+    from armada.session import HostSession
+    from armada.store.database import Database
+
+_SPECS_PER_QUESTION = 100
+_MOST_RUNS = 100_000
+_RUNS_AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class HostFindings:
+    """What a host showed: how many runs, which of them the store did not know, which it holds to be another host's.
+
+    `damaged` are folders without a plan that could be read, each with the reason. `error` is set where it could not be asked.
+    """
+
+    host: str
+    seen: int = 0
+    added: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    damaged: tuple[tuple[str, str], ...] = ()
+    error: ArmadaError | None = None
+
+
+def read_host(database: Database, session: HostSession, told: Callable[[str], None]) -> HostFindings:
+    """Take every run of a host into the store, and look at all of them.
+
+    Raises:
+        HostUnreachable: What was taken until then stays; asking again goes on.
+    """
+    host = session.host.name
+    answer = session.call("run.list", {}, timeout_s=120.0)
+    listed = answer.get("runs")
+    names = [entry.get("run_id") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    there = [name for name in names[:_MOST_RUNS] if isinstance(name, str) and RUN_ID.fullmatch(name)]
+    known = {run.run_id: run.host for run in runs.every(database)}
+    elsewhere = tuple(name for name in there if known.get(name, host) not in (host, runs.NO_HOST))
+    unknown = [name for name in there if known.get(name, runs.NO_HOST) == runs.NO_HOST]
+    told(f"{len(there)} runs there, {len(unknown)} of them new here")
+    added: list[str] = []
+    damaged: list[tuple[str, str]] = []
+    for entry in _specs(session, unknown):
+        run_id, spec = entry["run_id"], entry["spec"]
+        if isinstance(spec, dict) and adopt_spec(database, run_id, spec, host=host):
+            added.append(run_id)
+        else:
+            damaged.append((run_id, inert_line(entry.get("problem") or "its spec.json is not one", 200)))
+    seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
+    for start in range(0, len(seen), _RUNS_AT_ONCE):
+        told(f"reading what became of {len(seen)} runs, {start} done")
+        observe(database, session, seen[start : start + _RUNS_AT_ONCE])
+    for run_id in added:
+        runs.retell(database, run_id)
+    hosts.record_facts(database, host, session.call("host.facts", {}, timeout_s=60.0))
+    return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged))
+
+
+def _specs(session: HostSession, wanted: list[str]) -> list[dict[str, Any]]:
+    """The plans of runs; an answer carries as many as fit, the rest is asked for again."""
+    found: list[dict[str, Any]] = []
+    left = list(wanted)
+    while left:
+        asked = left[:_SPECS_PER_QUESTION]
+        answer = session.call("run.specs", {"run_ids": asked}, timeout_s=120.0)
+        listed = answer.get("specs")
+        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        came = [entry for entry in entries if entry.get("run_id") in asked and "spec" in entry]
+        if not came:
+            return [*found, *({"run_id": name, "spec": None, "problem": "the agent left it out"} for name in left)]
+        found += came
+        names = {entry["run_id"] for entry in came}
+        left = [name for name in left if name not in names]
+    return found

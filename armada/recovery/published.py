@@ -1,0 +1,261 @@
+"""Checkpoints and other results that lie at home, recognised by what they say about themselves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.monitor.observe import take_entry
+from armada.paths import RUN_ID
+from armada.store import checkpoints, files_home, runs
+from armada.sync import staging as places
+from armada.sync.manifest import NAME, File, Manifest, ManifestRejected
+from armada.sync.outputs import FOLDER
+from armada.transport.protocol import TransferProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.store.database import Database
+
+_FOLDER = re.compile(r"checkpoint-(\d{1,12})(?:@([0-9a-f]{8}))?")
+_READ_BYTES = 4 << 20
+_LARGEST_SPEC_BYTES = 8 << 20
+_WRONG = "wrong-"
+_DAY_S = 86_400.0  # a host's clock may be ahead, but not by years: nothing could print such a time
+_PARTS = ("environment", "experiment", "outbox", "project", "scheduler", "sync", "training", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A checkpoint's folder at home; `manifest` is None, and `problem` says why, where it is not what it says it is."""
+
+    run_id: str
+    place: Path
+    manifest: Manifest | None
+    files: tuple[File, ...] = ()
+    problem: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def run_ids(home: HomePaths) -> list[str]:
+    """The runs of which anything lies at home."""
+    folder = home.state / "runs"
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path.name for path in found if RUN_ID.fullmatch(path.name) and path.is_dir())
+
+
+def find(home: HomePaths, run_id: str) -> Iterator[Published]:
+    """The published checkpoints of a run, in order of step; names and sizes are looked at, contents are not read."""
+    folder = home.checkpoints(run_id)
+    steps = {path: int(match[1]) for path in _folders(folder) if (match := _FOLDER.fullmatch(path.name))}
+    for place, step in sorted(steps.items(), key=lambda item: (item[1], item[0].name)):
+        try:
+            digest = hashlib.sha256((place / NAME).read_bytes()).hexdigest()
+            manifest, files = places.read_published(place, digest)
+        except (OSError, ManifestRejected) as error:
+            yield Published(run_id, place, None, problem=f"its {NAME} cannot be used: {error}")
+            continue
+        missing = [file for file in files if not places.has_size(place, file)]
+        problem = f"{missing[0].path} is missing or has another size" if missing else None
+        if manifest.step != step:
+            problem = f"its {NAME} is that of step {manifest.step}"
+        yield Published(run_id, place, manifest, tuple(files), problem)
+
+
+class Reader:
+    """Reads every byte of checkpoints; files that several share are read once.
+
+    Args:
+        progress: Told how far it is, by the name of what is read.
+        total_bytes: What there is to read at most.
+    """
+
+    def __init__(self, progress: Callable[[str, TransferProgress], None], total_bytes: int) -> None:
+        self._progress = progress
+        self._total_bytes = total_bytes
+        self._done_bytes = 0
+        self._began = time.monotonic()
+        self._known: dict[tuple[int, int], str] = {}
+
+    def first_wrong(self, found: Published) -> File | None:
+        """The first file whose content is not what the manifest says."""
+        for file in found.files:
+            self._progress(f"{found.run_id} {found.place.name}", self._so_far())
+            if self._hash(found.place / file.path) != file.sha256:
+                return file
+        return None
+
+    def _hash(self, path: Path) -> str | None:
+        try:
+            with path.open("rb") as stream:
+                stat = path.lstat()
+                key = (stat.st_dev, stat.st_ino)
+                if key not in self._known:
+                    self._known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError:
+            return None  # a disk that cannot give it back
+        self._done_bytes += stat.st_size
+        return self._known[key]
+
+    def _so_far(self) -> TransferProgress:
+        spent_s = time.monotonic() - self._began
+        rate = self._done_bytes / spent_s if spent_s > 1 else None
+        return TransferProgress(self._done_bytes, max(self._total_bytes, self._done_bytes), rate)
+
+
+def record(database: Database, found: Published) -> None:
+    """Write into the store that a checkpoint is home, and which bytes need not travel again."""
+    manifest = found.manifest
+    if manifest is None:
+        raise ValueError(f"{found.place} has no manifest")
+    files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
+    created_at = json.loads(manifest.text).get("created_at")
+    checkpoints.adopt(
+        database,
+        found.run_id,
+        manifest.digest,
+        step=manifest.step,
+        size_bytes=manifest.size_bytes,
+        file_count=len(manifest.files),
+        created_at=float(created_at) if isinstance(created_at, int | float) else None,
+        home_path=found.place,
+    )
+
+
+def put_aside(found: Published) -> Path:
+    """Rename a folder that is not what it says: a sync would take it for the checkpoint, and not fetch that again."""
+    aside = found.place.with_name(f"{_WRONG}{found.place.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+    found.place.rename(aside)
+    places.fsync(aside.parent)
+    return aside
+
+
+def put_aside_before(home: HomePaths, run_id: str) -> list[Path]:
+    return [path for path in _folders(home.checkpoints(run_id)) if path.name.startswith(_WRONG)]
+
+
+def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
+    """Record a run by what came home of it: its plan, its last state, its curves; by its id alone where none of that did.
+
+    Returns:
+        Whether the store did not know it.
+    """
+    folder = home.run(run_id) / FOLDER
+    spec = _read_object(folder / "spec.json")
+    if spec is None or not adopt_spec(database, run_id, spec, host=None):
+        name = run_id.rpartition("-")[0] or run_id
+        made = _made_at(home.run(run_id))
+        return spec is None and runs.adopt(
+            database, run_id=run_id, name=name, host=runs.NO_HOST, task="unknown", spec={}, created_at=made
+        )
+    _take_outputs(database, folder, run_id)
+    return True
+
+
+def adopt_spec(database: Database, run_id: str, spec: dict[str, Any], *, host: str | None) -> bool:
+    """Record a run by its plan.
+
+    Args:
+        database: The store.
+        run_id: As its folder is called; a plan of another run is not taken.
+        spec: The plan.
+        host: Where it was found; None takes the plan's word.
+
+    Returns:
+        Whether it was new; False too where the plan is none.
+    """
+    name, task, said, created = (spec.get(key) for key in ("name", "task", "host", "created_at"))
+    place = host or (said if isinstance(said, str) and said else runs.NO_HOST)
+    if spec.get("run_id") != run_id or not isinstance(name, str) or not isinstance(task, str) or not _is_plan(spec):
+        return False
+    try:
+        created_at = (
+            float(created) if isinstance(created, int | float) else dt.datetime.fromisoformat(str(created)).timestamp()
+        )
+    except (ValueError, OverflowError):
+        created_at = time.time()
+    created_at = created_at if 0 <= created_at <= time.time() + _DAY_S else time.time()
+    return runs.adopt(database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at)
+
+
+def _is_plan(spec: dict[str, Any]) -> bool:
+    """Whether those who read a plan find in it what they expect; a host may have put anything there."""
+    parts = [spec.get(name) for name in _PARTS]
+    job = spec.get("job")
+    argv = job.get("argv") if isinstance(job, dict) else None
+    return isinstance(argv, list) and all(part is None or isinstance(part, dict) for part in parts)
+
+
+def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
+    """Let the store learn from files what it usually learns from a host: the files are the host's own, as far as they came."""
+    state = _read_object(folder / "state.json")
+    entry = {
+        "exists": True,
+        "evidence": {"state": state, "submission": {"number": 1, "claimed": True, "job": {}}, "supervisor": "unknown"},
+        "log_size_bytes": _size(folder / "output.log"),
+    }
+    seen_at = _made_at(folder / "state.json") if state is not None else None
+    take_entry(database, runs.find(database, run_id), entry, observed_at=seen_at)
+    for part in ("metrics", "events"):
+        for text, end in _pieces(folder / f"{part}.jsonl"):
+            piece = {part: {"text": text, "next_offset": end}}
+            take_entry(database, runs.find(database, run_id), {**entry, **piece}, observed_at=seen_at)
+    runs.retell(database, run_id)
+
+
+def _pieces(path: Path) -> Iterator[tuple[str, int]]:
+    """Whole lines, some MiB at a time, and where the next ones begin."""
+    try:
+        with path.open("rb") as stream:
+            offset = 0
+            while lines := stream.readlines(_READ_BYTES):
+                if not lines[-1].endswith(b"\n"):
+                    lines.pop()
+                block = b"".join(lines)
+                if not block:
+                    return
+                offset += len(block)
+                yield block.decode("utf-8", "replace"), offset
+    except OSError:
+        return
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
+    try:
+        with path.open("rb") as stream:
+            value = json.loads(stream.read(_LARGEST_SPEC_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []
+
+
+def _made_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

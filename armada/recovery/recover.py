@@ -1,0 +1,236 @@
+"""`armada recover`: hosts and home are read, and the store says again what they hold. Repeated, it adds what was missing.
+
+A damaged store is read as far as SQLite can, into a new one beside it; then the new one takes its place, and the damaged one
+stays under another name. A store that is sound is only added to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from armada import operations
+from armada.daemon.instance import only_instance
+from armada.errors import ArmadaError, Conflict
+from armada.paths import HomePaths
+from armada.recovery import published
+from armada.recovery.host_runs import HostFindings, read_host
+from armada.session import HostSession
+from armada.store import checkpoints, file, files_home, runs
+from armada.store import operations as records
+from armada.store.database import Database, newer
+from armada.store.integrity import StoreFile, examine
+from armada.store.salvage import forget_orphans, salvage
+from armada.sync.staging import only_one
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from armada.config.hosts import Host
+    from armada.recovery.published import Published
+    from armada.transport.protocol import TransferProgress
+
+WORKSHOP = ".recover-"
+"""Folders beside the store in which a new one is made; one that is left over is of a recovery that was killed."""
+
+_HOSTS_AT_ONCE = 8
+_PATIENCE_S = 10.0
+
+
+class Listener(Protocol):
+    """Who is told what goes on."""
+
+    def stage(self, name: str, message: str) -> None: ...
+    def now(self, name: str, message: str) -> None: ...
+    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What was found and done.
+
+    `salvaged` counts rows of the damaged store by table. `recognised` are checkpoints at home that the store did not know;
+    `wrong` are folders that are not what they say, each with the reason, and under the name they have now; `gone` were
+    recorded and are not there any more.
+    """
+
+    found: StoreFile
+    aside: Path | None = None
+    salvaged: dict[str, int] = field(default_factory=dict)
+    hosts: list[HostFindings] = field(default_factory=list)
+    runs_from_home: list[str] = field(default_factory=list)
+    recognised: list[Published] = field(default_factory=list)
+    already: int = 0
+    gone: list[Path] = field(default_factory=list)
+    wrong: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def recover(
+    home: HomePaths,
+    hosts: Callable[[Database], Mapping[str, Host]],
+    listener: Listener,
+    *,
+    dry_run: bool = False,
+    read_data: bool = True,
+) -> Recovery:
+    """Make the store say what hosts and home hold.
+
+    Args:
+        home: Whose.
+        hosts: Names the hosts to ask, once there is a store that may say of which projects they are.
+        listener: Told what goes on.
+        dry_run: Do all of it in a copy that is then thrown away, and rename nothing.
+        read_data: Read every byte of a checkpoint before it counts as verified; otherwise names and sizes are believed.
+
+    Raises:
+        ConfigError: The store is of a newer armada, or its disk does not give it.
+        Conflict: The daemon, an operation or another program works with it.
+    """
+    with _nobody_else(home), contextlib.ExitStack() as stack:
+        listener.now("store", f"reading {home.store}")
+        recovery = Recovery(examine(home.store))
+        if recovery.found.condition == "newer":
+            raise newer(recovery.found.version or 0, home.store)
+        if recovery.found.obstacle is not None:
+            raise recovery.found.obstacle
+        for left in home.state.glob(f"{WORKSHOP}*"):
+            shutil.rmtree(left)
+        path = home.store
+        if recovery.found.condition == "damaged" or dry_run:
+            workshop = Path(tempfile.mkdtemp(prefix=WORKSHOP, dir=home.state))
+            stack.callback(shutil.rmtree, workshop, ignore_errors=True)
+            path = _prepare(home.store, workshop, recovery, listener, dry_run=dry_run)
+        database = stack.enter_context(Database(path))
+        if not dry_run:
+            _refuse_while_operations_run(database)
+            argv = tuple(sys.argv)
+            progress = stack.enter_context(operations.operation(database, kind="recover", argv=argv))
+            listener = progress.tells(listener)
+        if recovery.found.orphans:
+            forget_orphans(database)
+        recovery.hosts = _read_hosts(path, home, hosts(database), listener)
+        _read_home(database, home, recovery, listener, dry_run=dry_run, read_data=read_data)
+        return recovery
+
+
+@contextlib.contextmanager
+def _nobody_else(home: HomePaths) -> Iterator[None]:
+    """Hold the daemon's lock: none runs, and none starts meanwhile."""
+    home.make()
+    lock = only_instance(home)
+    try:
+        lock.__enter__()
+    except Conflict as error:
+        raise Conflict(f"{error.message}, and writes the store", hint="armada daemon stop, then again") from None
+    with contextlib.ExitStack() as stack:
+        stack.push(lock)
+        yield
+
+
+def _refuse_while_operations_run(database: Database) -> None:
+    for each in records.running(database):
+        if operations.is_alive(each):
+            what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}"
+            raise Conflict(
+                f"{what} is going on (process {each.pid}), and writes the store", hint="wait until it ends, then again"
+            )
+
+
+def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener, *, dry_run: bool) -> Path:
+    """Where to work: the store with a new one in the place of a damaged one, or a copy to try everything in."""
+    new = workshop / store.name
+    condition = recovery.found.condition
+    if condition == "missing":
+        return new
+    if condition != "damaged":
+        with contextlib.closing(sqlite3.connect(store)) as source, contextlib.closing(sqlite3.connect(new)) as target:
+            source.backup(target)
+        with Database(new) as database:
+            _refuse_while_operations_run(database)
+        return new
+    listener.now("store", f"it is damaged ({recovery.found.problems[0]}); reading what can be read")
+    with file.alone(store) as descriptor:
+        damaged = workshop / "damaged.db"
+        begun = file.begun_aside(store)
+        file.copy(descriptor, begun or store, damaged)
+        with Database(new) as database:
+            recovery.salvaged = salvage(damaged, database)
+        if dry_run:
+            return new
+        recovery.aside = file.replace(store, new)
+    listener.stage("kept", f"the damaged store is now {recovery.aside}")
+    return store
+
+
+def _read_hosts(path: Path, home: HomePaths, hosts: Mapping[str, Host], listener: Listener) -> list[HostFindings]:
+    """Ask all hosts at once; one that does not answer delays and harms no other."""
+    lock = threading.Lock()
+
+    def tell(name: str, message: str, *, done: bool) -> None:
+        with lock:
+            (listener.stage if done else listener.now)("host", f"{name}: {message}")
+
+    def read(name: str) -> HostFindings:
+        try:
+            with Database(path) as database, HostSession(hosts[name], home, patience_s=_PATIENCE_S) as session:
+                found = read_host(database, session, lambda message: tell(name, message, done=False))
+        except ArmadaError as error:
+            tell(name, f"could not be read: {error.message}", done=True)
+            return HostFindings(name, error=error)
+        tell(name, f"{counted(found.seen, 'run')}, {len(found.added)} new to the store", done=True)
+        return found
+
+    with ThreadPoolExecutor(max_workers=max(1, min(_HOSTS_AT_ONCE, len(hosts)))) as pool:
+        return list(pool.map(read, hosts))
+
+
+def _read_home(
+    database: Database, home: HomePaths, recovery: Recovery, listener: Listener, *, dry_run: bool, read_data: bool
+) -> None:
+    """Recognise what lies at home: runs of which no host speaks, and checkpoints the store does not know."""
+    known_runs = {run.run_id for run in runs.every(database)}
+    unknown: list[Published] = []
+    for run_id in sorted(known_runs | set(published.run_ids(home))):
+        listener.now("home", f"looking at {run_id}")
+        lying = list(published.find(home, run_id))
+        placeless = run_id not in known_runs or runs.find(database, run_id).host == runs.NO_HOST
+        if placeless and (lying or (home.run(run_id) / "outputs").is_dir()):
+            if published.adopt_run(database, home, run_id):
+                recovery.runs_from_home.append(run_id)
+            known_runs.add(run_id)
+        for checkpoint in checkpoints.of_run(database, run_id):
+            if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
+                files_home.forget(database, checkpoint.home_path)
+                checkpoints.mark_not_home(database, run_id, checkpoint.digest, None)
+                recovery.gone.append(checkpoint.home_path)
+        recorded = {c.digest: c.home_path for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
+        for found in lying:
+            if found.manifest is not None and recorded.get(found.manifest.digest) is not None:
+                recovery.already += 1
+            elif found.place not in recorded.values():  # a recorded one that is damaged is `armada sync verify`'s
+                unknown.append(found)
+    reader = published.Reader(
+        lambda what, seen: listener.transfer("verify", what, seen), sum(found.size_bytes for found in unknown)
+    )
+    for found in unknown:
+        problem = found.problem
+        if problem is None and read_data and (wrong := reader.first_wrong(found)) is not None:
+            problem = f"{wrong.path} is not what its manifest says"
+        with only_one(home.checkpoints(found.run_id)):
+            if problem is None:
+                published.record(database, found)
+                recovery.recognised.append(found)
+                listener.stage("home", f"{found.run_id} {found.place.name}")
+            else:
+                place = found.place if dry_run else published.put_aside(found)
+                recovery.wrong.append((place, problem))
+                listener.stage("wrong", f"{place}: {problem}")

@@ -1,0 +1,177 @@
+"""A conversation with one host that survives a broken link: every question is idempotent, so it is simply asked again."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from armada.agent import Agent
+from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
+from armada.inert import inert_text
+from armada.paths import HostPaths
+from armada.transport import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from armada.agent import Question
+    from armada.config.hosts import Host
+    from armada.errors import ArmadaError
+    from armada.paths import HomePaths
+    from armada.stream import Stream
+    from armada.transport.protocol import TransferProgress, Transport
+
+T = TypeVar("T")
+
+RECYCLE_BYTES = 200_000_000
+"""Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
+
+
+class HostSession:
+    """Opens the link when first needed and again when it was lost.
+
+    Args:
+        host: Where to.
+        home: Home's folders: keys, pinned host keys.
+        patience_s: How long after the first failure a question is asked again, before the failure is let out.
+    """
+
+    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0) -> None:
+        self.host = host
+        self._home = home
+        self._patience_s = patience_s
+        self._transport: Transport | None = None
+        self._agent: Agent | None = None
+        self._lock = threading.Lock()
+        self.without_rsync: str | None = None
+        """Why files go there as a tar stream; None while rsync has not failed."""
+
+    def call(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Callable[[str, float | None], None] | None = None,
+    ) -> dict[str, Any]:
+        """Ask the host's agent; see `protocol.json` for methods.
+
+        Raises:
+            HostUnreachable: No answer within the session's patience.
+            ArmadaError: The agent answered with an error.
+        """
+        return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
+
+    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        """Ask several things at the price of one round trip; see `Agent.call_all`.
+
+        Raises:
+            HostUnreachable: No answer within the session's patience.
+        """
+        return self.persist(lambda: self._open().call_all(questions))
+
+    def push(
+        self, source: Path, files: Sequence[str], destination: str, progress: Callable[[TransferProgress], None]
+    ) -> None:
+        self.persist(lambda: self._connected().push(source, files, destination, progress))
+
+    def open_stream(self) -> Stream:
+        """Open a channel of its own for file contents. A broken one is not opened again: its user knows what is missing.
+
+        Raises:
+            HostUnreachable: Here, or in the stream's first `receive`.
+        """
+        from armada.stream import Stream
+
+        return Stream(self._connected().open_bulk_channel(), self.host, self._home)
+
+    @contextlib.contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Another patience for a while."""
+        usual, self._patience_s = self._patience_s, seconds
+        try:
+            yield
+        finally:
+            self._patience_s = usual
+
+    @property
+    def patience_s(self) -> float:
+        return self._patience_s
+
+    @property
+    def home(self) -> HomePaths:
+        return self._home
+
+    @property
+    def paths(self) -> HostPaths:
+        """Names under the host's root, as the host itself resolved it."""
+        return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
+
+    @property
+    def noise(self) -> str:
+        return self._agent.noise if self._agent is not None else ""
+
+    @property
+    def banner(self) -> str:
+        """What the host's sshd said before the login, cleaned; empty where there is none."""
+        return inert_text(str(getattr(self._transport, "banner", "")), 4000)
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def persist(self, ask: Callable[[], T]) -> T:
+        """Ask again, within the session's patience, what a broken link kept from being answered; it must be idempotent."""
+        first_failure: float | None = None
+        tries = 0
+        while True:
+            try:
+                return ask()
+            except (HostKeyChanged, LoginNeeded):  # waiting does not help: a person has to do something
+                raise
+            except HostUnreachable as error:
+                self.close()
+                now = time.monotonic()
+                first_failure = first_failure or now
+                # Only a link that broke is worth patience; a host that never answered is said at once.
+                if not isinstance(error, LinkLost) and tries == 0:
+                    raise
+                if now - first_failure > self._patience_s:
+                    raise
+                tries += 1
+                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def _connected(self) -> Transport:
+        with self._lock:
+            if self._transport is None:
+                self._transport = connect(self.host, self._home)
+            return self._transport
+
+    def _open(self) -> Agent:
+        transport = self._connected()
+        with self._lock:
+            if self._agent is not None and self._agent.received_bytes > RECYCLE_BYTES:
+                self._drop()  # the connection too: it is what re-keys
+                transport = self._transport = connect(self.host, self._home)
+            if self._agent is None:
+                self._agent = Agent.open(transport, self._home, setup=self.host.setup)
+            return self._agent
+
+    def _drop(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None

@@ -1,0 +1,125 @@
+"""Checkpoints: what lies in a host's outbox and what is verified at home."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from armada.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint by the digest of its manifest; `home_path` is set once every byte of it was verified at home.
+
+    `pinned`: somebody asked for it by name, so that it stays at home, and stays whole, whatever the settings say.
+    """
+
+    run_id: str
+    digest: str
+    step: int
+    size_bytes: int
+    file_count: int
+    created_at: float | None
+    on_host: bool
+    home_path: Path | None
+    verified_at: float | None
+    acknowledged_at: float | None
+    trouble: str | None
+    pinned: bool = False
+
+
+def of_run(database: Database, run_id: str) -> list[Checkpoint]:
+    """All known checkpoints of a run, in order of step."""
+    rows = database.connection.execute(
+        "SELECT * FROM checkpoints WHERE run_id = ? ORDER BY step, created_at", (run_id,)
+    )
+    found = []
+    for row in rows:
+        values: dict[str, Any] = dict(row)
+        values["on_host"], values["pinned"] = bool(values["on_host"]), bool(values["pinned"])
+        values["home_path"] = Path(values["home_path"]) if values["home_path"] else None
+        found.append(Checkpoint(**values))
+    return found
+
+
+def take_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any]]) -> None:
+    """Record what the host's outbox holds now; what is no longer there is not on the host."""
+    with database.transaction() as connection:
+        if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
+            return
+        connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ?", (run_id,))
+        connection.executemany(
+            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
+               ON CONFLICT (run_id, digest) DO UPDATE SET on_host = 1""",
+            [(run_id, e["digest"], e["step"], e["size_bytes"], e["file_count"], e["created_at"]) for e in entries],
+        )
+
+
+def mark_home(database: Database, run_id: str, digest: str, home_path: Path) -> None:
+    """The pointer, written last: every byte is verified and lies under its final name."""
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE checkpoints SET home_path = ?, verified_at = ?, trouble = NULL WHERE run_id = ? AND digest = ?",
+            (str(home_path), time.time(), run_id, digest),
+        )
+
+
+def adopt(
+    database: Database,
+    run_id: str,
+    digest: str,
+    *,
+    step: int,
+    size_bytes: int,
+    file_count: int,
+    created_at: float | None,
+    home_path: Path,
+) -> None:
+    """Record a checkpoint that lies at home, every byte verified, whatever was known of it before."""
+    with database.transaction() as connection:
+        connection.execute(
+            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at)
+               VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
+               home_path = excluded.home_path, verified_at = excluded.verified_at, trouble = NULL""",
+            (run_id, digest, step, size_bytes, file_count, created_at, str(home_path), time.time()),
+        )
+
+
+def pin(database: Database, run_id: str, digest: str) -> None:
+    with database.transaction() as connection:
+        connection.execute("UPDATE checkpoints SET pinned = 1 WHERE run_id = ? AND digest = ?", (run_id, digest))
+
+
+def mark_acknowledged(database: Database, run_id: str, digest: str) -> None:
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE checkpoints SET acknowledged_at = ? WHERE run_id = ? AND digest = ?", (time.time(), run_id, digest)
+        )
+
+
+def mark_trouble(database: Database, run_id: str, digest: str, trouble: str) -> None:
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE checkpoints SET trouble = ? WHERE run_id = ? AND digest = ?", (trouble, run_id, digest)
+        )
+
+
+def mark_not_home(database: Database, run_id: str, digest: str, trouble: str | None) -> None:
+    """Its folder at home is gone: deleted by retention, or by a person; who asked for it by name does so no longer."""
+    with database.transaction() as connection:
+        connection.execute(
+            """UPDATE checkpoints SET home_path = NULL, verified_at = NULL, trouble = ?, pinned = 0
+               WHERE run_id = ? AND digest = ?""",
+            (trouble, run_id, digest),
+        )
+
+
+def mark_off_host(database: Database, run_id: str, digest: str) -> None:
+    with database.transaction() as connection:
+        connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ? AND digest = ?", (run_id, digest))

@@ -1,0 +1,255 @@
+"""Opening the store: one SQLite file in WAL mode, its schema versioned, several processes at once."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Each entry takes a store from the version of its index to the next; never edit one that was released.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE runs (
+        run_id TEXT PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, task TEXT NOT NULL, experiment TEXT,
+        spec TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, message TEXT,
+        submission INTEGER NOT NULL DEFAULT 1, attempt INTEGER NOT NULL DEFAULT 0, seq INTEGER NOT NULL DEFAULT 0,
+        gpus TEXT NOT NULL DEFAULT '[]', exit_code INTEGER,
+        phase TEXT, step INTEGER, total_steps INTEGER, loss REAL, tokens_per_s REAL, step_time_s REAL,
+        created_at REAL NOT NULL, started_at REAL, ended_at REAL, observed_at REAL,
+        unreachable_since REAL, unreachable_why TEXT,
+        metrics_offset INTEGER NOT NULL DEFAULT 0, events_offset INTEGER NOT NULL DEFAULT 0, log_size_bytes INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE INDEX runs_by_host ON runs (host, state);
+    CREATE INDEX runs_by_time ON runs (created_at);
+
+    CREATE TABLE transitions (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, time REAL NOT NULL, state TEXT NOT NULL, reason TEXT, message TEXT
+    ) STRICT;
+    CREATE INDEX transitions_by_run ON transitions (run_id, time);
+
+    CREATE TABLE events (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, seq INTEGER NOT NULL, time REAL, kind TEXT NOT NULL, data TEXT NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE series (
+        id INTEGER PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, UNIQUE (run_id, name)
+    ) STRICT;
+    -- A NaN is a NULL value: a gap in the curve, not a missing point.
+    CREATE TABLE points (
+        series INTEGER NOT NULL REFERENCES series ON DELETE CASCADE, step INTEGER NOT NULL, time REAL NOT NULL, value REAL,
+        PRIMARY KEY (series, step)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE checkpoints (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, step INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL, created_at REAL, on_host INTEGER NOT NULL DEFAULT 1,
+        home_path TEXT, verified_at REAL, acknowledged_at REAL, trouble TEXT,
+        PRIMARY KEY (run_id, digest)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE hosts (
+        name TEXT PRIMARY KEY, facts TEXT, observed_at REAL, unreachable_since REAL, unreachable_why TEXT
+    ) STRICT, WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE operations (
+        id TEXT PRIMARY KEY, kind TEXT NOT NULL, run_id TEXT, host TEXT, argv TEXT NOT NULL,
+        pid INTEGER NOT NULL, start_time TEXT, boot_id TEXT,
+        state TEXT NOT NULL, step TEXT, message TEXT, done_bytes INTEGER, total_bytes INTEGER, rate REAL,
+        started_at REAL NOT NULL, updated_at REAL NOT NULL, ended_at REAL, exit_code INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX operations_by_state ON operations (state, started_at);
+
+    CREATE TABLE transfers (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, state TEXT NOT NULL,
+        done_bytes INTEGER NOT NULL DEFAULT 0, total_bytes INTEGER, rate REAL, tries INTEGER NOT NULL DEFAULT 0, reason TEXT,
+        next_try_at REAL, started_at REAL, updated_at REAL, ended_at REAL,
+        PRIMARY KEY (run_id, digest)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE run_sync (
+        run_id TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, last_at REAL, next_due_at REAL, requested_at REAL,
+        failing_since REAL, failures INTEGER NOT NULL DEFAULT 0, reason TEXT, final_done INTEGER NOT NULL DEFAULT 0
+    ) STRICT, WITHOUT ROWID;
+
+    -- Verified files of published checkpoints: what need not travel a second time.
+    CREATE TABLE files_home (
+        sha256 TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (sha256, path)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE telemetry (
+        host TEXT NOT NULL, gpu INTEGER NOT NULL, time REAL NOT NULL,
+        utilization REAL, memory_used_bytes INTEGER, power_w REAL, temperature_c REAL,
+        PRIMARY KEY (host, gpu, time)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE notifications (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL,
+        created_at REAL NOT NULL, delivered_at REAL, tries INTEGER NOT NULL DEFAULT 0, next_try_at REAL, error TEXT
+    ) STRICT;
+
+    ALTER TABLE runs ADD COLUMN because TEXT;
+    ALTER TABLE hosts ADD COLUMN origin TEXT;
+    """,
+    "ALTER TABLE hosts ADD COLUMN released_at REAL",
+    """
+    ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE hosts ADD COLUMN forecast TEXT
+    """,
+    # Whatever changes of a run, its checkpoints or its syncs gives the run the next number, whoever writes it: who shows runs asks
+    # for those above the last number he saw, not for all ten thousand. A counter of its own, because the highest number among the
+    # runs goes when its run is deleted.
+    """
+    ALTER TABLE runs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX runs_by_revision ON runs (revision);
+    CREATE TABLE revision (number INTEGER NOT NULL, deletions INTEGER NOT NULL) STRICT;
+    INSERT INTO revision VALUES (0, 0);
+    CREATE TRIGGER run_inserted AFTER INSERT ON runs BEGIN
+        UPDATE revision SET number = number + 1;
+        UPDATE runs SET revision = (SELECT number FROM revision) WHERE run_id = NEW.run_id;
+    END;
+    CREATE TRIGGER run_updated AFTER UPDATE ON runs WHEN NEW.revision = OLD.revision BEGIN
+        UPDATE revision SET number = number + 1;
+        UPDATE runs SET revision = (SELECT number FROM revision) WHERE run_id = NEW.run_id;
+    END;
+    CREATE TRIGGER run_deleted AFTER DELETE ON runs BEGIN UPDATE revision SET deletions = deletions + 1; END;
+    CREATE TRIGGER checkpoint_inserted AFTER INSERT ON checkpoints BEGIN
+        UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
+    END;
+    CREATE TRIGGER checkpoint_updated AFTER UPDATE ON checkpoints BEGIN
+        UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
+    END;
+    CREATE TRIGGER checkpoint_deleted AFTER DELETE ON checkpoints BEGIN
+        UPDATE runs SET revision = revision WHERE run_id = OLD.run_id;
+    END;
+    CREATE TRIGGER run_sync_inserted AFTER INSERT ON run_sync BEGIN
+        UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
+    END;
+    CREATE TRIGGER run_sync_updated AFTER UPDATE ON run_sync BEGIN
+        UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
+    END
+    """,
+)
+
+
+_OF_THE_DISK = frozenset(
+    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM}
+)
+
+
+class Database:
+    """One connection to the store. Not shared between threads: open one each.
+
+    Args:
+        path: The file; made where there is none.
+        patience_s: How long to wait for another process that is writing, or has locked it.
+
+    Raises:
+        ConfigError: The file was written by a newer armada, or cannot be opened.
+        StoreDamaged: It is no store, or a damaged one.
+        Conflict: Another program has it locked, for reading too.
+    """
+
+    def __init__(self, path: Path, *, patience_s: float = 30.0) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = path
+        try:
+            self.connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
+            path.chmod(0o600)
+            self.connection.row_factory = sqlite3.Row
+            self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
+            if self._version() != len(MIGRATIONS):
+                self._migrate()
+            self.connection.execute("PRAGMA foreign_keys = ON")
+            # A run must not be forgotten by a power cut between its launch and the next look: 0.13 ms a commit.
+            self.connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.DatabaseError as error:
+            raise explain(error, path) or StoreDamaged(error, path=path) from error
+
+    def _version(self) -> int:
+        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _migrate(self) -> None:
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        with self.transaction():
+            version = self._version()  # again, inside: another process may have been first
+            if version > len(MIGRATIONS):
+                raise newer(version, self.path)
+            for migration in MIGRATIONS[version:]:
+                for statement in _statements(migration):
+                    self.connection.execute(statement)
+            self.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write together or not at all; takes the write lock at once, so that what is read inside stays true.
+
+        Inside another one it is a part of that.
+        """
+        if self.connection.in_transaction:
+            yield self.connection
+            return
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.connection
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def newer(version: int, path: Path) -> ConfigError:
+    """What is said about a store that a newer armada wrote; nothing of it is touched."""
+    return ConfigError(
+        f"the store has version {version}, this armada knows up to {len(MIGRATIONS)}",
+        path=path,
+        hint="update armada, or point ARMADA_HOME at another folder",
+    )
+
+
+def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
+    """What an error of SQLite's means for a person; None where it says nothing about the file."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & 0xFF if isinstance(code, int) else None
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Conflict(
+            f"another program has locked the store, {path}", hint=f"end it (fuser {path} names it), or wait"
+        )
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreDamaged(error, path=path)
+    if primary == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column", "malformed")):
+        return StoreDamaged(error, path=path)
+    if primary in _OF_THE_DISK:
+        return ConfigError(
+            f"the store cannot be used ({error})",
+            path=path,
+            hint="is the disk full, or is the file or its folder read-only, or somebody else's?",
+        )
+    return None
+
+
+def _statements(script: str) -> Iterator[str]:
+    """One by one, since `executescript` would commit in between; a trigger has semicolons inside."""
+    statement = ""
+    for part in script.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            if statement.strip(" \n;"):
+                yield statement
+            statement = ""

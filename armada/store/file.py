@@ -1,0 +1,99 @@
+"""The store as a file: taken for oneself, copied as it is, and replaced with the former one kept beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT = ".damaged-"
+"""What stands between the store's name and the time at which it was put aside."""
+
+# SQLite's own lock bytes (https://www.sqlite.org/fileformat.html): who has a store in WAL mode open holds the shared ones.
+_SHARED_FIRST = 0x40000000 + 2
+_SHARED_SIZE = 510
+_PIECE_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[int]:
+    """Keep every other program out of a store, whatever state it is in; gives a descriptor to read it by.
+
+    No other descriptor of the file may be closed in here: the kernel would drop the lock with it.
+
+    Raises:
+        Conflict: Some program has it open.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
+        except OSError as error:
+            raise Conflict(
+                f"another program has the store open, {path}", hint=f"end it (fuser {path} names it), then again"
+            ) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def copy(descriptor: int, path: Path, target: Path) -> None:
+    """Copy a store that `alone` holds, and what was written to it last, which is in the -wal beside it."""
+    with target.open("wb") as out:
+        offset = 0
+        while piece := os.pread(descriptor, _PIECE_BYTES, offset):
+            out.write(piece)
+            offset += len(piece)
+    wal = _beside(path, "-wal")
+    if wal.exists():
+        shutil.copyfile(wal, _beside(target, "-wal"))
+
+
+def kept_aside(path: Path) -> list[Path]:
+    """Damaged stores that were put aside, oldest first."""
+    found = path.parent.glob(f"{path.name}{KEPT}*")
+    return sorted(file for file in found if not file.name.endswith(("-wal", "-shm", "-journal")))
+
+
+def begun_aside(path: Path) -> Path | None:
+    """The name under which a replacement that was killed half-way has put this very file aside already."""
+    return next((file for file in kept_aside(path) if file.samefile(path)), None)
+
+
+def replace(path: Path, new: Path) -> Path:
+    """Put a new store in the place of a damaged one, which stays under another name, its -wal with it.
+
+    Killed in between, the damaged one is still there under both names (`begun_aside`), and the same again goes on.
+
+    Returns:
+        The other name.
+    """
+    aside = begun_aside(path)
+    if aside is None:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        names = (path.with_name(f"{path.name}{KEPT}{stamp}{more}") for more in ("", *(f".{n}" for n in range(2, 1000))))
+        aside = next(name for name in names if not name.exists())
+        os.link(path, aside)
+    for suffix in ("-wal", "-shm", "-journal"):
+        if _beside(path, suffix).exists():
+            _beside(path, suffix).rename(_beside(aside, suffix))
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return aside
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")

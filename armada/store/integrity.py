@@ -1,0 +1,84 @@
+"""What state the store's file is in, seen from outside: nothing is migrated, repaired or written."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from armada.errors import StoreDamaged
+from armada.store.database import MIGRATIONS, explain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.errors import ArmadaError
+
+Condition = Literal["missing", "sound", "old", "newer", "damaged", "unusable"]
+
+_MOST_PROBLEMS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """A look at the file.
+
+    `old`: sound, and migrated by the next command. `unusable`: the disk or another program stands in the way; `obstacle` says how.
+    `orphans` counts, by table, rows that belong to no run any more.
+    """
+
+    path: Path
+    condition: Condition
+    version: int | None = None
+    size_bytes: int = 0
+    problems: tuple[str, ...] = ()
+    orphans: dict[str, int] | None = None
+    obstacle: ArmadaError | None = None
+
+
+def examine(path: Path) -> StoreFile:
+    """Read all of the store, as SQLite's own integrity_check does, and hold its schema against this armada's."""
+    if not path.exists():
+        return StoreFile(path, "missing")
+    size_bytes = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
+    version: int | None = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+    except sqlite3.Error as error:
+        return StoreFile(path, "unusable", size_bytes=size_bytes, problems=(str(error),), obstacle=explain(error, path))
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(MIGRATIONS):
+            return StoreFile(path, "newer", version, size_bytes)
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})")]
+        problems = [] if found == ["ok"] else found
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if version == len(MIGRATIONS):
+            problems += [f"the table {name} is missing" for name in sorted(expected_tables() - tables)]
+        elif version == 0 and tables:
+            problems.append(f"it holds tables of something else: {', '.join(sorted(tables)[:5])}")
+        orphans: dict[str, int] = {}
+        if not problems:
+            for row in connection.execute("PRAGMA foreign_key_check"):
+                orphans[row[0]] = orphans.get(row[0], 0) + 1
+    except sqlite3.DatabaseError as error:
+        explained = explain(error, path)
+        damaged = explained is None or isinstance(explained, StoreDamaged)
+        return StoreFile(
+            path,
+            "damaged" if damaged else "unusable",
+            version,
+            size_bytes,
+            (str(error),),
+            obstacle=None if damaged else explained,
+        )
+    finally:
+        connection.close()
+    condition: Condition = "damaged" if problems else "sound" if version == len(MIGRATIONS) else "old"
+    return StoreFile(path, condition, version, size_bytes, tuple(problems), orphans)
+
+
+def expected_tables() -> set[str]:
+    """The tables a store of this armada has."""
+    return {name for script in MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", script)}

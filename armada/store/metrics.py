@@ -1,0 +1,105 @@
+"""Metric curves and events, read from a host's files by offset, each line taken once."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from typing import TYPE_CHECKING, Any
+
+from armada.plausible import moment, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from armada.store.database import Database
+
+_NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (
+        float(value) if is_number and abs(value) <= sys.float_info.max else None
+    )  # a NaN is not, and a whole number may be longer
+
+
+def take_metrics(
+    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+) -> bool:
+    """Store metric lines that stand in the host's file between two offsets.
+
+    A redone step (after a resume) replaces the former one. The newest loss and speed go into the run's row.
+
+    Returns:
+        Whether they were new; False when somebody else has read past `offset` already.
+    """
+    with database.transaction() as connection:
+        row = connection.execute("SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None or row["metrics_offset"] != offset:
+            return False
+        newest: dict[str, Any] = {"metrics_offset": next_offset}
+        series = {
+            r["name"]: r["id"] for r in connection.execute("SELECT name, id FROM series WHERE run_id = ?", (run_id,))
+        }
+        points = []
+        paces = []
+        for line in lines:
+            step, at, kind = whole(line.get("step")), moment(line.get("time")), str(line.get("kind"))
+            if step is None or at is None:
+                continue
+            for name, value in line.items():
+                if name in _NOT_SERIES or not isinstance(value, int | float) or isinstance(value, bool):
+                    continue
+                key = name if kind == "train" or name.startswith(kind) else f"{kind}/{name}"
+                if key not in series:
+                    if len(series) >= 500:  # a host cannot fill home's disk with names
+                        continue
+                    made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key[:100]))
+                    series[key] = made.lastrowid
+                points.append((series[key], step, at, _number(value)))
+            if kind == "train":
+                newest |= {name: _number(line[name]) for name in ("loss", "tokens_per_s") if name in line}
+                paces.append(_number(line.get("step_time_s")))
+        if known := [pace for pace in paces if pace is not None]:
+            newest["step_time_s"] = statistics.median(known)  # one step with a save or an evaluation in it says little
+        connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)
+        names = ", ".join(f"{name} = ?" for name in newest)
+        connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*newest.values(), run_id))  # noqa: S608
+        return True
+
+
+def take_events(
+    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+) -> bool:
+    """Store numbered events; see `take_metrics`."""
+    with database.transaction() as connection:
+        row = connection.execute("SELECT events_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None or row["events_offset"] != offset:
+            return False
+        rows = [
+            (run_id, line["seq"], moment(line.get("time")), str(line.get("kind"))[:100], json.dumps(line))
+            for line in lines
+            if whole(line.get("seq")) is not None
+        ]
+        connection.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("UPDATE runs SET events_offset = ? WHERE run_id = ?", (next_offset, run_id))
+        return True
+
+
+def curve(database: Database, run_id: str, name: str) -> list[tuple[int, float | None]]:
+    """(step, value) in order of step; a None is a NaN."""
+    query = "SELECT p.step, p.value FROM points p JOIN series s ON s.id = p.series WHERE s.run_id = ? AND s.name = ? ORDER BY p.step"
+    return [(row["step"], row["value"]) for row in database.connection.execute(query, (run_id, name))]
+
+
+def names(database: Database, run_id: str) -> list[str]:
+    return [
+        row["name"]
+        for row in database.connection.execute("SELECT name FROM series WHERE run_id = ? ORDER BY name", (run_id,))
+    ]
+
+
+def events(database: Database, run_id: str) -> list[dict[str, Any]]:
+    rows = database.connection.execute("SELECT data FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
+    return [json.loads(row["data"]) for row in rows]

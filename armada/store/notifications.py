@@ -1,0 +1,101 @@
+"""Messages to a person, as an outbox: written once by whoever saw the event, delivered by the daemon, retried until taken."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from armada.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One message for one destination; `key` names the event and the destination, so that it exists once."""
+
+    id: int
+    key: str
+    kind: str
+    title: str
+    body: str
+    created_at: float
+    delivered_at: float | None
+    tries: int
+    next_try_at: float | None
+    error: str | None
+
+
+def post(
+    database: Database, *, key: str, kind: str, title: str, body: str, delivered: bool = False, now: float | None = None
+) -> bool:
+    """Put a message into the outbox, unless one with that key was ever there.
+
+    Args:
+        database: The store.
+        key: What happened and who is to be told.
+        kind: Such as `run_failed`.
+        title: One line.
+        body: A few.
+        delivered: Record it as said already: it is known and nobody is to be told again.
+        now: The time; the clock's by default.
+
+    Returns:
+        Whether it was new.
+    """
+    if database.connection.execute("SELECT 1 FROM notifications WHERE key = ?", (key,)).fetchone() is not None:
+        return False  # what was said long ago is found again every few seconds, and takes no lock
+    moment = time.time() if now is None else now
+    with database.transaction() as connection:
+        written = connection.execute(
+            """INSERT INTO notifications (key, kind, title, body, created_at, delivered_at) VALUES (?, ?, ?, ?, ?, ?)
+               ON CONFLICT (key) DO NOTHING""",
+            (key, kind, title, body, moment, moment if delivered else None),
+        )
+        return written.rowcount == 1
+
+
+def waiting(database: Database) -> list[Notification]:
+    """What was not delivered yet and is not given up, oldest first."""
+    rows = database.connection.execute("SELECT * FROM notifications WHERE delivered_at IS NULL ORDER BY id")
+    return [Notification(**dict(row)) for row in rows]
+
+
+def last_delivery(database: Database, kind: str, destination: str) -> float | None:
+    """When a message of this kind last reached a destination (the part of keys after the last `@`)."""
+    row = database.connection.execute(
+        "SELECT max(delivered_at) FROM notifications WHERE kind = ? AND key LIKE ? AND tries > 0",
+        (kind, f"%@{destination}"),
+    ).fetchone()
+    return float(row[0]) if row[0] is not None else None
+
+
+def mark_try(database: Database, ids: Iterable[int], next_try_at: float) -> None:
+    """Written before a delivery is tried: killed in the middle of it, nothing is sent again at once."""
+    with database.transaction() as connection:
+        connection.executemany(
+            "UPDATE notifications SET tries = tries + 1, next_try_at = ? WHERE id = ?", [(next_try_at, i) for i in ids]
+        )
+
+
+def mark_delivered(database: Database, ids: Iterable[int], moment: float) -> None:
+    with database.transaction() as connection:
+        connection.executemany(
+            "UPDATE notifications SET delivered_at = ?, error = NULL WHERE id = ?", [(moment, i) for i in ids]
+        )
+
+
+def mark_failed(database: Database, ids: Iterable[int], error: str) -> None:
+    with database.transaction() as connection:
+        connection.executemany("UPDATE notifications SET error = ? WHERE id = ?", [(error, i) for i in ids])
+
+
+def newest(database: Database, limit: int = 50) -> list[Notification]:
+    rows = database.connection.execute("SELECT * FROM notifications ORDER BY id DESC LIMIT ?", (limit,))
+    return [Notification(**dict(row)) for row in rows]
+
+
+def any_ever(database: Database) -> bool:
+    return database.connection.execute("SELECT 1 FROM notifications LIMIT 1").fetchone() is not None

@@ -1,0 +1,126 @@
+"""Operations: what a person asked for that takes time, each with the process that does it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from armada.store.database import Database
+
+KEPT_S = 30 * 86_400.0
+"""Ended operations are history for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row. `state` is running, done, failed or interrupted; `rate` is bytes per second.
+
+    A `running` one whose process (`pid`, `start_time`, `boot_id`) is gone broke off: `armada.operations.broken` tells.
+    """
+
+    id: str
+    kind: str
+    run_id: str | None
+    host: str | None
+    argv: tuple[str, ...]
+    pid: int
+    start_time: str | None
+    boot_id: str | None
+    state: str
+    step: str | None
+    message: str | None
+    done_bytes: int | None
+    total_bytes: int | None
+    rate: float | None
+    started_at: float
+    updated_at: float
+    ended_at: float | None
+    exit_code: int | None
+
+
+def begin(
+    database: Database,
+    *,
+    id: str,  # noqa: A002  # the column's name
+    kind: str,
+    run_id: str | None,
+    host: str | None,
+    argv: tuple[str, ...],
+    pid: int,
+    start_time: str | None,
+    boot_id: str | None,
+) -> None:
+    """Record an operation as running, and forget those that ended long ago."""
+    now = time.time()
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM operations WHERE ended_at < ?", (now - KEPT_S,))
+        connection.execute(
+            """INSERT INTO operations (id, kind, run_id, host, argv, pid, start_time, boot_id, state, started_at, updated_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)""",
+            (id, kind, run_id, host, json.dumps(argv), pid, start_time, boot_id, now, now),
+        )
+
+
+def advance(database: Database, id: str, **columns: Any) -> None:  # noqa: A002
+    """Set columns of a running operation; one that was ended by somebody else stays as it is."""
+    columns["updated_at"] = time.time()
+    names = ", ".join(f"{name} = ?" for name in columns)
+    with database.transaction() as connection:
+        connection.execute(
+            f"UPDATE operations SET {names} WHERE id = ? AND state = 'running'",  # noqa: S608  # names are the callers'
+            (*columns.values(), id),
+        )
+
+
+def finish(
+    database: Database,
+    id: str,  # noqa: A002
+    state: str,
+    *,
+    message: str | None = None,
+    exit_code: int | None = None,
+) -> None:
+    """End an operation as `done`, `failed` or `interrupted`; the first end counts."""
+    now = time.time()
+    with database.transaction() as connection:
+        connection.execute(
+            """UPDATE operations SET state = ?, message = coalesce(?, message), exit_code = ?, ended_at = ?, updated_at = ?
+               WHERE id = ? AND state = 'running'""",
+            (state, message, exit_code, now, now, id),
+        )
+
+
+def find(database: Database, id: str) -> Operation | None:  # noqa: A002
+    row = database.connection.execute("SELECT * FROM operations WHERE id = ?", (id,)).fetchone()
+    return _operation(row) if row is not None else None
+
+
+def running(database: Database) -> list[Operation]:
+    """Those nobody has ended, oldest first; their processes may be gone."""
+    rows = database.connection.execute("SELECT * FROM operations WHERE state = 'running' ORDER BY started_at, id")
+    return [_operation(row) for row in rows]
+
+
+def of_run(database: Database, run_id: str, *, kind: str) -> list[Operation]:
+    """The operations of one kind on a run, newest first."""
+    rows = database.connection.execute(
+        "SELECT * FROM operations WHERE kind = ? AND run_id = ? ORDER BY started_at DESC, id", (kind, run_id)
+    )
+    return [_operation(row) for row in rows]
+
+
+def recent(database: Database, limit: int = 100) -> list[Operation]:
+    """The newest ones first, ended or not."""
+    rows = database.connection.execute("SELECT * FROM operations ORDER BY started_at DESC, id LIMIT ?", (limit,))
+    return [_operation(row) for row in rows]
+
+
+def _operation(row: sqlite3.Row) -> Operation:
+    values = dict(row)
+    values["argv"] = tuple(json.loads(values["argv"]))
+    return Operation(**values)

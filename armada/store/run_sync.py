@@ -1,0 +1,77 @@
+"""When each run was last synced, when it is due again, and since when that fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from armada.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class RunSync:
+    """One row, or what holds for a run that has none yet. Times are unix seconds."""
+
+    run_id: str
+    last_at: float | None = None
+    next_due_at: float | None = None
+    requested_at: float | None = None
+    failing_since: float | None = None
+    failures: int = 0
+    reason: str | None = None
+    final_done: bool = False
+
+
+def find(database: Database, run_id: str) -> RunSync:
+    row = database.connection.execute("SELECT * FROM run_sync WHERE run_id = ?", (run_id,)).fetchone()
+    return _row(row) if row is not None else RunSync(run_id)
+
+
+def every(database: Database) -> dict[str, RunSync]:
+    return {row["run_id"]: _row(row) for row in database.connection.execute("SELECT * FROM run_sync")}
+
+
+def _row(row: object) -> RunSync:
+    values = dict(row)  # type: ignore[call-overload]  # sqlite3.Row is a mapping in all but name
+    return RunSync(**{**values, "final_done": bool(values["final_done"])})
+
+
+def request(database: Database, run_ids: Iterable[str], now: float) -> None:
+    """Ask for a sync as soon as may be: `sync now` while a daemon runs."""
+    with database.transaction() as connection:
+        connection.executemany(
+            """INSERT INTO run_sync (run_id, requested_at) VALUES (?, ?)
+               ON CONFLICT (run_id) DO UPDATE SET requested_at = excluded.requested_at""",
+            [(run_id, now) for run_id in run_ids],
+        )
+
+
+def succeeded(database: Database, run_id: str, *, began: float, next_due_at: float | None, final: bool) -> None:
+    """Note a sync that brought everything; a wish from after its beginning stays one. After the last, none is due."""
+    with database.transaction() as connection:
+        connection.execute(
+            """INSERT INTO run_sync (run_id, last_at, next_due_at, final_done) VALUES (?, ?, ?, ?)
+               ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at, next_due_at = excluded.next_due_at,
+               final_done = excluded.final_done, failing_since = NULL, failures = 0, reason = NULL,
+               requested_at = CASE WHEN requested_at <= ? THEN NULL ELSE requested_at END""",
+            (run_id, began, next_due_at, int(final), began),
+        )
+
+
+def reopen(database: Database, run_id: str) -> None:
+    """A run goes on after its end: its last sync is still to come."""
+    with database.transaction() as connection:
+        connection.execute("UPDATE run_sync SET final_done = 0, next_due_at = NULL WHERE run_id = ?", (run_id,))
+
+
+def failed(database: Database, run_id: str, *, now: float, reason: str, next_due_at: float) -> None:
+    with database.transaction() as connection:
+        connection.execute(
+            """INSERT INTO run_sync (run_id, next_due_at, failing_since, failures, reason) VALUES (?, ?, ?, 1, ?)
+               ON CONFLICT (run_id) DO UPDATE SET next_due_at = excluded.next_due_at, failures = failures + 1,
+               failing_since = coalesce(failing_since, excluded.failing_since), reason = excluded.reason, requested_at = NULL""",
+            (run_id, next_due_at, now, reason),
+        )

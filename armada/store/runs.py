@@ -1,0 +1,312 @@
+"""Runs and what became of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import NotFound, UsageError
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from armada.store.database import Database
+
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+"""States from which nothing follows."""
+
+NO_HOST = "?"
+"""The host of a run of which nothing is left but checkpoints at home; no host can be called that."""
+
+STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDED))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One row: the run as last observed. Times are unix seconds; `observed_at` is None before the first look."""
+
+    run_id: str
+    name: str
+    host: str
+    task: str
+    experiment: str | None
+    state: str
+    reason: str | None
+    message: str | None
+    submission: int
+    attempt: int
+    seq: int
+    gpus: tuple[int, ...]
+    exit_code: int | None
+    phase: str | None
+    step: int | None
+    total_steps: int | None
+    loss: float | None
+    tokens_per_s: float | None
+    step_time_s: float | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    observed_at: float | None
+    unreachable_since: float | None
+    unreachable_why: str | None
+    metrics_offset: int
+    events_offset: int
+    log_size_bytes: int
+    because: str | None = None
+    checkpoints_home: int = 0
+    checkpoints_host: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the last step at the pace of the latest ones, or None where nothing can be said."""
+        if not self.step or not self.total_steps or self.ended or self.step_time_s is None:
+            return None
+        return (self.total_steps - self.step) * self.step_time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an observation says a run's state is; `(attempt, seq)` orders observations, `because` names the evidence."""
+
+    state: str
+    reason: str | None = None
+    message: str | None = None
+    attempt: int = 0
+    seq: int = 0
+    because: str | None = None
+
+
+_COLUMNS = ", ".join(f"r.{name}" for name in Run.__slots__ if not name.startswith("checkpoints_"))
+_SELECT = f"""
+    SELECT {_COLUMNS},
+        (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.verified_at IS NOT NULL) AS checkpoints_home,
+        (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.on_host) AS checkpoints_host
+    FROM runs r"""  # noqa: S608  # column names are the dataclass's own
+
+
+def _run(row: sqlite3.Row) -> Run:
+    values = dict(row)
+    values["gpus"] = tuple(json.loads(values["gpus"]))
+    return Run(**values)
+
+
+def insert(
+    database: Database, *, run_id: str, name: str, host: str, task: str, experiment: str | None, spec: dict[str, Any]
+) -> None:
+    """Record a run before anything of it exists anywhere else."""
+    now = time.time()
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO runs (run_id, name, host, task, experiment, spec, state, created_at) VALUES (?, ?, ?, ?, ?, ?, 'preparing', ?)",
+            (run_id, name, host, task, experiment, json.dumps(spec), now),
+        )
+        connection.execute("INSERT INTO transitions VALUES (?, ?, 'preparing', NULL, NULL)", (run_id, now))
+
+
+def adopt(
+    database: Database,
+    *,
+    run_id: str,
+    name: str,
+    host: str,
+    task: str,
+    spec: dict[str, Any],
+    created_at: float,
+) -> bool:
+    """Record a run that was found where runs are; one that is known only by what lies at home gets its plan.
+
+    Returns:
+        Whether it was new in either way.
+    """
+    with database.transaction() as connection:
+        old = connection.execute("SELECT host FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if old is not None and (old["host"] != NO_HOST or host == NO_HOST):
+            return False
+        connection.execute(
+            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at) VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?)
+               ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, host = excluded.host, task = excluded.task,
+               spec = excluded.spec, created_at = excluded.created_at""",
+            (run_id, name, host, task, json.dumps(spec), "it was found by armada recover", created_at),
+        )
+        return True
+
+
+def retell(database: Database, run_id: str) -> None:
+    """Make a run's transitions anew from what its host's events tell of them, with the times they were written."""
+    told = database.connection.execute(
+        "SELECT time, data FROM events WHERE run_id = ? AND kind = 'state' AND time BETWEEN 0 AND ? ORDER BY seq",
+        (run_id, time.time() + 86_400.0),
+    ).fetchall()
+    run = database.connection.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    rows: list[tuple[Any, ...]] = [(run_id, run["created_at"], "preparing", None, None)]
+    for time_, data in told:
+        event = json.loads(data)
+        if event.get("state") not in STATES:
+            continue
+        words = [None if event.get(key) is None else inert_line(event[key]) for key in ("reason", "message")]
+        rows.append((run_id, time_, event["state"], *words))
+    if rows[-1][2] != run["state"]:
+        rows.append((run_id, run["observed_at"] or run["created_at"], run["state"], run["reason"], run["message"]))
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM transitions WHERE run_id = ?", (run_id,))
+        connection.executemany("INSERT INTO transitions VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def find(database: Database, prefix: str) -> Run:
+    """The run whose id is, or alone begins with, `prefix`.
+
+    Raises:
+        NotFound: No run begins so.
+        UsageError: Several do.
+    """
+    pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
+    query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id = ? DESC, r.run_id LIMIT 6"
+    rows = database.connection.execute(query, (pattern, prefix)).fetchall()
+    if not rows:
+        raise NotFound(f"no run's id begins with {prefix!r}", hint="armada ps lists them")
+    if len(rows) > 1 and rows[0]["run_id"] != prefix:
+        names = ", ".join(row["run_id"] for row in rows[:5])
+        raise UsageError(f"{prefix!r} is the beginning of several run ids: {names}", hint="type a letter or two more")
+    return _run(rows[0])
+
+
+def spec(database: Database, run_id: str) -> dict[str, Any]:
+    (text,) = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def setting(database: Database, run_id: str, name: str) -> Any:
+    """What its experiment says under one key; None where it says nothing."""
+    query = "SELECT json_extract(spec, '$.experiment.' || ?) AS value FROM runs WHERE run_id = ?"
+    row = database.connection.execute(query, (name, run_id)).fetchone()
+    return row["value"] if row is not None else None
+
+
+def first_ran_at(database: Database, run_id: str) -> float | None:
+    """When home first saw it run, in whichever attempt."""
+    query = "SELECT min(time) AS at FROM transitions WHERE run_id = ? AND state = 'running'"
+    found: float | None = database.connection.execute(query, (run_id,)).fetchone()["at"]
+    return found
+
+
+def stalled_since(database: Database, run_id: str) -> float | None:
+    """When the run, stalled as last seen, was first seen so."""
+    query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"
+    row = database.connection.execute(query, (run_id,)).fetchone()
+    stalled = row is not None and (row["state"], row["reason"]) == ("running", "stalled")
+    return float(row["time"]) if stalled else None
+
+
+def every(database: Database, *, host: str | None = None, active: bool = False) -> list[Run]:
+    """All runs, newest first; of one host, or only those that have not ended, where asked."""
+    conditions, values = ["1"], list[Any]()
+    if host is not None:
+        conditions.append("r.host = ?")
+        values.append(host)
+    if active:
+        conditions.append(f"r.state NOT IN ({', '.join('?' * len(ENDED))})")
+        values.extend(sorted(ENDED))
+    query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.created_at DESC, r.run_id"
+    return [_run(row) for row in database.connection.execute(query, values)]
+
+
+def recent(database: Database, since: float) -> list[Run]:
+    """Runs that have not ended, or ended after a time, newest first; a host's clock may be off, so home's counts too."""
+    marks = ", ".join("?" * len(ENDED))
+    query = f"""{_SELECT} WHERE r.state NOT IN ({marks})
+        OR max(coalesce(r.ended_at, 0), coalesce(r.observed_at, 0), r.created_at) >= ? ORDER BY r.created_at DESC"""
+    return [_run(row) for row in database.connection.execute(query, (*sorted(ENDED), since))]
+
+
+def unsettled(database: Database) -> list[Run]:
+    """Runs of which something may still have to come home; in a long-used store that is a handful of thousands."""
+    marks = ", ".join("?" * len(ENDED))
+    query = f"""{_SELECT} LEFT JOIN run_sync s USING (run_id)
+        WHERE r.state NOT IN ({marks}) OR s.run_id IS NULL OR NOT s.final_done OR s.requested_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = r.run_id AND c.on_host AND c.verified_at IS NULL)
+        ORDER BY r.created_at DESC"""  # noqa: S608  # question marks only
+    return [_run(row) for row in database.connection.execute(query, sorted(ENDED))]
+
+
+def active_ids(database: Database) -> list[tuple[str, str]]:
+    """(run id, host) of all that have not ended: cheap, for who asks every second."""
+    marks = ", ".join("?" * len(ENDED))
+    query = f"SELECT run_id, host FROM runs WHERE state NOT IN ({marks})"  # noqa: S608  # question marks only
+    return [(row["run_id"], row["host"]) for row in database.connection.execute(query, sorted(ENDED))]
+
+
+def launched_as(database: Database, key: str, *, host: str, since: float) -> list[Run]:
+    """Runs of one launch key (see `armada.launch.reconcile`), newest first."""
+    query = f"{_SELECT} WHERE json_extract(r.spec, '$.launch_key') = ? AND r.host = ? AND r.created_at >= ? ORDER BY r.created_at DESC"
+    return [_run(row) for row in database.connection.execute(query, (key, host, since))]
+
+
+def record(database: Database, run_id: str, verdict: Verdict, **facts: Any) -> bool:
+    """Write an observation, unless a newer one is there already; a changed state is a transition.
+
+    Args:
+        database: The store.
+        run_id: Whose.
+        verdict: The state the evidence gives.
+        facts: Further columns to set with it.
+
+    Returns:
+        Whether it was written.
+    """
+    with database.transaction() as connection:
+        old = connection.execute("SELECT state, reason, attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if old is None or (verdict.attempt, verdict.seq) < (old["attempt"], old["seq"]):
+            return False
+        columns: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason, "message": verdict.message}
+        columns |= {"attempt": verdict.attempt, "seq": verdict.seq, "because": verdict.because, **facts}
+        names = ", ".join(f"{name} = ?" for name in columns)
+        connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*columns.values(), run_id))  # noqa: S608
+        if (old["state"], old["reason"]) != (verdict.state, verdict.reason):
+            moment = (run_id, facts.get("observed_at") or time.time(), verdict.state, verdict.reason, verdict.message)
+            connection.execute("INSERT INTO transitions VALUES (?, ?, ?, ?, ?)", moment)
+        return True
+
+
+def set_state(
+    database: Database, run_id: str, state: str, *, reason: str | None = None, message: str | None = None
+) -> None:
+    """Record what home itself did to a run (submitted it, gave it up); keeps the place in the order of observations."""
+    row = database.connection.execute("SELECT attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if row is not None:
+        because = "armada itself wrote it, before the host could be asked"
+        record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because))
+
+
+def set_spec(database: Database, run_id: str, spec: dict[str, Any]) -> None:
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET spec = ? WHERE run_id = ?", (json.dumps(spec), run_id))
+
+
+def mark_unreachable(database: Database, run_ids: Iterable[str], why: str) -> None:
+    """A failed look: the state stays, only what we know about our not knowing changes."""
+    now = time.time()
+    with database.transaction() as connection:
+        connection.executemany(
+            "UPDATE runs SET unreachable_since = coalesce(unreachable_since, ?), unreachable_why = ? WHERE run_id = ?",
+            [(now, why, run_id) for run_id in run_ids],
+        )
+
+
+def transitions(database: Database, run_id: str) -> list[tuple[float, str, str | None, str | None]]:
+    query = "SELECT time, state, reason, message FROM transitions WHERE run_id = ? ORDER BY rowid"
+    return [tuple(row) for row in database.connection.execute(query, (run_id,))]
+
+
+def delete(database: Database, run_id: str) -> None:
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

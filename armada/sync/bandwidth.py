@@ -1,0 +1,174 @@
+"""How fast bytes may come: a limit for a run, one for each host and one for all of home, shared fairly by what is transferring.
+
+A limit that several processes share (the daemon, `sync now`, `pull`) is a moment in a file: when the next byte may pass. Whoever
+wants to take some moves it on and waits until then. Each transfer asks for one small piece at a time, however many streams it
+has, so that those that wait are served in turn and get the same; what one does not use goes to the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from armada.config.hosts import home_bytes_per_s
+from armada.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from armada.config.hosts import Host
+    from armada.paths import HomePaths
+
+BURST_S = 0.25
+"""So much of what was not used a moment ago may be caught up on."""
+
+TURN_S = 0.1
+"""One turn takes about so long at the slowest limit: small enough that many wait for little."""
+
+LEAST_PIECE_BYTES = 4 << 10
+MOST_PIECE_BYTES = 256 << 10
+NEVER_S = 120.0
+"""A moment farther away than any queue is long comes from before a reboot, which sets the clock to 0."""
+
+_MOMENT = struct.Struct("<d")
+_remembered: dict[Path, tuple[int, float | None]] = {}
+"""By hosts file: when it was changed, and the limit it named. Reading it costs more than a sync that finds nothing new."""
+
+
+class Limit(Protocol):
+    """A rate in bytes a second."""
+
+    @property
+    def bytes_per_s(self) -> float: ...
+
+    def reserve(self, size_bytes: int) -> float:
+        """Take so many bytes; seconds until they may pass."""
+
+
+class OwnLimit:
+    """A limit that nobody else has a share in."""
+
+    def __init__(self, bytes_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._free_at = 0.0
+
+    def reserve(self, size_bytes: int) -> float:
+        now = self._clock()
+        self._free_at = max(self._free_at, now - BURST_S) + size_bytes / self.bytes_per_s
+        return self._free_at - now
+
+
+class SharedLimit:
+    """A limit shared by every process that names the same file.
+
+    Args:
+        file: Made if it is missing; 8 bytes.
+        bytes_per_s: The limit.
+        clock: The same for all of them: seconds since the machine came up.
+    """
+
+    def __init__(self, file: Path, bytes_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._file = file
+        self._clock = clock
+
+    def reserve(self, size_bytes: int) -> float:
+        with self._locked() as descriptor:
+            now = self._clock()
+            kept = os.pread(descriptor, _MOMENT.size, 0)
+            free_at = _MOMENT.unpack(kept)[0] if len(kept) == _MOMENT.size else 0.0
+            if not now - BURST_S <= free_at <= now + NEVER_S:
+                free_at = now - BURST_S
+            free_at += size_bytes / self.bytes_per_s
+            os.pwrite(descriptor, _MOMENT.pack(free_at), 0)
+        return free_at - now
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, opened anew each time: locks belong to what was opened, and threads must keep each other out too."""
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+class Allowance:
+    """What one transfer may take, under all limits that concern it; without any, as much as comes."""
+
+    def __init__(self, limits: Sequence[Limit], pause: Callable[[float], None] = time.sleep) -> None:
+        self._limits = limits
+        self._pause = pause
+        self._turn = threading.Lock()
+        slowest = min((limit.bytes_per_s for limit in limits), default=0.0)
+        self._piece_bytes = int(min(MOST_PIECE_BYTES, max(LEAST_PIECE_BYTES, slowest * TURN_S)))
+
+    def take(self, size_bytes: int, waiting: Callable[[], None]) -> None:
+        """Wait until so many bytes may have passed.
+
+        Args:
+            size_bytes: How many just came.
+            waiting: Called every second that we wait on purpose; what it raises ends the waiting.
+        """
+        if not self._limits:
+            return
+        while not self._turn.acquire(timeout=1.0):  # another stream of this transfer waits
+            waiting()
+        try:
+            while size_bytes > 0:
+                piece = min(size_bytes, self._piece_bytes)
+                size_bytes -= piece
+                wait_s = max(limit.reserve(piece) for limit in self._limits)
+                while wait_s > 0:
+                    self._pause(min(1.0, wait_s))
+                    wait_s -= 1.0
+                    waiting()
+        finally:
+            self._turn.release()
+
+
+def allowance_for(home: HomePaths, host: Host, run_bytes_per_s: float | None) -> Allowance:
+    """The limits of hosts.yaml, and a run's own.
+
+    Args:
+        home: Whose.
+        host: From which bytes come.
+        run_bytes_per_s: `sync.bwlimit` of the run.
+
+    Raises:
+        ConfigError: hosts.yaml is wrong, and was not right before in this process's life.
+    """
+    limits: list[Limit] = []
+    folder = home.lock("bandwidth").parent
+    for name, rate in (("home", _home_limit(home)), (f"host-{host.name}", host.bytes_per_s)):
+        if rate is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            limits.append(SharedLimit(home.lock(f"bandwidth-{name}"), rate))
+    if run_bytes_per_s is not None:
+        limits.append(OwnLimit(run_bytes_per_s))
+    return Allowance(limits)
+
+
+def _home_limit(home: HomePaths) -> float | None:
+    """As the file says now; a daemon goes on with what it said before while somebody is breaking it."""
+    file = home.hosts_file
+    try:
+        changed_ns = file.stat().st_mtime_ns
+    except OSError:
+        _remembered.pop(file, None)
+        return None
+    if file not in _remembered or _remembered[file][0] != changed_ns:
+        try:
+            _remembered[file] = (changed_ns, home_bytes_per_s(home))
+        except ConfigError:
+            if file not in _remembered:
+                raise
+    return _remembered[file][1]

@@ -1,0 +1,66 @@
+"""Why a transfer did not come about, as a person or the daemon has to react to it.
+
+| cause          | what it means                                         | tried again                                   |
+|----------------|-------------------------------------------------------|-----------------------------------------------|
+| link           | the host does not answer, or the connection broke     | with back-off                                 |
+| auth           | the host refuses every key                            | with back-off                                 |
+| hostkey        | its key is not the pinned one                         | with back-off; only `hosts trust` helps       |
+| disk_home      | home's disk is full                                   | every minute, goes on by itself               |
+| disk_host      | the host's disk is full: it cannot note what came     | with back-off                                 |
+| source_changed | the files there are not what their manifest says      | after 10 minutes, then ever less often        |
+| rejected       | the manifest breaks a rule: quarantined               | when asked for by name, or when it is replaced |
+| other          | anything else, as the message says                    | with back-off                                 |
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Literal
+
+from armada.errors import (
+    ArmadaError,
+    AuthenticationFailed,
+    HostKeyChanged,
+    HostUnreachable,
+    NotFound,
+    ProvisionFailed,
+)
+from armada.sync.manifest import ManifestRejected
+from armada.sync.staging import DiskFull
+
+Cause = Literal["link", "auth", "hostkey", "disk_home", "disk_host", "source_changed", "rejected", "other"]
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class SourceChanged(ArmadaError):
+    """The bytes that arrive are not those the manifest names."""
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Sort an error into the table above."""
+    if isinstance(error, HostKeyChanged):
+        return "hostkey"
+    if isinstance(error, AuthenticationFailed):
+        return "auth"
+    if isinstance(error, HostUnreachable):
+        return "link"
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _FULL):
+        return "disk_home"
+    if isinstance(error, SourceChanged | NotFound):
+        return "source_changed"
+    if isinstance(error, ManifestRejected):
+        return "rejected"
+    if isinstance(error, ProvisionFailed) and "No space left" in error.message:
+        return "disk_host"
+    return "other"
+
+
+def as_error(error: OSError, *, host: str) -> ArmadaError:
+    """Turn what home's own file system says into a sentence."""
+    if error.errno in _FULL:
+        return DiskFull(
+            f"home's disk is full ({error.strerror})",
+            hint="free some space at home, or move ARMADA_HOME; nothing is lost, the checkpoint waits on the host",
+            host=host,
+        )
+    return ArmadaError(f"home cannot write {error.filename or 'a file'}: {error.strerror}", host=host)

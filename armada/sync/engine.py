@@ -1,0 +1,402 @@
+"""One sync of one run: look, bring what is wanted, note that it came, let go of what need not be kept.
+
+Killed at any instruction, the next sync goes on where this one broke: staging is named by the manifest's digest, a file
+counts only once its hash was right, the store learns of a checkpoint only after it lies under its final name, and the host
+is told only after the store. Deleting follows the same order backwards, and on the host only what was looked at just now.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.config.sync import SyncSettings, settings_of
+from armada.errors import ArmadaError, HostUnreachable, NotFound
+from armada.monitor.observe import observe, outbox_entries
+from armada.store import checkpoints, run_sync, runs, transfers
+from armada.sync import keeping, schedule
+from armada.sync.bring import Carrier
+from armada.sync.causes import as_error, cause_of
+from armada.sync.fetch import Fetcher, Streams
+from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
+from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
+from armada.sync.staging import only_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+FRESH_S = 10.0
+"""An observation of this age need not be made again before a sync."""
+
+AGAIN_S = 5.0
+"""A run that was just synced may join in again after so long."""
+
+
+def sync_run(
+    database: Database,
+    session: HostSession,
+    home: HomePaths,
+    run_id: str,
+    *,
+    listener: Listener | None = None,
+    now: Callable[[], float] = time.time,
+    insist: bool = False,
+    only: str | None = None,
+    looked: Look | None = None,
+) -> SyncOutcome:
+    """Bring home what a run has and its settings want; then apply retention, here and there.
+
+    Args:
+        database: The store.
+        session: With the run's host.
+        home: Home's folders.
+        run_id: Which.
+        listener: Told what is going on.
+        now: The clock.
+        insist: Try again what was given up, however recently.
+        only: Digest of the one checkpoint to bring, wanted by the settings or not; nothing is deleted then.
+        looked: What the host showed a moment ago, if it was asked already.
+
+    Raises:
+        HostUnreachable: The link stayed down; what arrived stays in staging. What else can fail is in the outcome.
+    """
+    began = now()
+    sync = _Sync(database, session, home, run_id, listener or Silence(), now, insist=insist)
+    outcome = _try(sync, only, looked, most=None)
+    if only is None:
+        _note(database, run_id, outcome, began, now)
+    return outcome
+
+
+def _try(sync: _Sync, only: str | None, looked: Look | None, *, most: int | None) -> SyncOutcome:
+    """Sync, noting what ended it early."""
+    try:
+        with only_one(sync.home.checkpoints(sync.run_id)):
+            return sync.run(only, looked, most)
+    except OSError as error:
+        problem = error if isinstance(error, ArmadaError) else as_error(error, host=sync.session.host.name)
+        _note_failure(sync.database, sync.run_id, problem, sync.now())
+        raise problem from error
+    except ArmadaError as error:
+        _note_failure(sync.database, sync.run_id, error, sync.now())
+        raise
+
+
+def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, now: Callable[[], float]) -> None:
+    """Write down how a sync ended that ran to its end."""
+    hard = [trouble for trouble in outcome.troubles if trouble.cause != "rejected"]
+    if hard:
+        _note_failure(database, run_id, hard[0].error, now())
+    elif outcome.saw_end and not outcome.final:
+        # Nothing went wrong this time because what is wrong was not due to be tried; it must not look as if all were home.
+        count = len(outcome.pending) + len(outcome.outputs.unsettled)
+        waiting = ArmadaError(f"{count} things of {run_id} are still to come (armada sync ls says why)")
+        _note_failure(database, run_id, waiting, now())
+    else:
+        due = None if outcome.final else began + settings_of(runs.spec(database, run_id)).every_s
+        run_sync.succeeded(database, run_id, began=began, next_due_at=due, final=outcome.final)
+
+
+def sync_host(
+    database: Database,
+    session: HostSession,
+    home: HomePaths,
+    run_ids: Sequence[str],
+    *,
+    listener: Listener | None = None,
+    now: Callable[[], float] = time.time,
+    news: Callable[[], Sequence[str]] | None = None,
+) -> list[SyncOutcome]:
+    """Sync several runs of one host; those with nothing new cost one round trip together.
+
+    They take turns, a checkpoint at a time, newest first: a run with much to bring does not hold up the others.
+
+    Args:
+        database: The store.
+        session: With the host.
+        home: Home's folders.
+        run_ids: Which.
+        listener: Told what is going on.
+        now: The clock.
+        news: Asked after every turn which runs of the host are due by then; they join in.
+
+    Raises:
+        HostUnreachable: As in sync_run; the runs not reached are noted as failed too.
+    """
+    chosen = [runs.find(database, run_id) for run_id in run_ids]
+    try:
+        unseen = [run for run in chosen if not run.ended and not 0 <= now() - (run.observed_at or 0) < FRESH_S]
+        if unseen:
+            observe(database, session, unseen)
+        looks = look_at(database, session, [runs.find(database, run_id) for run_id in run_ids])
+        looked_at = now()
+    except ArmadaError as error:
+        for run in chosen:
+            _note_failure(database, run.run_id, error, now())
+        raise
+    outcomes: dict[str, SyncOutcome] = {}
+    began: dict[str, float] = {}
+    done_at: dict[str, float] = {}
+    waiting = [run.run_id for run in chosen]
+    with Streams(session) as pool:
+        while waiting:
+            run_id = waiting.pop(0)
+            began.setdefault(run_id, now())
+            # Bringing the runs before this one may have taken an hour.
+            is_fresh = run_id in looks and run_id not in outcomes and 0 <= now() - looked_at < FRESH_S
+            sync = _Sync(database, session, home, run_id, listener or Silence(), now, insist=False, pool=pool)
+            most = 1 if waiting or news is not None else None
+            try:
+                outcome = _try(sync, None, looks[run_id] if is_fresh else None, most=most)
+            except HostUnreachable as error:
+                for other in waiting:
+                    _note_failure(database, other, error, now())
+                raise
+            except ArmadaError as error:
+                outcome = SyncOutcome(run_id, troubles=(Trouble(cause_of(error), error),))
+                outcomes[run_id] = outcomes[run_id].then(outcome) if run_id in outcomes else outcome
+                done_at[run_id] = now()
+            else:
+                outcomes[run_id] = outcomes[run_id].then(outcome) if run_id in outcomes else outcome
+                if outcome.left:
+                    waiting.append(run_id)
+                else:
+                    _note(database, run_id, outcomes[run_id], began.pop(run_id), now)
+                    done_at[run_id] = now()
+            for other in news() if news is not None else ():
+                if other not in waiting and now() - done_at.get(other, 0.0) >= AGAIN_S:
+                    waiting.append(other)
+    return list(outcomes.values())
+
+
+def look_at(database: Database, session: HostSession, chosen: Sequence[Run]) -> dict[str, Look]:
+    """Ask a host what it has of these runs; the answer by run id."""
+    question = [
+        {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)} for run in chosen
+    ]
+    answer = session.call("sync.look", {"runs": question}, timeout_s=120.0)
+    found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
+    missing = [run.run_id for run in chosen if run.run_id not in found]
+    if missing:
+        raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
+    return {run.run_id: Look(found[run.run_id], run.ended) for run in chosen}
+
+
+def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
+    """Rejected manifests are given up; they do not hold back the end of a run's syncs."""
+    before = tried.get(checkpoint.digest)
+    return before is not None and before.state == "failed" and before.next_try_at is None
+
+
+def _note_failure(database: Database, run_id: str, error: ArmadaError, now: float) -> None:
+    failures = run_sync.find(database, run_id).failures + 1
+    wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, schedule.roll())
+    run_sync.failed(database, run_id, now=now, reason=str(error), next_due_at=now + wait_s)
+
+
+class _Sync:
+    """The parts of one sync and what they share."""
+
+    def __init__(
+        self,
+        database: Database,
+        session: HostSession,
+        home: HomePaths,
+        run_id: str,
+        listener: Listener,
+        now: Callable[[], float],
+        *,
+        insist: bool,
+        pool: Streams | None = None,
+    ) -> None:
+        self.database = database
+        self.session = session
+        self.home = home
+        self.run_id = run_id
+        self._listener = listener
+        self.now = now
+        self._insist = insist
+        self._pool = pool
+        self._troubles: list[Trouble] = []
+
+    def run(self, only: str | None, looked: Look | None, most: int | None) -> SyncOutcome:
+        """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
+        database, run_id = self.database, self.run_id
+        run = runs.find(database, run_id)
+        if looked is None and not run.ended:
+            observe(database, self.session, [run])
+            run = runs.find(database, run_id)
+        settings = settings_of(runs.spec(database, run_id))
+        looked = looked or look_at(database, self.session, [run])[run_id]
+        entry = looked.entry
+        checkpoints.take_outbox(database, run_id, outbox_entries(entry))
+        keeping.tidy(database, self.home, run_id)
+        known = checkpoints.of_run(database, run_id)
+        already = sum(1 for checkpoint in known if checkpoint.home_path is not None)
+        chosen = self._choose(known, settings, only)
+        wanted = chosen if most is None else chosen[:most]
+        limit = settings.bytes_per_s
+        with Fetcher(self.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
+            published = self._bring(wanted, settings, fetcher)
+            self._acknowledge()
+            outputs = Outputs() if only else self._bring_outputs(entry, fetcher)
+        deleted_home: list[Path] = []
+        deleted_host: list[str] = []
+        if not only:
+            deleted_home = keeping.retain_home(database, self.home, run_id, settings)
+            deleted_host = self._retain_host(settings)
+        home_now = {c.digest for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
+        tried = transfers.of_run(database, run_id)
+        pending = tuple(
+            c.digest
+            for c in checkpoints.of_run(database, run_id)
+            if c.on_host and c.home_path is None and c.trouble != schedule.NOT_WANTED and not _is_quarantined(tried, c)
+        )
+        return SyncOutcome(
+            run_id,
+            tuple(place for _, place in sorted(published)),
+            sum(c.size_bytes for c in wanted if c.digest in home_now),
+            already,
+            pending,
+            len(home_now),
+            tuple(deleted_home),
+            tuple(deleted_host),
+            outputs,
+            tuple(self._troubles),
+            final=looked.ended and not (pending or outputs.unsettled or self._hard_troubles() or only),
+            left=len(wanted) < len(chosen),
+            saw_end=looked.ended,
+        )
+
+    def _hard_troubles(self) -> bool:
+        return any(trouble.cause != "rejected" for trouble in self._troubles)
+
+    def _choose(self, known: Sequence[Checkpoint], settings: SyncSettings, only: str | None) -> list[Checkpoint]:
+        """What to bring now, the newest first: if the box dies in the middle, that is the one to have."""
+        if only is not None:
+            return [c for c in known if c.digest == only and c.on_host and c.home_path is None]
+        kept = keeping.wanted(self.database, self.run_id, known, settings)
+        tried = transfers.of_run(self.database, self.run_id)
+        wanted = []
+        for checkpoint in reversed(known):
+            if not checkpoint.on_host or checkpoint.home_path is not None:
+                continue
+            if checkpoint not in kept:
+                checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, schedule.NOT_WANTED)
+            elif self._insist or self._may_try(tried.get(checkpoint.digest)):
+                wanted.append(checkpoint)
+        return wanted
+
+    def _may_try(self, before: transfers.Transfer | None) -> bool:
+        if before is None or before.state in ("waiting", "running", "done"):
+            return True
+        now = self.now()
+        latest = now + schedule.LONGEST_TRY_S * 1.5
+        return before.next_try_at is not None and not now < before.next_try_at <= latest
+
+    def _bring(self, wanted: Sequence[Checkpoint], settings: SyncSettings, fetcher: Fetcher) -> list[tuple[int, Path]]:
+        carrier = Carrier(self.database, self.session, self.home, fetcher)
+        published = []
+        for checkpoint in wanted:
+            name = f"checkpoint-{checkpoint.step}"
+            try:
+                left_out = keeping.left_out_of(checkpoint, self.database, settings)
+                place = carrier.bring(checkpoint, left_out, functools.partial(self._listener.transfer, name))
+            except HostUnreachable as error:
+                transfers.give_up(
+                    self.database, self.run_id, checkpoint.digest, "waiting", str(error), next_try_at=None
+                )
+                raise
+            except (ArmadaError, OSError) as error:
+                self._note_trouble(checkpoint, error)
+            else:
+                published.append((checkpoint.step, place))
+                self._listener.done(f"{place} (every byte verified)")
+                self._acknowledge(checkpoint.digest)
+        return published
+
+    def _note_trouble(self, checkpoint: Checkpoint, error: ArmadaError | OSError) -> None:
+        problem = error if isinstance(error, ArmadaError) else as_error(error, host=self.session.host.name)
+        cause = cause_of(problem)
+        now = self.now()
+        before = transfers.of_run(self.database, self.run_id).get(checkpoint.digest)
+        tries = before.tries if before else 0
+        again = {"rejected": None, "disk_home": now + schedule.DISK_PAUSE_S}.get(
+            cause, schedule.next_try_at(now, tries)
+        )
+        transfers.give_up(
+            self.database,
+            self.run_id,
+            checkpoint.digest,
+            "paused" if cause == "disk_home" else "failed",
+            f"{cause}: {problem.message}",
+            next_try_at=again,
+        )
+        checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, problem.message)
+        self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
+
+    def _acknowledge(self, digest: str | None = None) -> None:
+        """Tell the host what is home; only from then on may it go there."""
+        refused = {trouble.digest for trouble in self._troubles}
+        for checkpoint in checkpoints.of_run(self.database, self.run_id):
+            if checkpoint.digest in refused:
+                continue  # it was asked for a moment ago
+            if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.acknowledged_at:
+                continue
+            if checkpoint.home_path is None:
+                continue
+            try:
+                self.session.call("outbox.ack", {"run_id": self.run_id, "digest": checkpoint.digest})
+            except NotFound:
+                checkpoints.mark_off_host(self.database, self.run_id, checkpoint.digest)  # thinned meanwhile
+            except HostUnreachable:
+                raise
+            except ArmadaError as error:
+                self._troubles.append(Trouble(cause_of(error), error, checkpoint.digest, checkpoint.step))
+            else:
+                checkpoints.mark_acknowledged(self.database, self.run_id, checkpoint.digest)
+
+    def _bring_outputs(self, entry: dict[str, Any], fetcher: Fetcher) -> Outputs:
+        listed, skipped = read_listing(entry)
+        if not stale(self.home, self.run_id, listed):
+            return Outputs(skipped=tuple(skipped))
+        try:
+            brought = bring_outputs(
+                self.session,
+                self.home,
+                self.run_id,
+                listed,
+                fetcher,
+                lambda seen: self._listener.transfer("outputs", seen),
+            )
+        except HostUnreachable:
+            raise
+        except (ArmadaError, OSError) as error:
+            problem = error if isinstance(error, ArmadaError) else as_error(error, host=self.session.host.name)
+            self._troubles.append(Trouble(cause_of(problem), problem))
+            return Outputs(skipped=tuple(skipped))
+        return Outputs(brought.fetched, brought.size_bytes, brought.unsettled, tuple(skipped))
+
+    def _retain_host(self, settings: SyncSettings) -> list[str]:
+        digests = keeping.surplus_on_host(self.database, self.run_id, settings)
+        if not digests:
+            return []
+        try:
+            answer = self.session.call("outbox.prune", {"run_id": self.run_id, "digests": digests}, timeout_s=300.0)
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            self._troubles.append(Trouble(cause_of(error), error))
+            return []
+        pruned = [digest for digest in digests if digest in (answer.get("pruned") or [])]
+        for digest in pruned:
+            checkpoints.mark_off_host(self.database, self.run_id, digest)
+        return pruned

@@ -1,0 +1,118 @@
+"""A checkpoint's manifest: what a host says it consists of. Hostile until every rule here holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from armada.errors import ArmadaError
+
+MAX_FILES = 100_000
+MAX_PATH = 1024
+NAME = "MANIFEST.json"
+OURS = frozenset({NAME, "PARTIAL.json", ".PARTIAL.json.tmp"})
+"""Names home itself writes into a published checkpoint."""
+
+
+class ManifestRejected(ArmadaError):
+    """A manifest that names what no honest host would; nothing is fetched for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a checkpoint; `path` is relative, POSIX, without `..`."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A checkpoint's files; `digest` is the SHA-256 of the manifest's own bytes."""
+
+    digest: str
+    step: int
+    files: tuple[File, ...]
+    text: str
+    eval_loss: float | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def parse_manifest(text: str, digest: str) -> Manifest:
+    """Check a manifest against its digest and the rules.
+
+    Args:
+        text: As the host sent it.
+        digest: The name of the outbox folder it came from.
+
+    Raises:
+        ManifestRejected: It is not what its name says, or names a path outside its folder, a path twice, too many files.
+    """
+
+    def refuse(why: str) -> ManifestRejected:
+        return ManifestRejected(f"manifest {digest[:12]}: {why}", hint="the checkpoint stays on the host, untouched")
+
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:  # a host's JSON may carry halves of characters, which no file can hold
+        raise refuse("it is not text") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise refuse("its content is not what its name says")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refuse(f"not JSON ({error})") from None
+    if not isinstance(value, dict) or value.get("format") != 1:
+        raise refuse(
+            f"format {value.get('format') if isinstance(value, dict) else None!r} is not one this armada reads; a newer one may"
+        )
+    step, listed = value.get("step"), value.get("files")
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise refuse("it has no step")
+    if not isinstance(listed, list) or not listed:
+        raise refuse("it lists no files")
+    if len(listed) > MAX_FILES:
+        raise refuse(f"it lists {len(listed)} files; {MAX_FILES} is the most")
+    files = []
+    seen: set[str] = set()
+    for entry in listed:
+        trouble = _trouble(entry) or ("a path stands twice" if entry["path"] in seen else None)
+        if trouble:
+            raise refuse(f"{trouble}: {str(entry)[:200]!r}")
+        seen.add(entry["path"])
+        files.append(File(entry["path"], entry["size"], entry["sha256"]))
+    if any(str(parent) in seen for path in seen for parent in PurePosixPath(path).parents):
+        raise refuse("a path is a file and a folder at once")
+    return Manifest(digest, step, tuple(files), text, _eval_loss(value.get("metrics")))
+
+
+def _eval_loss(metrics: Any) -> float | None:
+    loss = metrics.get("eval_loss") if isinstance(metrics, dict) else None
+    return float(loss) if isinstance(loss, int | float) and not isinstance(loss, bool) and math.isfinite(loss) else None
+
+
+def _trouble(entry: Any) -> str | None:
+    """What is wrong with one entry, or None."""
+    if not isinstance(entry, dict) or set(entry) != {"path", "size", "sha256"}:
+        return "an entry needs path, size and sha256, and nothing else"
+    path, size, sha256 = entry["path"], entry["size"], entry["sha256"]
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH:
+        return "a path is empty or too long"
+    if not path.isprintable() or "\\" in path:
+        return "a path has control characters"
+    parts = path.split("/")
+    if path.startswith("/") or any(part in ("", ".", "..") for part in parts) or parts[0] in OURS:
+        return "a path leaves the checkpoint's folder"
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        return "a size is not a number of bytes"
+    if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
+        return "a sha256 is not one"
+    return None

@@ -1,0 +1,189 @@
+"""Can this host be destroyed without losing anything? Nothing is assumed: the host is asked, home's files are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.config.sync import settings_of
+from armada.errors import NotFound
+from armada.inert import inert_line
+from armada.monitor.observe import outbox_entries
+from armada.paths import RUN_ID
+from armada.store import checkpoints, runs
+from armada.sync import staging as places
+from armada.sync.manifest import ManifestRejected
+from armada.sync.outputs import read_listing, stale
+from armada.sync.schedule import NOT_WANTED
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.paths import HomePaths
+    from armada.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+
+_AT_ONCE = 200
+_BEYOND = 1 << 50
+"""Past the end of any file: only the evidence is wanted, no metrics and no events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of the verdict; `lost` says whether destroying the host would lose it."""
+
+    run_id: str
+    what: str
+    lost: bool
+    hint: str | None = None
+
+
+def judge_host(database: Database, session: HostSession, home: HomePaths, *, ignore_work: bool = False) -> list[Item]:
+    """List what destroying the host would lose, and what a person may want to know before.
+
+    Args:
+        database: The store.
+        session: With the host.
+        home: Home's folders.
+        ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` names.
+
+    Raises:
+        HostUnreachable: Nothing can be said then.
+    """
+    run_ids = runs_there(session)
+    items: list[Item] = []
+    for start in range(0, len(run_ids), _AT_ONCE):
+        items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+    return items
+
+
+def runs_there(session: HostSession) -> list[str]:
+    """The ids of the runs that a host has."""
+    listed = session.call("run.list", {}).get("runs")
+    found = [run.get("run_id") for run in listed if isinstance(run, dict)] if isinstance(listed, list) else []
+    return [run_id for run_id in found if isinstance(run_id, str) and RUN_ID.fullmatch(run_id)]
+
+
+def losses(items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if item.lost]
+
+
+def _judge_some(
+    database: Database, session: HostSession, home: HomePaths, run_ids: Sequence[str], *, ignore_work: bool
+) -> list[Item]:
+    specs = {run_id: _spec(database, run_id) for run_id in run_ids}
+    looks = session.call(
+        "sync.look",
+        {"runs": [{"run_id": r, "outputs": list(settings_of(specs[r] or {}).outputs)} for r in run_ids]},
+        timeout_s=300.0,
+    )
+    evidence = session.call(
+        "run.observe",
+        {"runs": [{"run_id": r, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for r in run_ids]},
+        timeout_s=60.0,
+    )
+    alive = {entry["run_id"] for entry in evidence.get("runs") or [] if _is_alive(entry.get("evidence") or {})}
+    items: list[Item] = []
+    for entry in looks.get("runs") or []:
+        run_id = str(entry.get("run_id"))
+        if run_id in specs:
+            items += _judge_run(database, home, run_id, entry, specs[run_id], run_id in alive, ignore_work=ignore_work)
+    return items
+
+
+def _is_alive(evidence: dict[str, Any]) -> bool:
+    if evidence.get("supervisor") in ("alive", "unknown") or evidence.get("processes"):
+        return True
+    submission = evidence.get("submission") or {}
+    state = (evidence.get("state") or {}).get("state")
+    return bool(submission.get("claimed")) and not submission.get("job") and state not in runs.ENDED
+
+
+def _judge_run(
+    database: Database,
+    home: HomePaths,
+    run_id: str,
+    entry: dict[str, Any],
+    spec: dict[str, Any] | None,
+    alive: bool,
+    *,
+    ignore_work: bool,
+) -> list[Item]:
+    items = []
+    if alive:
+        items.append(Item(run_id, "its job is running", lost=True, hint=f"armada stop {run_id}"))
+    if spec is None:
+        items.append(
+            Item(
+                run_id,
+                "it was started from another home: this one knows nothing of it",
+                lost=True,
+                hint="ask its owner",
+            )
+        )
+    here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if spec is not None else {}
+    for checkpoint in outbox_entries(entry):
+        known = here.get(checkpoint["digest"])
+        if not _is_home(known):
+            unwanted = known is not None and known.trouble == NOT_WANTED
+            what = f"checkpoint-{checkpoint['step']} ({amount(checkpoint['size_bytes'])}) is only there"
+            what += "; sync.keep_home does not want it" if unwanted else ""
+            items.append(
+                Item(run_id, what, lost=not unwanted, hint=f"armada pull {run_id} --checkpoint {checkpoint['step']}")
+            )
+    if announced := _count(entry.get("announced")):
+        what = f"{announced} checkpoints are announced and not finished"
+        items.append(Item(run_id, what, lost=True, hint="wait until its supervisor has hashed them"))
+    listing, skipped = read_listing(entry)
+    if spec is not None and (missing := stale(home, run_id, listing)):
+        named = ", ".join(inert_line(item.path, 60) for item in missing[:3])
+        size = amount(sum(item.size_bytes for item in missing))
+        what = f"{len(missing)} logs and outputs are not home ({size}): {named}"
+        items.append(Item(run_id, what, lost=True, hint=f"armada sync now {run_id}"))
+    if skipped:
+        what = f"{len(skipped)} outputs have names that cannot come home, such as {inert_line(ascii(skipped[0]), 60)}"
+        items.append(Item(run_id, what, lost=True, hint="rename them on the host"))
+    if entry.get("truncated"):
+        items.append(Item(run_id, "it has more outputs than can be listed", lost=True, hint="copy them yourself"))
+    others = entry.get("others") if isinstance(entry.get("others"), dict) else None
+    if others and (count := _count(others.get("count"))):
+        examples = others.get("examples")
+        named = ", ".join(inert_line(path, 60) for path in examples[:3]) if isinstance(examples, list) else ""
+        what = (
+            f"{count} files it wrote ({amount(_count(others.get('size_bytes')))}) are named by no sync.outputs: {named}"
+        )
+        items.append(Item(run_id, what, lost=not ignore_work, hint="copy what you need, then --ignore-work"))
+    project = (spec or {}).get("project") or {}
+    if project.get("dirty"):
+        what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
+        items.append(Item(run_id, what, lost=False, hint="commit them, if they are worth it"))
+    return items
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _is_home(checkpoint: Checkpoint | None) -> bool:
+    """Looked at now, file by file."""
+    if checkpoint is None or checkpoint.home_path is None:
+        return False
+    try:
+        _, files = places.read_published(checkpoint.home_path, checkpoint.digest)
+    except ManifestRejected:
+        return False
+    return all(places.has_size(checkpoint.home_path, file) for file in files)
+
+
+def _spec(database: Database, run_id: str) -> dict[str, Any] | None:
+    try:
+        return runs.spec(database, runs.find(database, run_id).run_id) if _known(database, run_id) else None
+    except NotFound:
+        return None
+
+
+def _known(database: Database, run_id: str) -> bool:
+    found = database.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    return found is not None

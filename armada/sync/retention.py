@@ -1,0 +1,106 @@
+"""Which checkpoints stay, at home and on the host, each with the reason. Pure: the deleting is done elsewhere.
+
+Whatever the settings say: the newest stays, the best stays, and on a host everything stays that is not verified at home.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.config.sync import Kept
+
+_RESUME_ONLY = re.compile(
+    r"(.*/)?(optimizer(_\d+)?(\.pt|\.bin|\.safetensors|/.*)|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth"
+    r"|global_step\d+/.*optim_states.*|.*_optim_states\.pt)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint as the decision sees it; `loss` is its evaluation loss, if it has one."""
+
+    digest: str
+    step: int
+    created_at: float
+    loss: float | None = None
+    at_home: bool = False
+    on_host: bool = False
+    acknowledged: bool = False
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    candidate: Candidate
+    keep: bool
+    reason: str
+
+
+def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
+    """Which checkpoints home should have: those kept and not here are fetched, those here and not kept go."""
+    ordered = _ordered(candidates)
+    reasons = _untouchable(ordered) | _untouchable([c for c in ordered if c.at_home])
+    if kept.last is None:
+        for candidate in ordered:
+            reasons.setdefault(candidate.digest, "keep_home.last is null: everything stays")
+    else:
+        for candidate in ordered:
+            if candidate.pinned:
+                reasons.setdefault(candidate.digest, "asked for by name")
+        for candidate in ordered[-kept.last :]:
+            reasons.setdefault(candidate.digest, f"one of the last {kept.last}")
+        for candidate in _best(ordered, kept.best):
+            reasons.setdefault(candidate.digest, f"one of the best {kept.best}")
+        if kept.every_steps:
+            for candidate in ordered:
+                if candidate.step % kept.every_steps == 0:
+                    reasons.setdefault(candidate.digest, f"every {kept.every_steps} steps")
+    return [Decision(c, c.digest in reasons, reasons.get(c.digest, "no rule of keep_home names it")) for c in ordered]
+
+
+def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decision]:
+    """Which checkpoints stay on the host; `at_home` must mean verified, and looked at just now."""
+    ordered = [candidate for candidate in _ordered(candidates) if candidate.on_host]
+    reasons: dict[str, str] = {}
+    for candidate in ordered:
+        if not candidate.at_home:
+            reasons[candidate.digest] = "not verified at home"
+        elif not candidate.acknowledged:
+            reasons[candidate.digest] = "not acknowledged yet"
+    for digest, reason in _untouchable(ordered).items():
+        reasons.setdefault(digest, reason)
+    if best := _best(_ordered(candidates), 1):
+        reasons.setdefault(best[0].digest, "the best")
+    for candidate in ordered[-keep_remote:]:
+        reasons.setdefault(candidate.digest, f"one of the last {keep_remote} (keep_remote)")
+    return [Decision(c, c.digest in reasons, reasons.get(c.digest, "verified at home")) for c in ordered]
+
+
+def is_resume_only(path: str) -> bool:
+    """Whether a file of a checkpoint serves only to train on: optimizer, scheduler, random states."""
+    return _RESUME_ONLY.fullmatch(path) is not None
+
+
+def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: (candidate.step, candidate.created_at, candidate.digest))
+
+
+def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    if ordered:
+        reasons[ordered[-1].digest] = "the newest: what a resume needs"
+        # After a resume an earlier step can be the younger one, and that is what training goes on from.
+        reasons.setdefault(max(ordered, key=lambda c: c.created_at).digest, "the newest by time")
+    for candidate in _best(ordered, 1):
+        reasons.setdefault(candidate.digest, f"the best: evaluation loss {candidate.loss:.4g}")
+    return reasons
+
+
+def _best(ordered: Sequence[Candidate], count: int) -> list[Candidate]:
+    measured = [candidate for candidate in ordered if candidate.loss is not None]
+    return sorted(measured, key=lambda candidate: candidate.loss or 0.0)[:count]

@@ -1,0 +1,153 @@
+"""When a run is due to be synced. Every clock and every dice roll is passed in.
+
+| what                                             | due                                                     |
+|--------------------------------------------------|---------------------------------------------------------|
+| somebody asked (`sync now`)                      | now, whatever the window says                           |
+| the run has ended, its last sync is not done     | now, whatever the window says; a host that is paid by the hour waits for it |
+| a finished checkpoint is on the host, not here   | now, inside the window                                  |
+| the run lives, `every` has passed                | now, inside the window                                  |
+| the last sync failed                             | after its back-off, except when somebody asked          |
+| the clock was set back, or the laptop slept      | now, once: a time that lies too far ahead is not believed |
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.config.sync import SyncSettings, settings_of
+from armada.store import run_sync, runs
+from armada.store.run_sync import RunSync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.store.database import Database
+
+FIRST_BACKOFF_S = 15.0
+LONGEST_BACKOFF_S = 900.0
+FINAL_AGAIN_S = 5.0
+"""A run may end just after a sync began, so the last one follows it, but not in the same instant."""
+
+DISK_PAUSE_S = 60.0
+"""A full disk at home is looked at again so often: looking costs nothing, and somebody may have made room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One run that should be synced now."""
+
+    run_id: str
+    host: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the decision about one run depends on."""
+
+    ended: bool
+    new_checkpoints: bool
+    record: RunSync
+    settings: SyncSettings
+
+
+def why_due(situation: Situation, now: float, local: dt.time) -> str | None:
+    """Say why a run is due, or None when it is not.
+
+    Args:
+        situation: What is known of it.
+        now: Unix time.
+        local: Time of day where the person sits.
+    """
+    record, settings = situation.record, situation.settings
+    if record.requested_at is not None:
+        return "requested"
+    if situation.ended and record.final_done and not situation.new_checkpoints:
+        return None
+    if record.failures and _ahead(record.next_due_at, now, LONGEST_BACKOFF_S * 1.5):
+        return None
+    if situation.ended and not record.final_done and _ahead(_after(record.last_at, FINAL_AGAIN_S), now, FINAL_AGAIN_S):
+        return None
+    if situation.ended:
+        return "run ended" if not record.final_done or settings.open_at(local) else None
+    if not settings.open_at(local):
+        return None
+    if situation.new_checkpoints:
+        return "checkpoint finished"
+    return (
+        None if _ahead(_after(record.last_at, settings.every_s), now, settings.every_s) else f"every {settings.every}"
+    )
+
+
+def _after(moment: float | None, wait_s: float) -> float | None:
+    return None if moment is None else moment + wait_s
+
+
+def _ahead(moment: float | None, now: float, most: float) -> bool:
+    """Whether a moment is still to come; one farther away than it can ever be comes from a clock that was wrong."""
+    return moment is not None and now < moment <= now + most
+
+
+def backoff_s(failures: int, roll: float) -> float:
+    """How long to wait after so many failures in a row.
+
+    Args:
+        failures: At least 1.
+        roll: Between 0 and 1; it spreads the tries of many runs, so that a host that comes back is not run down.
+    """
+    whole = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 16))
+    return whole * (0.5 + 0.5 * roll)
+
+
+def due(
+    database: Database,
+    now: float,
+    *,
+    local_time: Callable[[float], dt.time] | None = None,
+) -> list[Due]:
+    """List the runs that should be synced now, those that ended first, then those that have waited longest."""
+    local = (local_time or _local_time)(now)
+    records = run_sync.every(database)
+    waiting = _hosts_with_news(database, now)
+    found = []
+    for run in runs.unsettled(database):
+        record = records.get(run.run_id, RunSync(run.run_id))
+        if run.ended and record.final_done and record.requested_at is None and run.run_id not in waiting:
+            continue  # most runs of a long-used store: their specs need not be read
+        if run.state == "preparing":
+            continue  # nothing of it is on a host yet
+        situation = Situation(run.ended, run.run_id in waiting, record, settings_of(runs.spec(database, run.run_id)))
+        if why := why_due(situation, now, local):
+            found.append((not run.ended, record.last_at or 0.0, Due(run.run_id, run.host, why)))
+    return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _hosts_with_news(database: Database, now: float) -> set[str]:
+    """Runs with a checkpoint on the host that is not home, and that may be tried now."""
+    rows = database.connection.execute(
+        """SELECT DISTINCT c.run_id FROM checkpoints c LEFT JOIN transfers t USING (run_id, digest)
+           WHERE c.on_host AND c.verified_at IS NULL AND coalesce(c.trouble, '') <> ?
+           AND (t.state IS NULL OR t.state IN ('waiting', 'running') OR t.next_try_at <= ? OR t.next_try_at > ?)""",
+        (NOT_WANTED, now, now + LONGEST_TRY_S * 1.5),
+    )
+    return {row["run_id"] for row in rows}
+
+
+NOT_WANTED = "not wanted by sync.keep_home"
+LONGEST_TRY_S = 86_400.0
+
+
+def next_try_at(now: float, tries: int) -> float:
+    """When a checkpoint whose bytes were wrong is fetched again; the host's copy rarely gets better."""
+    return now + min(LONGEST_TRY_S, 600.0 * 2.0 ** min(tries, 10))
+
+
+def _local_time(now: float) -> dt.time:
+    return dt.datetime.fromtimestamp(now, tz=dt.UTC).astimezone().time()
+
+
+def roll() -> float:
+    return random.random()  # noqa: S311  # jitter, not a secret

@@ -1,0 +1,35 @@
+"""How armada reaches a host: this machine itself, or SSH. The only place that imports Fabric."""
+
+from __future__ import annotations
+
+from armada.paths import HomePaths
+from armada.transport.protocol import Channel, HostLike, ProgressCallback, TransferProgress, Transport, root_of
+
+__all__ = ["Channel", "HostLike", "ProgressCallback", "TransferProgress", "Transport", "connect", "root_of"]
+
+
+def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transport:
+    """Connect to a host.
+
+    Args:
+        host: The host's configuration.
+        home: Where the pinned keys and generated SSH configurations lie.
+        deadline_s: How long reaching it may take, all jump hosts and retries together.
+
+    Raises:
+        HostUnreachable: It does not answer in time.
+        HostKeyChanged: Its key is not the pinned one, or none is pinned.
+        AuthenticationFailed: It takes none of our keys, or (LoginNeeded) a person has to log in first.
+        ConfigError: Its SSH configuration cannot be used.
+    """
+    if host.local:
+        from armada.transport.local import LocalTransport
+
+        return LocalTransport(host)
+    if host.transport == "openssh":
+        from armada.transport.openssh_transport import connect_openssh
+
+        return connect_openssh(host, home, deadline_s=deadline_s)
+    from armada.transport.fabric_transport import connect_fabric
+
+    return connect_fabric(host, home, deadline_s=deadline_s)

@@ -1,0 +1,153 @@
+"""How an agent gets to run on a host that may have nothing but python3.
+
+One constant command line, the same for every host and every login shell (bash, csh, fish), hands over to sh and reads a program from
+standard input. No name, path or secret is ever part of a command line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+
+PROTOCOL = 1
+"""What this home speaks. What was only added (a method, a field, a word) leaves it; what an older side would get wrong raises it."""
+
+OLDEST_PROTOCOL = 1
+"""The oldest it still understands."""
+
+MARK = b"@@ARMADA "  # begins the lines meant for armada; what a shell's start-up files print does not count
+
+LOADER = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode())"
+
+# A start-up file's LD_LIBRARY_PATH may keep the host's own python3 from starting, or from decompressing and speaking TLS.
+# It is left out where that helps, and only there: a python3 from a module may need it. Costs nothing where none is set.
+_MODULES = 'python3 -I -c "import zlib,ssl" 2>/dev/null </dev/null'
+COMMAND = (
+    f'sh -c \'[ -z "$LD_LIBRARY_PATH" ] || {_MODULES} || if LD_LIBRARY_PATH= {_MODULES}; then'
+    ' export ARMADA_LEFT_OUT="$LD_LIBRARY_PATH"; unset LD_LIBRARY_PATH; fi;'
+    f' exec python3 -c "{LOADER}"\''
+)
+
+# Python 3.6, and no import before the working folder has left sys.path: that is the user's home folder, where a file
+# called json.py is not unusual. PYTHONPATH goes for the same reason.
+STAGE_1 = """\
+import os, sys
+
+strangers = {"", os.getcwd()} | set(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+sys.path[:] = [entry for entry in sys.path if entry not in strangers]
+
+import base64, errno, hashlib, json
+
+
+class Refused(Exception):
+    def __init__(self, kind, message):
+        Exception.__init__(self, message)
+        self.kind = kind
+
+
+def say(nonce, **message):
+    sys.stdout.write("\\n@@ARMADA " + json.dumps(dict(message, nonce=nonce)) + "\\n")
+    sys.stdout.flush()
+
+
+def make_private(folder):
+    if not os.path.isdir(folder):
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+
+
+def holds(path, sha256):
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.sha256(stream.read()).hexdigest() == sha256
+    except FileNotFoundError:
+        return False
+
+
+def receive(stdin, pending):
+    while True:
+        line = stdin.readline()
+        if not line.endswith(b"\\n"):
+            sys.exit(0)
+        message = json.loads(line.decode())
+        if "agent" in message:
+            return base64.b64decode(message["agent"])
+        pending.append(line)
+
+
+def keep(path, data, nonce):
+    part = path + "." + nonce + ".part"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def prepare(head, stdin, pending):
+    if sys.version_info < (3, 6):
+        raise Refused("environment", "python3 is %d.%d here; 3.6 is the oldest that works" % sys.version_info[:2])
+    root = os.path.expanduser(head["root"])
+    if root.startswith("~"):
+        raise Refused("environment", "no home folder for " + head["root"])
+    root = os.path.abspath(root)
+    make_private(root)
+    make_private(os.path.join(root, "agent"))
+    path = os.path.join(root, "agent", head["sha256"] + ".pyz")
+    if not holds(path, head["sha256"]):
+        say(head["nonce"], need="agent")
+        data = receive(stdin, pending)
+        if hashlib.sha256(data).hexdigest() != head["sha256"]:
+            raise Refused("io", "the agent arrived damaged")
+        keep(path, data, head["nonce"])
+    return root, path
+
+
+def main():
+    stdin, pending = sys.stdin.buffer, []
+    head = json.loads(stdin.readline().decode())
+    try:
+        root, path = prepare(head, stdin, pending)
+        sys.path.insert(0, path)
+        from armada_agent.serve import serve
+    except Exception as error:
+        kind = getattr(error, "kind", "internal")
+        if isinstance(error, OSError):
+            kind = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io"
+        say(head["nonce"], error={"kind": kind, "message": str(error) or type(error).__name__})
+        sys.exit(1)
+    asked = {"setup": head["setup"]} if "setup" in head else {}
+    serve(root=root, nonce=head["nonce"], agent_path=path, stdin=stdin, pending=pending, **asked)
+
+
+main()
+"""
+
+
+def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = ()) -> bytes:
+    """Compose what goes first into the command's standard input; requests may follow without waiting for an answer."""
+    program = STAGE_1.encode("ascii")
+    head: dict[str, object] = {"root": root, "sha256": sha256, "nonce": nonce, "protocol": PROTOCOL}
+    if setup:
+        head["setup"] = list(setup)
+    return b"%d\n%s%s\n" % (len(program), program, json.dumps(head).encode("ascii"))
+
+
+def upload(agent: bytes) -> bytes:
+    """Compose the answer to `need: agent`."""
+    return b'{"agent": "%s"}\n' % base64.b64encode(agent)

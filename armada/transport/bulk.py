@@ -1,0 +1,90 @@
+"""Channels that carry much data: each an OpenSSH process and a TCP connection of its own.
+
+Paramiko stalls on bulk data (paramiko #822), and one OpenSSH connection moves at most 2 MiB a round trip, so long links
+need several. The command line is the bootstrap's constant one, as everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from armada.errors import HostUnreachable, LinkLost
+from armada.transport.bootstrap import COMMAND
+from armada.transport.host_keys import pinned_keys
+from armada.transport.local import LocalChannel
+from armada.transport.rsync_errors import explain_exit
+from armada.transport.ssh_config import write_ssh_config
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
+    from armada.transport.resolve import HostSpec
+
+_PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031  # Linux; absent from fcntl before Python 3.10 and on other systems
+SSH_FAILED = 255
+
+
+class BulkChannel(LocalChannel):
+    """A bootstrap at the far end of an ssh process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], spec: HostSpec, home: HomePaths) -> None:
+        super().__init__(process, spec.name)
+        self._spec = spec
+        self._home = home
+        with contextlib.suppress(OSError):  # a larger pipe saves wake-ups; without one it works too
+            fcntl.fcntl(self._stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def read(self) -> bytes:
+        """Return what has arrived.
+
+        Raises:
+            HostUnreachable: The connection could not be made, or (LinkLost) went away.
+        """
+        try:
+            data = os.read(self._stdout.fileno(), _PIPE_BYTES)
+        except (OSError, ValueError) as error:
+            raise LinkLost("the channel was closed", host=self._host) from error
+        if not data and (status := self._ended()) != 0:
+            raise self._failure(status)
+        return data
+
+    def _ended(self) -> int | None:
+        try:
+            return self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _failure(self, status: int | None) -> HostUnreachable:
+        said = self._errors.text(wait_s=0.5)
+        if status == SSH_FAILED:
+            error = explain_exit(status, said, host=self._host, pinned=pinned_keys(self._home))
+            if isinstance(error, HostUnreachable) and not isinstance(error, LinkLost):
+                return error
+        last = said.splitlines()[-1] if said else f"ssh ended with {status}"
+        return LinkLost(f"the transfer broke off: {last}", hint="run it again", host=self._host)
+
+
+def open_bulk_channel(spec: HostSpec, home: HomePaths) -> BulkChannel:
+    """Start the bootstrap at the far end of a connection of its own; whether it could be made, the first read says."""
+    return BulkChannel(start_ssh(spec, home), spec, home)
+
+
+def start_ssh(spec: HostSpec, home: HomePaths) -> subprocess.Popen[bytes]:
+    """Start ssh with the bootstrap at its far end. Raises HostUnreachable where there is no ssh."""
+    config = write_ssh_config(spec, home)
+    try:
+        return subprocess.Popen(
+            ["ssh", "-F", config.name, "-T", spec.alias, COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=config.parent,  # ssh hands a -F with a space in it to its jump hosts' ssh unquoted, a plain name is safe
+            start_new_session=True,  # Ctrl-C in the terminal is for armada
+        )
+    except OSError as error:
+        raise HostUnreachable(f"cannot start ssh: {error.strerror}", host=spec.name) from error

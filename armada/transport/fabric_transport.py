@@ -1,0 +1,164 @@
+"""SSH by Fabric: control only. Files go by rsync over a connection of its own, see rsync.py."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import paramiko
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from armada.errors import LinkLost
+from armada.paths import HomePaths
+from armada.transport import rsync
+from armada.transport.bootstrap import COMMAND
+from armada.transport.bulk import BulkChannel, open_bulk_channel
+from armada.transport.handshake import CHANNEL_TIMEOUT_S, close_chain, connect_chain
+from armada.transport.host_keys import pinned_keys
+from armada.transport.protocol import RUNS_GO_ON, HostLike, ProgressCallback
+from armada.transport.resolve import HostSpec, resolve
+from armada.transport.rsync_errors import no_session
+from armada.transport.ssh_config import write_ssh_config
+from armada.transport.stderr_tail import StderrTail
+
+if TYPE_CHECKING:
+    import fabric
+
+_PROBE_EVERY_S = 10.0
+_PROBE_ANSWER_S = 15.0
+_STATUS_WAIT_S = 5.0
+
+
+def connect_fabric(host: HostLike, home: HomePaths, *, deadline_s: float) -> FabricTransport:
+    """Resolve a host, write its SSH configuration and log in. Raises as armada.transport.connect does."""
+    spec = resolve(host)
+    write_ssh_config(spec, home)
+    return FabricTransport(host, spec, home, connect_chain(spec, pinned_keys(home), deadline_s=deadline_s))
+
+
+class Link:
+    """One SSH connection and the watch over it.
+
+    TCP's own keepalive does not see a link that dies behind a proxy, and Paramiko's asks for no answer (paramiko #918).
+    """
+
+    def __init__(self, transport: paramiko.Transport, host: str) -> None:
+        self.transport = transport
+        self.host = host
+        self.received_bytes = 0
+        self._lost_because: str | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name=f"watch of {host}", daemon=True).start()
+
+    def lost(self) -> LinkLost:
+        reason = self._lost_because or str(self.transport.saved_exception or "the host hung up")
+        return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self.host)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_PROBE_EVERY_S) and self.transport.is_active():
+            answered = threading.Event()
+            threading.Thread(target=self._probe, args=(answered,), name=f"probe of {self.host}", daemon=True).start()
+            before = self.received_bytes
+            while not answered.wait(_PROBE_ANSWER_S):
+                if self.received_bytes == before:
+                    self._lost_because = f"no answer for {_PROBE_ANSWER_S:.0f} s"
+                    self.transport.close()
+                    return
+                before = self.received_bytes  # the answer queues behind a long one that is still arriving
+
+    def _probe(self, answered: threading.Event) -> None:
+        with contextlib.suppress(SSHException, OSError, EOFError):  # the channels notice and say so
+            self.transport.global_request("keepalive@openssh.com", wait=True)
+        answered.set()
+
+
+class SshChannel:
+    """A bootstrap running at the far end of an SSH session."""
+
+    def __init__(self, channel: paramiko.Channel, link: Link) -> None:
+        self._channel = channel
+        self._link = link
+        self._errors = StderrTail(lambda: channel.recv_stderr(65536), name=f"stderr of {link.host}")
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._channel.sendall(data)
+        except (OSError, EOFError, SSHException) as error:
+            raise self._link.lost() from error
+
+    def read(self) -> bytes:
+        try:
+            data = self._channel.recv(65536)
+        except (OSError, EOFError, SSHException) as error:
+            raise self._link.lost() from error
+        self._link.received_bytes += len(data)
+        # Paramiko reports a dead connection as a plain end of file; what is missing then is the exit status.
+        if not data and self._status() is None and not self._link.transport.is_active():
+            raise self._link.lost()
+        return data
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, EOFError, SSHException):  # nobody is left to be told
+            self._channel.close()
+
+    def diagnosis(self) -> str:
+        status = self._status()
+        ended = "no exit status: killed by a signal?" if status is None else f"exit status {status}"
+        said = self._errors.text(wait_s=0.2)
+        return f"{said}\n({ended})" if said else f"({ended})"
+
+    def _status(self) -> int | None:
+        self._channel.status_event.wait(_STATUS_WAIT_S)
+        return None if self._channel.exit_status < 0 else self._channel.exit_status
+
+
+class FabricTransport:
+    """A connection to an SSH host, through its jump hosts; made once, a new one takes its place when it is lost."""
+
+    def __init__(self, host: HostLike, spec: HostSpec, home: HomePaths, chain: Sequence[fabric.Connection]) -> None:
+        self._host = host
+        self._spec = spec
+        self._home = home
+        self._chain = chain
+        self._link = Link(chain[-1].transport, host.name)
+
+    @property
+    def host(self) -> HostLike:
+        return self._host
+
+    @property
+    def banner(self) -> str:
+        """What its sshd calls itself, and what it showed before the login; as it came."""
+        transport = self._link.transport
+        shown = transport.get_banner() or b""
+        return f"{transport.remote_version}\n{shown.decode('utf-8', 'replace')}".strip()
+
+    def open_channel(self) -> SshChannel:
+        try:
+            channel = self._link.transport.open_session(timeout=CHANNEL_TIMEOUT_S)
+            # Not Fabric's `run`: it polls, and shows a dead link as a normal result. Not waiting for the consent would gain
+            # nothing, because OpenSSH opens the window for our bytes together with it.
+            channel.exec_command(COMMAND)
+        except ChannelException as error:
+            raise no_session(self._host.name) from error
+        except (SSHException, OSError, EOFError) as error:
+            raise self._link.lost() from error
+        return SshChannel(channel, self._link)
+
+    def open_bulk_channel(self) -> BulkChannel:
+        return open_bulk_channel(self._spec, self._home)
+
+    def push(
+        self, source: Path, files: Sequence[str], destination: str, progress: ProgressCallback | None = None
+    ) -> None:
+        rsync.push(self._spec, self._home, source, files, destination, progress)
+
+    def close(self) -> None:
+        self._link.close()
+        close_chain(self._chain)

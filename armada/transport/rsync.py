@@ -1,0 +1,164 @@
+"""Files to SSH hosts by rsync, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
+
+What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import selectors
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from armada.errors import LinkLost, RsyncUnusable
+from armada.paths import HomePaths
+from armada.transport.copying import regular_sizes
+from armada.transport.host_keys import pinned_keys
+from armada.transport.names import checked_names, checked_remote_folder
+from armada.transport.protocol import ProgressCallback, TransferProgress
+from armada.transport.resolve import HostSpec
+from armada.transport.rsync_errors import explain_exit
+from armada.transport.ssh_config import write_ssh_config
+from armada.transport.stderr_tail import StderrTail
+
+_OLDEST = (3, 1)  # --info=progress2 and --outbuf
+# ssh itself gives up on a silent link after 20 s; this catches what stays alive and does nothing. Checking the part that
+# is already there prints nothing: 5 minutes are about 100 GB.
+_STALL_S = 300.0
+_OPTIONS = [
+    "--recursive", "--times", "--secluded-args", "--from0", "--files-from=-", "--no-links", "--no-devices", "--no-specials",
+    "--no-owner", "--no-group", "--inplace", "--append-verify", "--no-compress",
+    "--info=progress2", "--no-human-readable", "--outbuf=L",
+]  # fmt: skip
+_PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
+_UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
+
+
+def push(
+    spec: HostSpec,
+    home: HomePaths,
+    source: Path,
+    files: Sequence[str],
+    destination: str,
+    progress: ProgressCallback | None = None,
+) -> None:
+    """Copy files to a host; see Transport.push. The parent of `destination` must exist."""
+    names = checked_names(files, host=spec.name)
+    target = checked_remote_folder(destination, host=spec.name)
+    total_bytes = sum(regular_sizes(source, names, host=spec.name))
+    # Private, but what is executable stays so.
+    arguments = ["--perms", "--chmod=D700,Fu+rw,Fgo=", f"{source.absolute()}/", f"{spec.alias}:{target}/"]
+    _run(spec, home, names, arguments, progress, total_bytes)
+
+
+def _run(
+    spec: HostSpec,
+    home: HomePaths,
+    names: Sequence[str],
+    arguments: Sequence[str],
+    progress: ProgressCallback | None,
+    total_bytes: int,
+) -> None:
+    _check_version()
+    if not names:
+        return
+    config = write_ssh_config(spec, home)
+    with _listed(names) as listing:
+        process = subprocess.Popen(
+            [*_tied_to_us(), "rsync", *_OPTIONS, "-e", f"ssh -F {config.name}", *arguments],
+            stdin=listing,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=config.parent,  # ssh hands a -F with a space in it to its jump hosts' ssh unquoted, a plain name is safe
+            env={**{k: v for k, v in os.environ.items() if not k.startswith("RSYNC_")}, "LC_ALL": "C"},
+            start_new_session=True,  # so that its ssh can be ended with it
+        )
+    stdout, stderr = _pipes(process)
+    errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {spec.name}")
+    try:
+        stalled = not _follow(stdout, progress, total_bytes)
+        if not stalled:
+            process.wait()
+    finally:  # a stall, Ctrl-C, a fault in the callback
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    status, said = process.wait(), errors.text(wait_s=2.0)
+    stdout.close()
+    stderr.close()
+    if stalled:
+        raise LinkLost(f"the transfer made no progress for {_STALL_S:.0f} s", hint="run it again", host=spec.name)
+    if status:
+        raise explain_exit(status, said, host=spec.name, pinned=pinned_keys(home), reuse_only=spec.reuse_only)
+
+
+@contextlib.contextmanager
+def _listed(names: Sequence[str]) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as listing:
+        # rsync takes what begins with # or ; for a comment, even here, and leaves that file out without a word.
+        listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
+        listing.seek(0)
+        yield listing
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    if process.stdout is None or process.stderr is None:
+        raise ValueError("`process` needs two pipes")
+    return process.stdout, process.stderr
+
+
+def _follow(stdout: IO[bytes], progress: ProgressCallback | None, total_bytes: int) -> bool:
+    """Report progress until the output ends; False when nothing came for too long."""
+    line = b""
+    with selectors.DefaultSelector() as waiting:  # unlike select(2), it takes descriptors above 1023
+        waiting.register(stdout, selectors.EVENT_READ)
+        while waiting.select(_STALL_S):
+            data = os.read(stdout.fileno(), 65536)
+            if not data:
+                return True
+            *lines, line = (line + data).replace(b"\r", b"\n").split(b"\n")
+            for said in lines:
+                if progress and (found := parse_progress(said, total_bytes)):
+                    progress(found)
+    return False
+
+
+def parse_progress(line: bytes, total_bytes: int) -> TransferProgress | None:
+    """Read one line of `--info=progress2 --no-human-readable`."""
+    match = _PROGRESS.match(line)
+    if match is None:
+        return None
+    return TransferProgress(int(match["done"]), total_bytes, float(match["rate"]) * _UNITS[match["unit"]])
+
+
+@functools.cache
+def _tied_to_us() -> tuple[str, ...]:
+    """What makes Linux end rsync when we are killed: it ignores that nobody reads its output, and would push on for hours.
+
+    Its ssh ends with it. The thread that pushes is the one that starts it and waits, as PR_SET_PDEATHSIG wants it. util-linux'
+    setpriv rather than a `preexec_fn`, which may deadlock in a process with threads; without it nothing is lost but the line's time.
+    """
+    tie = ("setpriv", "--pdeathsig", "KILL")
+    try:
+        works = subprocess.run([*tie, "true"], capture_output=True, check=False, timeout=10).returncode == 0
+    except OSError:  # not Linux, or no util-linux
+        return ()
+    return tie if works else ()
+
+
+@functools.cache
+def _check_version() -> None:
+    hint = "install rsync 3.1 or newer (apt-get install rsync, brew install rsync)"
+    try:
+        said = subprocess.run(["rsync", "--version"], capture_output=True, text=True, check=False, timeout=10).stdout
+    except FileNotFoundError as error:
+        raise RsyncUnusable("there is no rsync on this machine", hint=hint) from error
+    match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
+    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
+        raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)

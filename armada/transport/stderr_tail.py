@@ -1,0 +1,44 @@
+"""The end of what a program wrote to standard error, kept small however much it writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from armada.inert import inert_text
+
+_KEEP_BYTES = 16_384
+_SHOW_CHARACTERS = 4_096
+
+
+class StderrTail:
+    """Reads a stream to its end in a thread of its own, so that the writer never blocks on it.
+
+    Args:
+        read: Returns the next bytes, b"" at the end; an OSError counts as the end.
+    """
+
+    def __init__(self, read: Callable[[], bytes], name: str) -> None:
+        self._read = read
+        self._kept = bytearray()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._drain, name=name, daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        while data := self._next():
+            with self._lock:
+                self._kept += data
+                del self._kept[:-_KEEP_BYTES]
+
+    def _next(self) -> bytes:
+        try:
+            return self._read()
+        except (OSError, ValueError):  # closed under us: that is how it ends when home hangs up
+            return b""
+
+    def text(self, wait_s: float) -> str:
+        """Return what is there, harmless to show, having waited up to `wait_s` for the stream to end."""
+        self._thread.join(wait_s)
+        with self._lock:
+            return inert_text(self._kept.decode("utf-8", "replace")[-_SHOW_CHARACTERS:]).strip()

@@ -1,0 +1,317 @@
+"""The dashboard itself: holds the newest snapshot, moves between screens, starts operations. What is seen lives in screens/."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from textual.app import App, SystemCommand
+from textual.message import Message
+
+from armada.inert import inert_line
+from armada.tui import operations
+from armada.tui.bindings import SCREENS, bindings, of
+from armada.tui.screens.runs import RunsScreen
+from armada.tui.screens.view import View
+from armada.tui.snapshot import EMPTY, Snapshot
+from armada.tui.symbols import of_terminal
+from armada.tui.theme import CHOICES, CONTRAST
+from armada.tui.watcher import Wants, Watcher
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.screen import Screen
+
+    from armada.paths import HomePaths
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunRow
+
+LOOK_EVERY_S = 10.0
+"""Where no daemon watches, a child looks so often at the hosts of runs that have not ended."""
+
+
+MANY = 1000
+LOOK = "look at hosts"
+
+
+class Seen(Message):
+    """The watcher's news, on its way from its thread to the event loop."""
+
+    def __init__(self, snapshot: Snapshot, updates: tuple[CurveUpdate, ...]) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+        self.updates = updates
+
+
+class OperationEnded(Message):
+    """A command that was started from here has ended."""
+
+    def __init__(self, ended: operations.Ended, then: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.ended = ended
+        self.then = then
+
+
+class Answered(Message):
+    """A command that was asked something has an answer, and somebody waits for it."""
+
+    def __init__(self, answer: operations.Answer, then: Callable[[operations.Answer], None]) -> None:
+        super().__init__()
+        self.answer = answer
+        self.then = then
+
+
+class Dashboard(App[None]):
+    """One terminal over all hosts.
+
+    Args:
+        home: Whose store is shown.
+        read_only: Nothing is started, stopped, fetched or looked at; keys that would are dim and say why.
+        watch: Where no daemon watches the hosts, start one.
+    """
+
+    TITLE = "armada"
+    BINDINGS = bindings("everywhere")
+    CSS = "Screen { layout: vertical; overflow: hidden; } Toast { max-width: 80%; }"
+
+    def __init__(self, home: HomePaths, *, read_only: bool = False, watch: bool = True) -> None:
+        super().__init__()
+        self.home = home
+        self.read_only = read_only
+        self._watch = watch
+        self.symbols = of_terminal()
+        self.snapshot: Snapshot = EMPTY
+        self.chosen: str | None = None
+        self._looking = False
+        self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
+
+    def get_default_screen(self) -> Screen[None]:
+        return RunsScreen()
+
+    def on_mount(self) -> None:
+        self.register_theme(CONTRAST)
+        if (theme := os.environ.get("ARMADA_THEME")) in CHOICES:
+            self.theme = theme
+        gc.disable()  # until the first picture: nothing of what is made before it goes away
+        self._watcher.start()
+        self.set_interval(1.0, self._tick)
+        if self._watch and not self.read_only:
+            self.set_timer(3.0, self._keep_watch)
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+
+    def on_unmount(self) -> None:
+        gc.enable()
+        self._watcher.stop()
+
+    # News -----------------------------------------------------------------------------------------------------------
+
+    def _tell(self, message: Message) -> None:
+        """From any thread; after the end there is nobody to tell."""
+        if self.is_running:
+            self.post_message(message)
+
+    @property
+    def _view(self) -> View | None:
+        """The screen in sight if it can draw: not before it has its widgets (it draws then), and at the very end there is none."""
+        top = next(reversed(self.screen_stack), None)
+        return top if isinstance(top, View) and top.is_mounted else None
+
+    def want(self, wants: Wants) -> None:
+        self._watcher.want(wants, next(reversed(self.screen_stack), None))
+
+    def on_seen(self, message: Seen) -> None:
+        first, changed = self.snapshot is EMPTY, message.snapshot.changed
+        self.snapshot = message.snapshot
+        if (view := self._view) is not None:
+            with self.batch_update():
+                view.take(message.updates)
+        if first or changed is None or len(changed) > MANY:
+            # What is there now stays. Python's collector would look through all of it again and again: 120 ms with 10,000 runs.
+            gc.freeze()
+            gc.enable()
+
+    def _tick(self) -> None:
+        if (view := self._view) is not None:
+            view.tick()
+
+    def on_operation_ended(self, message: OperationEnded) -> None:
+        ended = message.ended
+        if ended.title == LOOK:
+            self._looking = False
+            return
+        good = ended.exit_code == 0
+        said = f": {ended.last}" if ended.last else ""
+        words = f"{ended.title}{' done' if good else f' ended with {ended.exit_code}'}{said}"
+        more = "" if good else f"\n(all it said: {ended.log})"
+        self.notify(
+            self.symbols.text(words + more),
+            severity="information" if good else "error",
+            markup=False,
+            timeout=6 if good else 15,
+        )
+        if good and message.then is not None:
+            message.then()
+
+    def on_answered(self, message: Answered) -> None:
+        message.then(message.answer)
+
+    # Going places ---------------------------------------------------------------------------------------------------
+
+    def action_go(self, place: str) -> None:
+        from armada.tui.screens import screen_of
+
+        if place == "runs":
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            return
+        if not isinstance(self.screen, View):
+            return  # a question is open: it wants its answer first
+        if place == "run" and self._run_meant() is None:
+            self.notify("no run under the cursor", severity="warning")
+            return
+        if isinstance(self.screen, View) and place == self.screen.PLACE:
+            return
+        made = screen_of(place, self)
+        if len(self.screen_stack) > 1:
+            self.switch_screen(made)
+        else:
+            self.push_screen(made)
+
+    def open_run(self, run_id: str | None, tab: str = "overview") -> None:
+        if run_id is not None:
+            self.chosen = run_id
+            from armada.tui.screens.run import RunScreen
+
+            made = RunScreen(run_id, tab)
+            self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
+
+    def show_runs_of(self, host: str) -> None:
+        self.action_go("runs")
+        if isinstance(self.screen, RunsScreen):
+            self.screen.only_host(host)
+
+    def _run_meant(self) -> str | None:
+        if isinstance(self.screen, RunsScreen) and self.screen.table.cursor:
+            self.chosen = self.screen.table.cursor
+        return self.chosen if self.snapshot.row(self.chosen) else None
+
+    @property
+    def marked(self) -> list[RunRow]:
+        """What Compare is about: the marked runs, else the one under the cursor."""
+        first = self.screen_stack[0]
+        return first.concerned() if isinstance(first, RunsScreen) else []
+
+    async def action_back(self) -> None:
+        if isinstance(self.screen, View) and self.screen.back():
+            return
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def action_help(self) -> None:
+        from armada.tui.screens.help import HelpScreen
+
+        place = self.screen.PLACE if isinstance(self.screen, View) else "runs"
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only))
+
+    def action_next_theme(self) -> None:
+        self.theme = CHOICES[(CHOICES.index(self.theme) + 1) % len(CHOICES)] if self.theme in CHOICES else CHOICES[0]
+        self.notify(f"theme {self.theme}", timeout=2)
+
+    def action_leave(self) -> None:
+        self.exit()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every action that works here, by its name."""
+        place = screen.PLACE if isinstance(screen, View) else ""
+        for key in (*of(place), *of("everywhere")):
+            if key.action == "command_palette":
+                continue
+            node = self if key.where == "everywhere" else screen
+            title = key.help if key.where != "everywhere" or "go(" not in key.action else f"Go to {key.help}"
+            yield SystemCommand(
+                f"{title} ({key.shown})", SCREENS[key.where], lambda node=node, key=key: self._do(key.action, node)
+            )
+        for theme in CHOICES:
+            yield SystemCommand(f"Theme {theme}", "Colours", lambda theme=theme: setattr(self, "theme", theme))
+
+    def _do(self, action: str, node: Screen[object] | App[None]) -> None:
+        self.call_later(self.run_action, action, node)
+
+    # Doing ----------------------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        del parameters
+        return not (action in ("go", "back", "help") and not isinstance(self.screen, View)) or action == "back"
+
+    def refuses(self, what: str) -> bool:
+        """Say why nothing is done, with `--read-only`."""
+        if self.read_only:
+            self.notify(f"{what}: not from here, this dashboard was started with --read-only", severity="warning")
+        return self.read_only
+
+    def operate(self, title: str, words: Sequence[str], then: Callable[[], None] | None = None) -> None:
+        """Start an armada command in a process of its own; `then` follows where it ends well."""
+        if self.refuses(title):
+            return
+        shown = inert_line(title, 200)
+        self.notify(self.symbols.text(f"{shown} …"), markup=False, timeout=2)
+        operations.start(self.home, shown, words, lambda ended: self._tell(OperationEnded(ended, then)))
+
+    def ask(self, title: str, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
+        """Have an armada command look at something, and go on with what it says."""
+        if self.refuses(title):
+            return
+        self.notify(self.symbols.text(f"{inert_line(title, 200)} …"), markup=False, timeout=2)
+        operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
+
+    def act_on_runs(self, verb: str, rows: Sequence[RunRow]) -> None:
+        """Stop or resume runs after asking, or sync them."""
+        from armada.store.runs import ENDED, STATES
+        from armada.tui.screens.question import Question
+
+        states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
+        able = [row for row in rows if row.run.state in states]
+        if self.refuses(verb):
+            return
+        if not able:
+            going = bool(rows) and not rows[0].run.ended
+            why_not = f"is {rows[0].run.state}" if going else "has ended already" if verb == "stop" else "has succeeded"
+            words = f"{verb}: no run under the cursor" if not rows else f"{verb}: {rows[0].name} {why_not}"
+            self.notify(self.symbols.text(words), severity="warning", markup=False)
+            return
+
+        def go() -> None:
+            for row in able:
+                words = ["sync", "now"] if verb == "sync" else [verb]
+                self.operate(f"{verb} {row.run.run_id}", [*words, row.run.run_id])
+
+        if verb == "sync":
+            go()
+            return
+        lines = [f"{row.run.run_id} on {row.host}, {row.run.state}, step {row.run.step or 0}" for row in able]
+        title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
+        notes = {
+            "stop": "SIGTERM, then, after the grace time, SIGKILL. What was done since the last checkpoint is lost.",
+            "resume": "Each goes on, on its own host, from its last whole checkpoint there; a host by the hour costs again.",
+        }
+        self.push_screen(Question(title, lines, notes[verb], verb, self.symbols), lambda yes: go() if yes else None)
+
+    def _keep_watch(self) -> None:
+        """See to it that somebody looks at the hosts: the daemon, or, where none is wanted, a child now and then."""
+        self.set_timer(LOOK_EVERY_S, self._keep_watch)
+        daemon = self.snapshot.daemon
+        if self._looking or daemon is None or daemon.condition in ("fresh", "stale"):
+            return
+        if any(not row.run.ended for row in self.snapshot.runs) or self.snapshot.transfers:
+            self._looking = True
+            wanted = os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0")
+            words = ["daemon", "start", "--auto"] if wanted else ["ps"]
+            operations.start(self.home, LOOK, words, lambda ended: self._tell(OperationEnded(ended)))

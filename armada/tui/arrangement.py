@@ -1,0 +1,115 @@
+"""Which runs are shown, in which order, under which headings."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from armada.tui.filtering import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.tui.snapshot import RunRow
+
+_STATE_ORDER = {"running": 2, "queued": 3, "submitted": 3, "preparing": 3, "unknown": 1}
+
+
+def _urgency(row: RunRow) -> tuple[Any, ...]:
+    run = row.run
+    if row.trouble is not None:
+        return (0 if not run.ended else 1, -(run.ended_at or run.created_at))
+    return (_STATE_ORDER.get(run.state, 9), -(run.ended_at or run.created_at))
+
+
+def _progress(row: RunRow) -> float:
+    run = row.run
+    return run.step / run.total_steps if run.step and run.total_steps else 0.0
+
+
+SORTS: dict[str, Callable[[RunRow], Any]] = {
+    "urgency": _urgency,
+    "name": lambda row: row.name.casefold(),
+    "host": lambda row: row.host.casefold(),
+    "progress": lambda row: -_progress(row),
+    "loss": lambda row: row.run.loss if row.run.loss is not None else float("inf"),
+    "tok/s": lambda row: -(row.run.tokens_per_s or 0.0),
+    "cost": lambda row: -(row.cost(time.time()) or 0.0),
+    "newest": lambda row: -row.run.created_at,
+}
+HEADS = {
+    "": "urgency",
+    "NAME": "name",
+    "HOST": "host",
+    "PROGRESS": "progress",
+    "LOSS": "loss",
+    "TOK/S": "tok/s",
+    "COST": "cost",
+    "SEEN": "newest",
+}
+"""What a click on a column's title sorts by."""
+GROUPS = ("nothing", "host", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line above the runs of one group."""
+
+    key: str
+    title: str
+    count: int
+
+
+@dataclass(slots=True)
+class Arrangement:
+    """What a person chose; `arrange` remembers what it found out of each row, since most rows are the ones of before."""
+
+    query: Query = field(default_factory=Query)
+    sort: str = "urgency"
+    reverse: bool = False
+    group: str = "nothing"
+    _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
+    _memory_of: tuple[str, str] = ("", "")
+
+    def stays(self, rows: Sequence[RunRow]) -> bool:
+        """Whether the lines would be the same ones in the same order with these rows in place of their former selves."""
+        if self._memory_of != (self.query.text, self.sort):
+            return False
+        for row in rows:
+            known = self._memory.get(row.run.run_id)
+            if known is None or (known[0].trouble is None) != (row.trouble is None):
+                return False
+            if self.group == "state" and known[0].run.state != row.run.state:
+                return False
+            made = (row, self.query.matches(row), SORTS[self.sort](row))
+            if made[1:] != known[1:]:
+                return False
+            self._memory[row.run.run_id] = made
+        return True
+
+    def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading]:
+        """Lines of the table, without the lines that say more about one run."""
+        if self._memory_of != (self.query.text, self.sort):
+            self._memory, self._memory_of = {}, (self.query.text, self.sort)
+        found = []
+        key_of, memory = SORTS[self.sort], self._memory
+        for row in rows:
+            known = memory.get(row.run.run_id)
+            if known is None or known[0] is not row:
+                known = memory[row.run.run_id] = (row, self.query.matches(row), key_of(row))
+            if known[1]:
+                found.append((known[2], row))
+        found.sort(key=lambda pair: pair[0], reverse=self.reverse)
+        ordered = [row for _, row in found]
+        return self._grouped(ordered) if self.group != "nothing" else list(ordered)
+
+    def _grouped(self, rows: list[RunRow]) -> list[RunRow | Heading]:
+        groups: dict[str, list[RunRow]] = {}
+        for row in rows:
+            groups.setdefault(row.host if self.group == "host" else row.run.state, []).append(row)
+        lines: list[RunRow | Heading] = []
+        for title, members in groups.items():
+            lines.append(Heading(f"{self.group}:{title}", title, len(members)))
+            lines += members
+        return lines

@@ -1,0 +1,209 @@
+"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and docs/dashboard.md read this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.binding import BindingType
+
+SCREENS: dict[str, str] = {
+    "everywhere": "Everywhere",
+    "lists": "Lists",
+    "runs": "Runs",
+    "run": "Run",
+    "hosts": "Hosts",
+    "sync": "Sync",
+    "launch": "Launch",
+    "compare": "Compare",
+}
+"""Where keys work, in the order help shows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row.
+
+    Args:
+        where: Name of a place in `SCREENS`.
+        keys: As Textual names them, separated by commas.
+        shown: As a person reads them.
+        action: The method `action_<action>` of the screen, or of the app for `everywhere`; its argument in parentheses.
+        text: One or two words for the line at the bottom; empty where it is not shown there.
+        help: A sentence.
+        changes: It changes something on a host or at home: off with `--read-only`.
+        always: It works even while somebody types into a field.
+        page: The page of its screen that it is about; the line at the bottom shows it there alone.
+    """
+
+    where: str
+    keys: str
+    shown: str
+    action: str
+    text: str
+    help: str
+    changes: bool = False
+    always: bool = False
+    page: str = ""
+
+
+KEYS: tuple[Key, ...] = (
+    Key("everywhere", "1", "1", "go('runs')", "", "Runs"),
+    Key("everywhere", "2", "2", "go('run')", "", "Run: the one under the cursor"),
+    Key("everywhere", "3", "3", "go('hosts')", "", "Hosts"),
+    Key("everywhere", "4", "4", "go('sync')", "", "Sync"),
+    Key("everywhere", "5", "5", "go('launch')", "", "Launch"),
+    Key("everywhere", "6", "6", "go('compare')", "", "Compare marked runs"),
+    Key("everywhere", "escape", "esc", "back", "", "Back; on Runs, take filter and marks away"),
+    Key("everywhere", "question_mark,f1", "?", "help", "help", "This page"),
+    Key("everywhere", "ctrl+p", "^p", "command_palette", "all", "Every action by its name", always=True),
+    Key("everywhere", "ctrl+t", "^t", "next_theme", "", "Next theme: dark, light, high contrast", always=True),
+    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon go on"),
+    Key("everywhere", "ctrl+c,ctrl+q", "^c", "leave", "", "The same, from anywhere", always=True),
+    Key("lists", "up", "↑", "move(-1)", "", "Up"),
+    Key("lists", "down", "↓", "move(1)", "", "Down"),
+    Key("lists", "pageup", "PgUp", "page(-1)", "", "A page up"),
+    Key("lists", "pagedown", "PgDn", "page(1)", "", "A page down"),
+    Key("lists", "home", "Home", "edge(-1)", "", "To the first"),
+    Key("lists", "end", "End", "edge(1)", "", "To the last"),
+    Key("runs", "enter", "enter", "open", "open", "Open the run"),
+    Key("runs", "l", "l", "logs", "logs", "What the run prints, followed"),
+    Key("runs", "space", "space", "mark", "mark", "Mark or unmark, for acting on several"),
+    Key("runs", "a", "a", "mark_all", "", "Mark all that the filter shows; again: none"),
+    Key(
+        "runs", "slash", "/", "filter", "filter", "Filter: words (fuzzy), !word, host:… state:… name:… reason:… task:…"
+    ),
+    Key("runs", "s", "s", "sort", "sort", "Sort by the next column"),
+    Key("runs", "S,shift+s", "S", "reverse", "", "Turn the order round"),
+    Key("runs", "g", "g", "group", "group", "Group by host, by state, not at all"),
+    Key("runs", "p", "p", "preview", "", "Show or hide the preview"),
+    Key("runs", "n", "n", "launch", "launch", "Launch an experiment", changes=True),
+    Key("runs", "y", "y", "sync", "sync now", "Bring new checkpoints of these runs home now", changes=True),
+    Key("runs", "x", "x", "stop", "stop", "Stop these runs (asks first)", changes=True),
+    Key("runs", "u", "u", "resume", "", "Resume these runs, which failed or were stopped (asks first)", changes=True),
+    Key("runs", "c", "c", "compare", "compare", "Overlay the curves of the marked runs"),
+    Key("runs", "r", "r", "look", "", "Look at all hosts now", changes=True),
+    Key("runs", "w", "w", "copy", "", "Copy the run's id to the clipboard"),
+    Key("run", "tab", "tab", "next_tab", "", "Next page: overview, charts, log, checkpoints, events, config"),
+    Key("run", "shift+tab", "S-tab", "previous_tab", "", "Page before"),
+    Key("run", "o", "o", "tab('overview')", "", "Overview"),
+    Key("run", "c", "c", "tab('charts')", "charts", "Charts"),
+    Key("run", "l", "l", "tab('log')", "log", "Log; fetches it from the host and follows"),
+    Key("run", "k", "k", "tab('checkpoints')", "checkpoints", "Checkpoints"),
+    Key("run", "e", "e", "tab('events')", "", "Events"),
+    Key("run", "f", "f", "tab('config')", "", "Config"),
+    Key("run", "m", "m", "metric", "metric", "Charts: next metric", page="charts"),
+    Key("run", "M,shift+m", "M", "metric_before", "", "Charts: metric before", page="charts"),
+    Key("run", "v", "v", "panels", "panels", "Charts: 1, 2 or 4 at once", page="charts"),
+    Key("run", "g", "g", "log_scale", "log", "Charts: logarithmic scale", page="charts"),
+    Key("run", "s", "s", "smooth", "smooth", "Charts: smoothing 0, 0.6, 0.9, 0.97", page="charts"),
+    Key(
+        "run",
+        "plus,equals_sign",
+        "+",
+        "zoom(0.5)",
+        "zoom",
+        "Charts: zoom in; so does dragging with the mouse",
+        page="charts",
+    ),
+    Key("run", "minus", "-", "zoom(2.0)", "", "Charts: zoom out", page="charts"),
+    Key("run", "left", "←", "pan(-0.25)", "", "Charts: earlier", page="charts"),
+    Key("run", "right", "→", "pan(0.25)", "", "Charts: later", page="charts"),
+    Key("run", "0", "0", "whole", "", "Charts: the whole curve", page="charts"),
+    Key("run", "slash", "/", "search", "search", "Log: search", page="log"),
+    Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next one towards the beginning", page="log"),
+    Key("run", "n", "n", "search_on(False)", "", "Log: next one towards the end", page="log"),
+    Key("run", "j", "j", "jump", "jump", "Log: go to a line, a share (45%), a byte (@4096) or a time", page="log"),
+    Key("run", "W,shift+w", "W", "wrap", "wrap", "Log: wrap long lines", page="log"),
+    Key(
+        "run",
+        "p",
+        "p",
+        "pull",
+        "pull",
+        "Checkpoints: bring the one under the cursor home now",
+        changes=True,
+        page="checkpoints",
+    ),
+    Key(
+        "run",
+        "P,shift+p",
+        "P",
+        "pull_to",
+        "pull to",
+        "Checkpoints: copy it into a folder",
+        changes=True,
+        page="checkpoints",
+    ),
+    Key("run", "d", "d", "difference", "compare", "Config: in what it differs from another run", page="config"),
+    Key("run", "y", "y", "sync", "sync now", "Bring its new checkpoints home now", changes=True),
+    Key("run", "x", "x", "stop", "stop", "Stop it (asks first)", changes=True),
+    Key("run", "u", "u", "resume", "", "Resume it, if it failed or was stopped (asks first)", changes=True),
+    Key(
+        "run",
+        "w",
+        "w",
+        "copy",
+        "",
+        "Copy to the clipboard: on Log its lines, on Checkpoints the path, else the run's id",
+    ),
+    Key("hosts", "k", "k", "check", "check", "Log in and look at the host under the cursor", changes=True),
+    Key("hosts", "p", "p", "provision", "provision", "Build the environment of its profile there", changes=True),
+    Key(
+        "hosts", "t", "t", "trust", "trust", "Show its key beside the pinned one, and pin it (asks first)", changes=True
+    ),
+    Key(
+        "hosts",
+        "r",
+        "r",
+        "release",
+        "release?",
+        "Would anything be lost with it? Then drain or release it",
+        changes=True,
+    ),
+    Key("hosts", "enter", "enter", "runs", "its runs", "Runs of this host"),
+    Key("hosts", "v", "v", "history", "history", "Show or hide the history of its GPUs"),
+    Key("hosts", "minus", "-", "span(1)", "", "History: a longer time"),
+    Key("hosts", "plus,equals_sign", "+", "span(-1)", "", "History: a shorter time"),
+    Key("hosts", "w", "w", "copy", "", "Copy its address to the clipboard"),
+    Key("sync", "y", "y", "sync", "sync now", "Sync the run under the cursor now", changes=True),
+    Key("sync", "enter", "enter", "open", "open", "Open the run"),
+    Key("sync", "w", "w", "copy", "", "Copy the run's id to the clipboard"),
+    Key("launch", "ctrl+o", "^o", "choose", "choose", "Choose experiment or host from a list", always=True),
+    Key("launch", "ctrl+l", "^l", "launch", "launch", "Launch what the plan shows", changes=True, always=True),
+    Key("launch", "ctrl+r", "^r", "plan", "plan again", "Resolve the plan again", always=True),
+    Key("compare", "m", "m", "metric", "metric", "Next metric"),
+    Key("compare", "M,shift+m", "M", "metric_before", "", "Metric before"),
+    Key("compare", "b", "b", "against", "against", "Against step, time, tokens, cost"),
+    Key("compare", "g", "g", "log_scale", "log", "Logarithmic scale"),
+    Key("compare", "s", "s", "smooth", "smooth", "Smoothing"),
+    Key("compare", "plus,equals_sign", "+", "zoom(0.5)", "", "Zoom in"),
+    Key("compare", "minus", "-", "zoom(2.0)", "", "Zoom out"),
+    Key("compare", "left", "←", "pan(-0.25)", "", "Earlier"),
+    Key("compare", "right", "→", "pan(0.25)", "", "Later"),
+    Key("compare", "0", "0", "whole", "", "The whole curves"),
+)
+
+
+def of(where: str) -> Iterator[Key]:
+    return (key for key in KEYS if key.where == where)
+
+
+def bindings(where: str) -> list[BindingType]:
+    """The rows of one screen, as Textual takes them."""
+    from textual.binding import Binding
+
+    return [Binding(key.keys, key.action, key.help, show=bool(key.text), priority=key.always) for key in of(where)]
+
+
+def markdown() -> str:
+    """The table as docs/dashboard.md holds it."""
+    parts = []
+    for where, title in SCREENS.items():
+        parts.append(f"### {title}\n\n| key | what it does |\n|---|---|")
+        parts += [f"| `{key.shown}` | {key.help.replace('|', chr(92) + '|')} |" for key in of(where)]
+        parts.append("")
+    return "\n".join(parts)

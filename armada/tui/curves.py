@@ -1,0 +1,146 @@
+"""Curves in memory: points as read, and the lowest and highest of every block of them, so that drawing half a million costs little."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BLOCK = 64
+NAN = float("nan")
+
+
+class Levels:
+    """Values with the extremes of each block of `BLOCK`, and of each block of those; a NaN is a gap and in no extreme."""
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self.values = array("d")
+        self._lows = (array("d"), array("d"))
+        self._highs = (array("d"), array("d"))
+        self.extend(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def extend(self, values: Iterable[float]) -> None:
+        """Append; only the blocks at the end are made anew."""
+        start = len(self.values)
+        self.values.extend(values)
+        self._rebuild(self.values, self.values, self._lows[0], self._highs[0], start // BLOCK)
+        self._rebuild(self._lows[0], self._highs[0], self._lows[1], self._highs[1], start // BLOCK**2)
+
+    @staticmethod
+    def _rebuild(
+        low_from: array[float], high_from: array[float], lows: array[float], highs: array[float], first: int
+    ) -> None:
+        del lows[first:], highs[first:]
+        for start in range(first * BLOCK, len(low_from), BLOCK):
+            end = start + BLOCK
+            lows.append(_extreme(low_from[start:end], lowest=True))
+            highs.append(_extreme(high_from[start:end], lowest=False))
+
+    def extremes(self, start: int, end: int) -> tuple[float, float] | None:
+        """The lowest and highest of values[start:end]; None where there are none but gaps."""
+        low, high = math.inf, -math.inf
+        for kind, (from_, to) in self._cover(start, end):
+            source_low = self.values if kind < 0 else self._lows[kind]
+            source_high = self.values if kind < 0 else self._highs[kind]
+            low = min(low, _or(_extreme(source_low[from_:to], lowest=True), math.inf))
+            high = max(high, _or(_extreme(source_high[from_:to], lowest=False), -math.inf))
+        return (low, high) if low <= high else None
+
+    @staticmethod
+    def _cover(start: int, end: int) -> Iterable[tuple[int, tuple[int, int]]]:
+        """Pieces that make up a range: values (-1) at its edges, blocks (0, 1) within."""
+        for size, kind in ((BLOCK**2, 1), (BLOCK, 0)):
+            first, last = -(-start // size), end // size
+            if last > first:
+                yield kind, (first, last)
+                yield from Levels._cover(start, first * size)
+                yield from Levels._cover(last * size, end)
+                return
+        if end > start:
+            yield -1, (start, end)
+
+
+def _extreme(values: Sequence[float], *, lowest: bool) -> float:
+    """Of what is no NaN; NaN where all are. `min` and `max` at C speed where the first look finds none."""
+    if not values:
+        return NAN
+    if sum(values) != sum(values):  # a NaN among them makes the sum one, and only a NaN differs from itself
+        values = [value for value in values if value == value]  # noqa: PLR0124
+        if not values:
+            return NAN
+    return min(values) if lowest else max(values)
+
+
+def _or(value: float, other: float) -> float:
+    return other if math.isnan(value) else value
+
+
+class Curve:
+    """One metric of one run; steps never decrease."""
+
+    def __init__(self, points: Iterable[tuple[float, float, float | None]] = ()) -> None:
+        self.steps = array("d")
+        self.times = array("d")
+        self.raw = Levels()
+        self._made: dict[tuple[bool, float], Levels] = {}
+        self.extend(points)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def extend(self, points: Iterable[tuple[float, float, float | None]]) -> None:
+        """Append (step, time, value); None is a NaN."""
+        found = list(points)
+        if not found:
+            return
+        self.steps.extend(step for step, _, _ in found)
+        self.times.extend(moment for _, moment, _ in found)
+        self.raw.extend(NAN if value is None else value for _, _, value in found)
+        self._made.clear()
+
+    @property
+    def last(self) -> float | None:
+        """The newest value that is a number."""
+        return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
+
+    def shown(self, *, log: bool, smoothing: float) -> Levels:
+        """As it is to be drawn; made once and kept until points come."""
+        if not log and not smoothing:
+            return self.raw
+        key = (log, smoothing)
+        if key not in self._made:
+            values: Iterable[float] = smoothed(self.raw.values, smoothing) if smoothing else self.raw.values
+            if log:
+                values = (math.log10(value) if value > 0 else NAN for value in values)
+            self._made[key] = Levels(values)
+        return self._made[key]
+
+
+def smoothed(values: Sequence[float], weight: float) -> array[float]:
+    """Exponential moving average without the bias towards the first values; gaps stay gaps."""
+    made, average, scale = array("d"), 0.0, 0.0
+    for value in values:
+        if math.isnan(value):
+            made.append(NAN)
+            continue
+        average = average * weight + value * (1 - weight)
+        scale = scale * weight + (1 - weight)
+        made.append(average / scale)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class CurveUpdate:
+    """What came of a curve: all of it anew, or points after those that were there."""
+
+    run_id: str
+    name: str
+    fresh: Curve | None
+    added: tuple[tuple[float, float, float | None], ...] = ()

@@ -1,0 +1,134 @@
+"""Hosts as screens show them. GPU histories are long and grow at the end: only what came since is read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from armada.tui.snapshot import HostView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from armada.config.hosts import Host
+    from armada.paths import HomePaths
+    from armada.provision.state import EnvironmentState
+    from armada.store.database import Database
+    from armada.store.hosts import HostRecord
+    from armada.store.telemetry import Point
+
+RECENT_S = 900.0
+"""What the line of a GPU shows."""
+GPUS_FOUND_S = 60.0
+"""A GPU that never told anything before is looked for so often."""
+ENVIRONMENT_S = 300.0
+"""Profiles are files that people edit: what follows from them is worked out anew so often, or when the host says something else."""
+
+
+class History:
+    """Points of one host's GPUs over a span of time that moves on."""
+
+    def __init__(self, host: str, span_s: float) -> None:
+        self.host = host
+        self.span_s = span_s
+        self._points: dict[int, tuple[Point, ...]] = {}
+        self._found_at = float("-inf")
+
+    def read(self, database: Database, now: float) -> dict[int, tuple[Point, ...]]:
+        """The same tuples as before for GPUs of which nothing came."""
+        from armada.store import telemetry
+
+        since = now - self.span_s
+        if time.monotonic() - self._found_at > GPUS_FOUND_S or not self._points:
+            self._found_at = time.monotonic()
+            for gpu in telemetry.gpus_of(database, self.host):
+                self._points.setdefault(gpu, ())
+        for gpu, known in self._points.items():
+            came = telemetry.of_gpu(database, self.host, gpu, after=known[-1].time if known else since)
+            stale = next((place for place, point in enumerate(known) if point.time >= since), len(known))
+            if came or stale:
+                self._points[gpu] = (*known[stale:], *came)
+        return {gpu: points for gpu, points in self._points.items() if points}
+
+
+class HostReader:
+    """Keeps what it read of hosts.
+
+    Args:
+        database: The store.
+        home: Whose profiles say what environment a host should have.
+    """
+
+    def __init__(self, database: Database, home: HomePaths) -> None:
+        self._database = database
+        self._home = home
+        self._recent: dict[str, History] = {}
+        self._long: History | None = None
+        self._environments: dict[str, tuple[object, float, EnvironmentState]] = {}
+
+    def read(
+        self, configured: Mapping[str, Host], *, telemetry: bool, history: tuple[str, float] | None, now: float
+    ) -> tuple[HostView, ...]:
+        """All hosts, `local` last.
+
+        Args:
+            configured: By name.
+            telemetry: Whether the last minutes of every GPU and the environments are wanted.
+            history: A host and a span in seconds of which the GPUs' points are wanted.
+            now: Unix time.
+        """
+        from armada.store import hosts
+
+        records = {record.name: record for record in hosts.every(self._database)}
+        names = sorted(set(records) | set(configured), key=lambda each: (each == "local", each))
+        return tuple(
+            self._view(name, configured.get(name), records.get(name), telemetry=telemetry, history=history, now=now)
+            for name in names
+        )
+
+    def _view(
+        self,
+        name: str,
+        host: Host | None,
+        record: HostRecord | None,
+        *,
+        telemetry: bool,
+        history: tuple[str, float] | None,
+        now: float,
+    ) -> HostView:
+        recent: Mapping[int, Sequence[Point]] = {}
+        if telemetry:
+            recent = self._recent.setdefault(name, History(name, RECENT_S)).read(self._database, now)
+        long: Mapping[int, tuple[Point, ...]] = {}
+        if history is not None and history[0] == name:
+            if self._long is None or (self._long.host, self._long.span_s) != history:
+                self._long = History(*history)
+            long = self._long.read(self._database, now)
+        return HostView(
+            name,
+            host.price_per_hour if host else None,
+            host is not None,
+            name == "local",
+            record,
+            {gpu: tuple(points) for gpu, points in recent.items()},
+            host.ssh if host else None,
+            self._environment(host, record) if telemetry and host is not None else None,
+            long,
+        )
+
+    def _environment(self, host: Host, record: HostRecord | None) -> EnvironmentState | None:
+        facts = record.facts if record is not None else None
+        if not isinstance(facts, dict):
+            return None
+        # Reading profiles takes milliseconds: not for every host each time one of them says something.
+        gpus, there = facts.get("gpus"), facts.get("environments")
+        names = [gpu.get("name") if isinstance(gpu, dict) else None for gpu in gpus] if isinstance(gpus, list) else gpus
+        stamp = (host.profile, repr(names), repr(facts.get("machine")), repr(there))
+        known = self._environments.get(host.name)
+        if known is not None and known[0] == stamp and time.monotonic() - known[1] < ENVIRONMENT_S:
+            return known[2]
+        from armada.provision.state import environment_state
+
+        found = environment_state(host, facts, self._home)
+        self._environments[host.name] = (stamp, time.monotonic(), found)
+        return found

@@ -1,0 +1,137 @@
+"""A log by byte offsets: only what is looked at is read, so two gigabytes open like two kilobytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+LINE_BYTES = 4096
+"""More of one line is not shown: a million characters without a newline are a progress bar, or an attack."""
+CHUNK = 65_536
+SEARCHED = 1 << 20
+"""A search reads so much at once, and asks after that whether it is still wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line and where it begins; `next` is where the following one does."""
+
+    start: int
+    next: int
+    text: str
+
+
+class LogFile:
+    """Opened for each question: the file may be replaced at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    def forward(self, offset: int, count: int) -> list[LogLine]:
+        """Up to `count` lines from the one that begins at `offset`."""
+        found: list[LogLine] = []
+        if not self.path.is_file():
+            return found
+        with self.path.open("rb") as file:
+            while len(found) < count:
+                file.seek(offset)
+                head = file.read(LINE_BYTES)
+                if not head:
+                    break
+                end = head.find(b"\n")
+                cut = end < 0
+                following = offset + end + 1 if not cut else _after_newline(file, offset + len(head))
+                text = (head if cut else head[:end]).decode("utf-8", "replace").rstrip("\r")
+                found.append(LogLine(offset, following, text + (" …" if cut and len(head) == LINE_BYTES else "")))
+                offset = following
+        return found
+
+    def backward(self, offset: int, count: int) -> int:
+        """Where the line begins that is `count` lines before the one at `offset`."""
+        if not self.path.is_file():
+            return 0
+        with self.path.open("rb") as file:
+            while count > 0 and offset > 0:
+                offset = _line_start(file, offset - 1)
+                count -= 1
+        return max(0, offset)
+
+    def tail(self, count: int) -> int:
+        """Where the last `count` lines begin."""
+        return self.backward(self.size, count)
+
+    def line_start(self, offset: int) -> int:
+        """Where the line begins that holds a byte."""
+        if offset <= 0 or not self.path.is_file():
+            return 0
+        with self.path.open("rb") as file:
+            return _line_start(file, offset)
+
+    def find_back(self, word: str, before: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
+        """Where the last line before an offset begins that holds a word; capital letters count only if the word has some."""
+        fold, wanted = word == word.lower(), word.encode()
+        if not wanted or not self.path.is_file():
+            return None
+        with self.path.open("rb") as file:
+            end = before
+            while end > 0 and not given_up():
+                start = max(0, end - SEARCHED)
+                file.seek(start)
+                data = file.read(min(end - start + len(wanted) - 1, before - start))
+                at = (data.lower() if fold else data).rfind(wanted)
+                if at >= 0:
+                    return _line_start(file, start + at)
+                end = start
+        return None
+
+    def find_forward(self, word: str, after: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
+        """Where the first line behind the one at an offset begins that holds a word."""
+        fold, wanted = word == word.lower(), word.encode()
+        if not wanted or not self.path.is_file():
+            return None
+        with self.path.open("rb") as file:
+            start = _after_newline(file, after)
+            while not given_up():
+                file.seek(start)
+                data = file.read(SEARCHED + len(wanted) - 1)
+                at = (data.lower() if fold else data).find(wanted)
+                if at >= 0:
+                    return _line_start(file, start + at)
+                if len(data) < SEARCHED:
+                    return None
+                start += SEARCHED
+        return None
+
+
+def _after_newline(file: BinaryIO, offset: int) -> int:
+    file.seek(offset)
+    while data := file.read(CHUNK):
+        if (at := data.find(b"\n")) >= 0:
+            return offset + at + 1
+        offset += len(data)
+    return offset
+
+
+def _line_start(file: BinaryIO, offset: int) -> int:
+    """The beginning of the line that holds the byte at `offset`; a newline belongs to the line it ends."""
+    end = offset
+    while end > 0:
+        start = max(0, end - CHUNK)
+        file.seek(start)
+        at = file.read(end - start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
+        end = start
+    return 0

@@ -1,0 +1,159 @@
+"""Places in a log as a person names them: a line, a share, a byte, a time. None of them needs the whole file in memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from armada.errors import UsageError
+from armada.tui.log_file import CHUNK, LogFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT_BYTES = 1 << 20
+PROBE_LINES = 200
+"""So many lines without a time are passed over before a part of a log counts as having none."""
+HOW = "12000 (a line) · 45% · @1048576 (a byte) · 12:10 · 2026-11-20 12:10:41 (as the log writes its times)"
+
+_DAY_S = 86_400
+_TIME = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[T ])?(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_STAMP = re.compile(rb"(?:(\d{4})-(\d{2})-(\d{2})[T ])?\b(\d{1,2}):(\d{2}):(\d{2})")
+_STAMP_WITHIN = 64
+"""A line's time stands near its beginning; what looks like one further on may be anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`number` is a line from 1, per cent, a byte, or seconds: of the day, or (`dated`) of some calendar."""
+
+    kind: Literal["line", "share", "byte", "time"]
+    number: float
+    dated: bool = False
+
+
+def parse_place(text: str) -> Place:
+    """Read what a person typed.
+
+    Raises:
+        UsageError: It is no place.
+    """
+    word = text.strip()
+    if word.replace(",", "").isdecimal():
+        return Place("line", int(word.replace(",", "")))
+    if word.startswith("@") and word[1:].isdecimal():
+        return Place("byte", int(word[1:]))
+    if word.endswith("%"):
+        try:
+            share = float(word[:-1])
+        except ValueError:
+            share = -1.0
+        if 0 <= share <= 100:
+            return Place("share", share)
+    if (found := _TIME.fullmatch(word)) is not None:
+        year, month, day, hour, minute, second = found.groups()
+        if int(hour) < 24 and int(minute) < 60 and int(second or 0) < 60:
+            return Place("time", _seconds(year, month, day, hour, minute, second or 0), year is not None)
+    raise UsageError(f"{word!r} is no place in a log", hint=HOW)
+
+
+def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:
+    """Where the line begins that is meant; None where there is none such, or when it was given up.
+
+    Args:
+        log: The file, read in pieces.
+        place: What is meant.
+        given_up: Asked now and then.
+    """
+    size = log.size
+    if not size:
+        return None
+    if place.kind == "line":
+        return _line(log, int(place.number), given_up)
+    if place.kind == "time":
+        return _time(log, place, given_up)
+    offset = int(place.number) if place.kind == "byte" else int(size * place.number / 100)
+    return log.line_start(min(offset, size - 1))
+
+
+def _line(log: LogFile, number: int, given_up: Callable[[], bool]) -> int | None:
+    left, offset = number - 1, 0
+    if left <= 0:
+        return 0
+    with log.path.open("rb") as file:
+        while data := file.read(COUNT_BYTES):
+            if given_up():
+                return None
+            found = data.count(b"\n")
+            if found >= left:
+                at = -1
+                for _ in range(left):
+                    at = data.find(b"\n", at + 1)
+                return offset + at + 1 if offset + at + 1 < log.size else None
+            left, offset = left - found, offset + len(data)
+    return None
+
+
+def _time(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:
+    """The first line of that time or later, by halving: a log's times rise, and one of times without dates is younger than a day."""
+    first = _stamp_after(log, 0)
+    if first is None:
+        return None
+    _, first_s, dated = first
+    if place.dated and not dated:
+        return None
+    wanted = place.number
+    if not place.dated and dated:  # a time of the day in a log with dates: its last day that has it
+        last = _stamp_before_end(log)
+        day = (last if last is not None else first_s) // _DAY_S
+        wanted = day * _DAY_S + place.number
+        if last is not None and wanted > last:
+            wanted -= _DAY_S
+
+    def rank(seconds: float) -> float:
+        return seconds if dated else (seconds - first_s) % _DAY_S
+
+    wanted = wanted if dated else rank(wanted)
+    low, high, found = 0, log.size, None
+    while low < high and not given_up():
+        middle = (low + high) // 2
+        probe = _stamp_after(log, log.line_start(middle) if middle else 0)
+        if probe is None or probe[0] >= high or rank(probe[1]) >= wanted:
+            if probe is not None and rank(probe[1]) >= wanted:
+                found = probe[0]
+            high = middle
+        else:
+            low = max(middle + 1, probe[0] + 1)
+    return found
+
+
+def _stamp_after(log: LogFile, offset: int) -> tuple[int, float, bool] | None:
+    """(where the line begins, seconds, whether they have a date) of the first line from `offset` on that has a time."""
+    with log.path.open("rb") as file:
+        for _ in range(PROBE_LINES):
+            file.seek(offset)
+            line = file.readline(CHUNK)
+            if not line:
+                return None
+            found = _STAMP.search(line[:_STAMP_WITHIN])
+            if found is not None:
+                return offset, _seconds(*found.groups()), found[1] is not None
+            offset += len(line)
+    return None
+
+
+def _stamp_before_end(log: LogFile) -> float | None:
+    """The last time in the last lines."""
+    seconds = None
+    for line in log.forward(log.tail(PROBE_LINES), PROBE_LINES):
+        found = _STAMP.search(line.text[:_STAMP_WITHIN].encode())
+        if found is not None:
+            seconds = _seconds(*found.groups())
+    return seconds
+
+
+def _seconds(*parts: str | bytes | int | None) -> float:
+    """Seconds in a calendar whose months all have 31 days: only their order matters."""
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+    return ((year * 12 + month) * 31 + day) * _DAY_S + hour * 3600 + minute * 60 + second

@@ -1,0 +1,77 @@
+"""Where a run's output can be read at home, and the child that fetches it from a host: the same `armada logs` a person types."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from armada.tui.operations import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.store.runs import Run
+
+TAIL_LINES = 5000
+COPIED_BYTES = 64_000_000
+
+
+def fetched(home: HomePaths, run_id: str) -> Path:
+    """What `armada logs` of this dashboard wrote."""
+    return home.state / "dashboard" / "logs" / f"{run_id}.log"
+
+
+def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
+    """The newest copy of its output on this machine; on `local` it is the run's own file."""
+    places = [home.run(run.run_id) / "outputs" / "output.log", fetched(home, run.run_id)]
+    if local:
+        places.insert(0, home.local_root / "runs" / run.run_id / "output.log")
+    found = [place for place in places if place.is_file()]
+    if local and found[:1] == places[:1]:
+        return found[0]
+    return max(found, key=lambda place: place.stat().st_mtime, default=None)
+
+
+class Follower:
+    """`armada logs --follow` of one run, as a child that ends with the screen that wanted it.
+
+    What sync brought home comes first, so that only what was printed since travels; where nothing came yet, or too much to
+    copy, the log begins `partial`ly, near its end.
+    """
+
+    def __init__(self, home: HomePaths, run_id: str) -> None:
+        self.path = fetched(home, run_id)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = home.run(run_id) / "outputs" / "output.log"
+        size = known.stat().st_size if known.is_file() else 0
+        self.partial = not 0 < size <= COPIED_BYTES
+        self.path.unlink(missing_ok=True)
+        if not self.partial:
+            shutil.copyfile(known, self.path)
+            size = self.path.stat().st_size  # it may have been replaced meanwhile
+        begin = ["--tail", str(TAIL_LINES)] if self.partial else ["--from", str(size)]
+        argv = command("logs", "--follow", "--pid", str(os.getpid()), *begin, run_id)  # also when this is killed
+        self.errors = self.path.with_suffix(".err")
+        with self.path.open("ab") as out, self.errors.open("wb") as err:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it ended, where it did not end well."""
+        if self._process.poll() in (None, 0):
+            return None
+        return self.errors.read_text(encoding="utf-8", errors="replace")[-500:].strip() or "armada logs ended"
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(
+                subprocess.TimeoutExpired
+            ):  # it only reads: nothing is lost if it lingers a moment
+                self._process.wait(0.2)

@@ -1,0 +1,121 @@
+"""What is done from the dashboard is a command of its own process: closing the dashboard interrupts nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+
+LOGS_KEPT = 100
+ASK_S = 120.0
+
+
+def command(*words: str) -> list[str]:
+    """This same program's command line."""
+    return [sys.executable, "-m", "armada", *words]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command's end: what it was called on the screen, its exit code, its last line, where all it said lies."""
+
+    title: str
+    exit_code: int
+    last: str
+    log: Path
+
+
+def start(home: HomePaths, title: str, words: Sequence[str], tell: Callable[[Ended], None]) -> Path:
+    """Start an armada command that outlives this process.
+
+    Args:
+        home: Where its output goes: state/dashboard/operations.
+        title: What a person called for, inert.
+        words: After `armada`.
+        tell: Called from another thread when it has ended, if this process still lives then.
+
+    Returns:
+        The file it writes to.
+    """
+    folder = home.state / "dashboard" / "operations"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in sorted(folder.glob("*.log"))[:-LOGS_KEPT]:
+        old.unlink(missing_ok=True)
+    log = folder / f"{time.time():.3f}-{words[0]}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+    def wait() -> None:
+        code = process.wait()
+        tell(Ended(title, code, last_line(log), log))
+
+    threading.Thread(target=wait, name=f"wait {words[0]}", daemon=True).start()
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command that only looks has said; `said` is why it has no answer, as a person reads it."""
+
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        return _last_of(self.err) or f"it ended with {self.exit_code}"
+
+    @property
+    def json(self) -> dict[str, Any] | None:
+        """The object it printed, or None where it printed none: it failed, or was killed."""
+        try:
+            found = json.loads(self.out)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
+    """Start an armada command that only looks, and hand its answer to `tell` in another thread."""
+
+    def wait() -> None:
+        process = subprocess.Popen(
+            command(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=ASK_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = b"", f"no answer within {ASK_S:.0f} s".encode()
+        tell(Answer(process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")))
+
+    threading.Thread(target=wait, name=f"ask {words[0]}", daemon=True).start()
+
+
+def last_line(log: Path) -> str:
+    """What a command said last, before the hint and what could be done next."""
+    return _last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+
+
+def _last_of(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if not line.lstrip().startswith(("→", "next "))]
+    return inert_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""

@@ -1,0 +1,32 @@
+"""One file per screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.tui.app import Dashboard
+    from armada.tui.screens.view import View
+
+
+def screen_of(place: str, board: Dashboard) -> View:
+    """Make the screen of a place; each is imported when first shown, so that the first paint does not wait for them."""
+    if place == "run":
+        from armada.tui.screens.run import RunScreen
+
+        return RunScreen(board.chosen or "")
+    if place == "hosts":
+        from armada.tui.screens.hosts import HostsScreen
+
+        return HostsScreen()
+    if place == "sync":
+        from armada.tui.screens.sync import SyncScreen
+
+        return SyncScreen()
+    if place == "launch":
+        from armada.tui.screens.launch import LaunchScreen
+
+        return LaunchScreen()
+    from armada.tui.screens.compare import CompareScreen
+
+    return CompareScreen()

@@ -1,0 +1,115 @@
+"""One of many: a list that what is typed narrows down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from armada.inert import inert_line
+from armada.tui.filtering import fuzzy
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.table import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from armada.tui.symbols import Symbols
+
+MOST = 500
+
+
+class Choice(NamedTuple):
+    """What is given back, what is shown for it, and what is said beside it; the latter two from anywhere."""
+
+    key: str
+    name: str
+    more: str = ""
+
+
+class Chooser(ModalScreen[str | None]):
+    """Enter takes the line under the cursor, Escape takes none.
+
+    Args:
+        title: What is chosen.
+        choices: The likeliest first.
+        symbols: What the terminal can show.
+    """
+
+    BINDINGS = [  # noqa: RUF012  # Textual declares it so
+        Binding("escape", "leave", "leave", priority=True),
+        Binding("up", "step(-1)", "up", priority=True),
+        Binding("down", "step(1)", "down", priority=True),
+        Binding("pageup", "step(-10)", "page up", priority=True),
+        Binding("pagedown", "step(10)", "page down", priority=True),
+    ]
+    DEFAULT_CSS = """
+    Chooser { align: center middle; }
+    Chooser Vertical { width: 90%; max-width: 110; height: 80%; max-height: 30; border: round $accent; background: $panel; }
+    Chooser Static { height: 1; padding: 0 1; }
+    Chooser Input { height: 1; border: none; padding: 0 1; background: $boost; }
+    Chooser Input:focus { border: none; background: $primary 40%; }
+    Chooser ListTable { height: 1fr; }
+    """
+
+    def __init__(self, title: str, choices: Sequence[Choice], symbols: Symbols) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = choices
+        self._symbols = symbols
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(
+                Text(self._symbols.text(f"{self._title}   (enter takes it, esc leaves)"), style="bold", no_wrap=True)
+            )
+            yield Input(placeholder="type to narrow it down")
+            self.table = ListTable((Column("", 20, grow=2), Column("", 20, grow=3, rank=1)), self._symbols)
+            yield self.table
+
+    def on_mount(self) -> None:
+        self._show("")
+        self.query_one(Input).focus()
+
+    def _show(self, typed: str) -> None:
+        words = typed.casefold().split()
+        named: list[Choice] = []  # what is called so stands before what only has it beside its name
+        others: list[Choice] = []
+        for choice in self._choices:
+            if all(fuzzy(word, choice.name.casefold()) for word in words):
+                named.append(choice)
+            elif all(fuzzy(word, f"{choice.name} {choice.more}".casefold()) for word in words):
+                others.append(choice)
+        self.table.show_items(
+            Item(key, (((inert_line(name, 120), "strong"),), ((inert_line(more, 200), "dim"),)))
+            for key, name, more in [*named, *others][:MOST]
+        )
+        self.table.action_edge(-1)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._show(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._take()
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        event.stop()
+        self._take()
+
+    def _take(self) -> None:
+        if self.table.cursor is not None:
+            self.dismiss(self.table.cursor)
+
+    def action_step(self, by: int) -> None:
+        self.table.action_move(by)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

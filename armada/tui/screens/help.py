@@ -1,0 +1,57 @@
+"""`?`: the table of keys, the screen it was asked from first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from armada.tui.bindings import SCREENS, of
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from armada.tui.symbols import Symbols
+
+
+class HelpScreen(ModalScreen[None]):
+    """Made from `armada.tui.bindings`, as everything is that shows keys."""
+
+    BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen VerticalScroll { width: 90%; max-width: 100; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
+    """
+
+    def __init__(self, place: str, symbols: Symbols, *, read_only: bool) -> None:
+        super().__init__()
+        self._words = words(place, symbols, read_only=read_only)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._words)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+def words(place: str, symbols: Symbols, *, read_only: bool) -> Text:
+    """All keys: first those of one place, then everywhere's, then the others'."""
+    text = Text()
+    order = [place, "everywhere", "lists", *(each for each in SCREENS if each not in (place, "everywhere", "lists"))]
+    for each in order:
+        text.append(f"{SCREENS[each]}\n", style="bold underline")
+        for key in of(each):
+            off = key.changes and read_only
+            line = f"  {symbols.text(key.shown):<8} {symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
+            text.append(line, style="dim" if off else "")
+        text.append("\n")
+    text.append("Signs: ", style="bold")
+    signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
+    signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
+    text.append(" · ".join(signs) if symbols.utf8 else "  ".join(signs))
+    return text

@@ -1,0 +1,212 @@
+"""What the Hosts screen says of a host: its row, and the lines under it. Facts come from hosts: any shape, any text."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+from armada.tui.widgets.list_table import Item
+from armada.tui.widgets.run_table import age, short
+from armada.tui.widgets.table import Cells, Column, Span
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from armada.store.hosts import HostRecord
+    from armada.store.telemetry import Point
+    from armada.tui.snapshot import HostView, RunRow, Snapshot
+    from armada.tui.symbols import Symbols
+
+COLUMNS = (
+    Column("", 1),
+    Column("HOST", 12, grow=1, most=30),
+    Column("GPUS", 12, grow=1, most=34, rank=1),
+    Column("RUNS", 7, rank=3),
+    Column("ENVIRONMENT", 9, grow=2, most=28, rank=4),
+    Column("PRICE", 9, right=True, rank=6),
+    Column("DISK FREE", 9, right=True, rank=5),
+    Column("LAST SEEN", 10, grow=1, most=20, rank=2),
+)
+GPUS_SHOWN = 16
+QUEUE_SHOWN = 4
+HISTORY, HISTORY_NARROW = 16, 6
+NARROW = 110
+HOT_C = 88.0
+
+
+def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int) -> Item:
+    """One host's row, and under it what is wrong with it, who waits there, and its GPUs."""
+    history = HISTORY if width >= NARROW else HISTORY_NARROW
+    record = host.record
+    facts: dict[str, Any] = record.facts if record is not None and isinstance(record.facts, dict) else {}
+    gpus = gpus_of(facts)
+    active = [row for row in snapshot.runs if row.run.host == host.name and not row.run.ended]
+    unreachable = record is not None and record.unreachable_since is not None
+    sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
+    cells: Cells = (
+        ((sign, "warn" if unreachable else "good"),),
+        ((inert_line(host.name, 60), "strong"), ("" if host.configured else " (not in hosts.yaml)", "dim")),
+        ((gpu_names(gpus) if facts else "not looked at yet: k", "plain"),),
+        ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
+        _environment(host, snapshot),
+        ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),
+        ((_disk(facts), "plain"),),
+        ((age(_seen_at(host, record), now), "dim"),),
+    )
+    more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
+    more += [(line,) for line in queue_lines(facts, snapshot, now)]
+    more += [
+        (_gpu_line(gpu, points_of(host.telemetry, gpu), snapshot.index, symbols, history),) for gpu in gpus[:GPUS_SHOWN]
+    ]
+    if len(gpus) > GPUS_SHOWN:
+        more.append((((f"and {len(gpus) - GPUS_SHOWN} GPUs more", "dim"),),))
+    return Item(host.name, cells, tuple(more))
+
+
+def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
+    """What it says of itself comes once a minute, the load of its GPUs more often."""
+    moments = [points[-1].time for points in host.telemetry.values() if points]
+    if record is not None and record.observed_at is not None:
+        moments.append(record.observed_at)
+    return max(moments, default=None)
+
+
+def gpus_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return _dicts(facts.get("gpus"))
+
+
+def gpu_names(gpus: Sequence[dict[str, Any]]) -> str:
+    """`8×A100-SXM4-80GB`."""
+    names: dict[str, int] = {}
+    for gpu in gpus:
+        name = inert_line(gpu.get("name"), 60).removeprefix("NVIDIA ")
+        names[name] = names.get(name, 0) + 1
+    return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
+
+
+def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: Mapping[str, Any]) -> Sequence[Point]:
+    index = gpu.get("index")
+    return telemetry.get(index, ()) if isinstance(index, int) else ()
+
+
+def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
+    found = host.environment
+    ours = [each for each in snapshot.operations if each.state == "running" and each.host == host.name]
+    if any(each.kind == "provision" for each in ours):
+        return (("building", "accent"),)  # known here at once; the host says so itself with the next look
+    if found is None or found.condition == "unknown":
+        return (("", "dim"),)
+    style = {"ready": "good", "building": "accent"}.get(found.condition, "plain")
+    return ((found.condition, style), (f" {found.key}", "dim"))
+
+
+def _disk(facts: Mapping[str, Any]) -> str:
+    disk = facts.get("disk")
+    free = disk.get("free_bytes") if isinstance(disk, dict) else None
+    return amount(free) if isinstance(free, int | float) else ""
+
+
+def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator[tuple[Span, ...]]:
+    if record is not None and record.unreachable_since is not None:
+        since = time.strftime("%H:%M", time.localtime(record.unreachable_since))
+        lasted = span(now - record.unreachable_since)
+        yield ((f"unreachable since {since} ({lasted}): {inert_line(record.unreachable_why, 200)}", "warn"),)
+    forecast = record.forecast if record is not None else None
+    if forecast is not None and forecast.full_at is not None:
+        pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
+        yield ((f"disk full in about {span(forecast.full_at - now)}: {pace}", "warn"),)
+    if record is not None and record.released_at is not None:
+        yield ((f"wiped {age(record.released_at, now)}: left alone until something is launched on it", "dim"),)
+    if host.environment is not None and host.environment.key is None and host.environment.trouble:
+        yield ((f"environment: {inert_line(host.environment.trouble, 300)}", "warn"),)
+
+
+def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Iterator[tuple[Span, ...]]:
+    """Who waits for GPUs (`queue.waiting`, in order), and what a batch system said when it was asked (`scheduler.queue`)."""
+    queue = facts.get("queue")
+    if not isinstance(queue, dict):
+        return
+    if waiting := _dicts(queue.get("waiting")):
+        names = []
+        for each in waiting[:QUEUE_SHOWN]:
+            since = _number(each.get("since"))
+            lasted = f" {short(now - since)}" if since is not None else ""
+            names.append(f"{_whose(each.get('run_id'), snapshot.index)}{lasted}")
+        more = f", {len(waiting) - QUEUE_SHOWN} more" if len(waiting) > QUEUE_SHOWN else ""
+        verb = "waits" if len(waiting) == 1 else "wait"
+        yield ((f"{len(waiting)} {verb} for GPUs: ", "accent"), (", ".join(names) + more, "plain"))
+    jobs = [f"{whose}: {said}" for whose in ("mine", "others") if (said := _counts(queue.get(whose)))]
+    if isinstance(queue.get("quota"), str) and queue["quota"].strip():
+        jobs.append(f"quota: {inert_line(queue['quota'].strip().splitlines()[-1], 120)}")
+    if jobs:
+        yield (("queue  ", "accent"), (" · ".join(jobs), "plain"))
+    for each in _dicts(queue.get("partitions"))[:QUEUE_SHOWN]:
+        free, all_there = inert_line(each.get("gpus_free"), 8), inert_line(each.get("gpus"), 8)
+        state = f" · {inert_line(each['state'], 30)}" if each.get("state") else ""
+        limit = f" · at most {inert_line(each['time_limit'], 30)}" if each.get("time_limit") else ""
+        room = f"  {free} of {all_there} GPUs free · {inert_line(each.get('nodes'), 8)} nodes{state}{limit}"
+        yield ((inert_line(each.get("name"), 40), "strong"), (room, "plain"))
+    if queue.get("error"):
+        yield ((f"its batch system does not answer: {inert_line(queue['error'], 300)}", "warn"),)
+
+
+def _dicts(listed: object) -> list[dict[str, Any]]:
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _counts(jobs: object) -> str:
+    """`2 running, 1 pending`."""
+    if not isinstance(jobs, dict):
+        return ""
+    return ", ".join(
+        f"{inert_line(count, 8)} {inert_line(state, 20).lower()}" for state, count in jobs.items() if count
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _gpu_line(
+    gpu: dict[str, Any], history: Sequence[Point], index: Mapping[str, RunRow], symbols: Symbols, shown: int
+) -> tuple[Span, ...]:
+    newest = history[-1] if history else None
+    used = newest.utilization if newest is not None else None
+    used = used if used is not None else _number(gpu.get("utilization")) or 0.0
+    memory = newest.memory_used_bytes if newest is not None else None
+    memory_used = float(memory) if memory is not None else _number(gpu.get("memory_used_bytes")) or 0.0
+    total = _number(gpu.get("memory_total_bytes")) or 0.0
+    spans: list[Span] = [
+        (f"{inert_line(gpu.get('index'), 4):>2} ", "dim"),
+        (symbols.bar(used / 100, 10), "accent"),
+        (f" {used:>3.0f}%  ", "plain"),
+        (f"{memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "plain"),
+    ]
+    if newest is not None and newest.power_w is not None:
+        spans.append((f"  {newest.power_w:>3.0f} W", "plain"))
+    if newest is not None and newest.temperature_c is not None:
+        spans.append((f"  {newest.temperature_c:.0f} °C", "bad" if newest.temperature_c >= HOT_C else "plain"))
+    if len(history) > 1:
+        step = max(1, len(history) // shown)
+        spark = "".join(
+            symbols.sparks[round(min(100.0, max(0.0, p.utilization or 0)) / 100 * (len(symbols.sparks) - 1))]
+            for p in history[::step]
+        )
+        spans.append((f"  {spark[-shown:]:<{shown}}", "accent"))
+    spans.append((f"  {_users(gpu, index)}", "plain"))
+    return tuple(spans)
+
+
+def _users(gpu: dict[str, Any], index: Mapping[str, RunRow]) -> str:
+    users = []
+    for process in _dicts(gpu.get("processes")):
+        whose = process.get("run_id")
+        users.append(_whose(whose, index) if whose else f"stranger (pid {inert_line(process.get('pid'), 12)})")
+    return ", ".join(dict.fromkeys(users)) or "free"
+
+
+def _whose(run_id: object, index: Mapping[str, RunRow]) -> str:
+    known = isinstance(run_id, str) and run_id in index
+    return inert_line(run_id, 60) + ("" if known else " (of another home)")

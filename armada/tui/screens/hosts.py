@@ -1,0 +1,201 @@
+"""Hosts: GPUs and who uses them, who waits, environment, disk, price, silence; and what can be done about each."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.widgets import Static
+
+from armada.inert import inert_line
+from armada.tui.bindings import bindings
+from armada.tui.screens.host_text import COLUMNS, host_item
+from armada.tui.screens.question import Question
+from armada.tui.screens.verdict import Verdict
+from armada.tui.screens.view import View
+from armada.tui.watcher import Wants
+from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
+from armada.tui.widgets.list_table import ListTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.operations import Answer
+    from armada.tui.snapshot import HostView
+    from armada.tui.widgets.table import Table
+
+HINT = " only this machine so far; a GPU box is added in a terminal: armada hosts add NAME user@address:port"
+
+
+class HostsScreen(View):
+    """A row per host, a line per GPU under it, the GPUs' history below."""
+
+    PLACE = "hosts"
+    BINDINGS = bindings("hosts")
+    DEFAULT_CSS = """
+    HostsScreen ListTable { height: 1fr; min-height: 3; }
+    HostsScreen GpuHistory { display: none; height: 40%; max-height: 24; }
+    HostsScreen.-high GpuHistory { display: block; }
+    HostsScreen.-high GpuHistory.toggled { display: none; }
+    HostsScreen.-low GpuHistory.toggled { display: block; height: 1fr; max-height: 100; }
+    HostsScreen.-low.history ListTable { height: 3; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-high")]  # noqa: RUF012  # Textual declares it so
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._span = 0
+
+    def body(self) -> Iterable[Widget]:
+        self.hint = Static()
+        yield self.hint
+        self.table = ListTable(COLUMNS, self.board.symbols)
+        yield self.table
+        self.history = GpuHistory(self.board.symbols)
+        yield self.history
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        super().on_mount()
+
+    def wants(self) -> Wants:
+        name = self.table.cursor
+        shown = name is not None and self.history.display
+        return Wants(telemetry=True, history=(name, SPANS_S[self._span]) if shown and name is not None else None)
+
+    @property
+    def host(self) -> HostView | None:
+        """The one under the cursor."""
+        return next((host for host in self.snapshot.hosts if host.name == self.table.cursor), None)
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        del updates
+        hosts = self.snapshot.hosts
+        only_local = all(host.local for host in hosts)
+        self.hint.display = only_local
+        if only_local:
+            self.hint.update(Text(HINT, style="dim", no_wrap=True))
+        now, width = time.time(), self.size.width
+        self.table.show_items(host_item(host, self.snapshot, self.board.symbols, now, width) for host in hosts)
+        if (host := self.host) is not None and self.history.display:
+            self.history.show(host.name, SPANS_S[self._span], host.history)
+
+    def tick(self) -> None:
+        super().tick()
+        self.draw()
+
+    def on_table_moved(self, event: Table.Moved) -> None:
+        del event
+        self.take()
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        del event
+        self.action_runs()
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def action_runs(self) -> None:
+        if self.table.cursor is not None:
+            self.board.show_runs_of(self.table.cursor)
+
+    def action_history(self) -> None:
+        self.set_class(self.history.toggle_class("toggled").has_class("toggled"), "history")
+        self.call_after_refresh(self.take)
+
+    def action_span(self, by: int) -> None:
+        self._span = max(0, min(len(SPANS_S) - 1, self._span + by))
+        self.take()
+
+    def action_copy(self) -> None:
+        if (host := self.host) is not None:
+            words = inert_line(host.ssh or host.name, 300)
+            self.app.copy_to_clipboard(words)
+            self.notify(self.board.symbols.text(f"copied: {words}"), markup=False)
+
+    def action_check(self) -> None:
+        if (name := self.table.cursor) is not None:
+            self.board.operate(f"check {name}", ["hosts", "check", name])
+
+    def action_provision(self) -> None:
+        if (name := self.table.cursor) is not None:
+            self.board.operate(f"provision {name}", ["hosts", "provision", name])
+
+    def action_trust(self) -> None:
+        """Show the key it has now beside the pinned one; only the one that was shown is pinned."""
+        if (host := self.host) is None:
+            return
+        if host.local:
+            self.notify("this machine has no key to compare", severity="warning")
+            return
+        name = host.name
+        words = ["hosts", "trust", "--dry-run", "--json", name]
+        self.board.ask(f"ask {name} for its key", words, lambda answer: self._compare(name, answer))
+
+    def _compare(self, name: str, answer: Answer) -> None:
+        found = answer.json
+        offered = _keys(found.get("offered")) if found else {}
+        if not offered or found is None:
+            self._say(f"{name} shows no key: {answer.said}")
+            return
+        pinned = _keys(found.get("pinned_before"))
+        known = set(offered) == set(pinned)
+        shown = [f"{name} ({found.get('ssh')}) shows now", *(f"  {kind} {mark}" for mark, kind in offered.items())]
+        shown += ["pinned before", *([f"  {kind} {mark}" for mark, kind in pinned.items()] or ["  none"])]
+        if known:
+            title, note = (
+                f"{name} shows the key that is pinned",
+                "Nothing has changed; pinning it again changes nothing.",
+            )
+        else:
+            title = f"Pin another key for {name}?"
+            note = (
+                "A reinstalled box has a new key; so has somebody in between. Compare it with what the box's console or "
+                "its provider shows. What is sent there afterwards, secrets too, goes to whoever holds this key."
+            )
+        words = ["hosts", "trust", *(f"--expect={mark}" for mark in offered), name]
+
+        def go() -> None:
+            self.board.operate(
+                f"trust {name}", words, lambda: self.board.operate(f"check {name}", ["hosts", "check", name])
+            )
+
+        question = Question(title, shown, note, "pin it", self.board.symbols)
+        self.board.push_screen(question, lambda yes: go() if yes else None)
+
+    def action_release(self) -> None:
+        """Look first: what would be lost is said before anything is done."""
+        if (name := self.table.cursor) is not None:
+            words = ["hosts", "release", "--dry-run", "--json", name]
+            self.board.ask(f"look what {name} holds", words, lambda answer: self._judge(name, answer))
+
+    def _judge(self, name: str, answer: Answer) -> None:
+        if (found := answer.json) is None:
+            self._say(f"nobody knows what {name} holds: {answer.said}")
+            return
+
+        def go(verb: str | None) -> None:
+            if verb is not None:
+                more = ["--drain"] if verb == "drain" else []
+                self.board.operate(f"{verb} {name}", ["hosts", "release", *more, name])
+
+        self.board.push_screen(Verdict(name, found, self.board.symbols), go)
+
+    def _say(self, words: str) -> None:
+        self.board.notify(self.board.symbols.text(inert_line(words)), severity="error", markup=False, timeout=15)
+
+
+def _keys(listed: object) -> dict[str, str]:
+    """Fingerprints, and what is said of each; anything else is left out."""
+    keys = [key for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
+    found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
+    # A hop on the way to the host is named; the host itself needs no naming.
+    return {
+        mark: f"{inert_line(key.get('alias'), 80)} {key.get('algorithm')}"
+        if len(found) > 1
+        else str(key.get("algorithm"))
+        for mark, key in found.items()
+    }

@@ -1,0 +1,229 @@
+"""Launch: an experiment, a host, changes to settings; the plan is what `armada launch --dry-run` says, anew as they change."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual import work
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Static
+
+from armada.inert import inert_line, inert_text
+from armada.tui.bindings import bindings
+from armada.tui.operations import command
+from armada.tui.screens.chooser import Choice, Chooser
+from armada.tui.screens.host_text import gpu_names, gpus_of
+from armada.tui.screens.view import View
+from armada.tui.watcher import Wants
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.timer import Timer
+    from textual.widget import Widget
+
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import HostView
+
+WAIT_S = 0.5
+PLAN_TIMEOUT_S = 120.0
+
+
+class Planned(Message):
+    """A plan, or why there is none."""
+
+    def __init__(self, words: tuple[str, ...], code: int, said: str, command_line: str) -> None:
+        super().__init__()
+        self.words = words
+        self.code = code
+        self.said = said
+        self.command_line = command_line
+
+
+class LaunchScreen(View):
+    """Three fields and the plan they give."""
+
+    PLACE = "launch"
+    BINDINGS = bindings("launch")
+    DEFAULT_CSS = """
+    LaunchScreen Horizontal { height: 1; }
+    LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
+    LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
+    LaunchScreen Input:focus { border: none; background: $primary 40%; }
+    LaunchScreen #hosts { height: 1; color: $text-muted; padding: 0 1; }
+    LaunchScreen VerticalScroll { height: 1fr; border-top: solid $panel; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._timer: Timer | None = None
+        self._asking: subprocess.Popen[str] | None = None
+        self.fields: dict[str, Input] = {}
+        self.ready: tuple[str, ...] | None = None
+
+    def body(self) -> Iterable[Widget]:
+        files = _experiments()
+        hosts = [host.name for host in self.snapshot.hosts]
+        for name, label, more, hints in (
+            ("experiment", "experiment", "a YAML file, or quickstart (→ takes the suggestion)", files),
+            ("host", "host", "its name; local is this machine", hosts),
+            ("set", "changes", "train.learning_rate=5e-5 lora.r=128", []),
+        ):
+            field = Input(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
+            self.fields[name] = field
+            yield Horizontal(Static(label, classes="label", markup=False), field)
+        self.names = Static(id="hosts")
+        yield self.names
+        self.plan_text = Static(id="plan")
+        yield VerticalScroll(self.plan_text)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.fields["experiment"].focus()
+        self._say(
+            "Type an experiment and a host: the plan comes by itself. ctrl+o chooses from a list, ctrl+l launches, esc goes back."
+        )
+
+    def wants(self) -> Wants:
+        return Wants()
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        del updates
+        names = "  ".join(host.name for host in self.snapshot.hosts)
+        self.names.update(Text(f"hosts: {self.board.symbols.text(inert_line(names, 500))}"))
+
+    # The plan -------------------------------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """The command line so far, after `armada`."""
+        value = {name: field.value.strip() for name, field in self.fields.items()}
+        if not value["experiment"] or not value["host"]:
+            return None
+        try:
+            changes = shlex.split(value["set"])
+        except ValueError:
+            return None
+        # With `=`, so that nothing typed here can become an option of its own.
+        options = [f"--host={value['host']}", *(f"--set={change}" for change in changes)]
+        return ("launch", *options, "--", value["experiment"])
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        del event
+        self.ready = None
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(WAIT_S, self.action_plan)
+
+    def on_input_submitted(self) -> None:
+        self.focus_next()
+
+    def action_choose(self) -> None:
+        """A list for the field in focus: experiments beside the dashboard, or hosts."""
+        if self.focused is self.fields["host"]:
+            choices = [
+                Choice(host.name, host.name, self._about(host)) for host in self.snapshot.hosts if host.configured
+            ]
+            field, following, title = self.fields["host"], self.fields["set"], "On which host?"
+        else:
+            choices = [Choice(name, name, _folder_of(name)) for name in _experiments()]
+            field, following, title = self.fields["experiment"], self.fields["host"], "Which experiment?"
+
+        def take(chosen: str | None) -> None:
+            if chosen is not None:
+                field.value = chosen
+                self.call_after_refresh(following.focus)  # coming back, the screen gives the focus to where it was
+
+        self.board.push_screen(Chooser(title, choices, self.board.symbols), take)
+
+    def _about(self, host: HostView) -> str:
+        record = host.record
+        facts = record.facts if record is not None and isinstance(record.facts, dict) else None
+        words = [gpu_names(gpus_of(facts)) if facts is not None else "not looked at yet"]
+        words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
+        busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
+        words += [counted(busy, "run") if busy else "idle", f"${host.price:.2f}/h" if host.price is not None else ""]
+        return " · ".join(word for word in words if word)
+
+    def action_plan(self) -> None:
+        if self.words is not None and not self.board.refuses("a plan asks the host; it"):
+            self._say("planning …")
+            self._plan(self.words)
+
+    @work(thread=True, exclusive=True, group="plan", exit_on_error=False)
+    def _plan(self, words: tuple[str, ...]) -> None:
+        """Ask `--dry-run`; an older question is no longer of interest and ends."""
+        if self._asking is not None and self._asking.poll() is None:
+            self._asking.terminate()
+        argv = command(words[0], "--dry-run", "--json", *words[1:])
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._asking = process
+        try:
+            out, err = process.communicate(timeout=PLAN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = "", f"no plan within {PLAN_TIMEOUT_S:.0f} s"
+        self.post_message(Planned(words, process.returncode or 0, err, _command_line(out)))
+
+    def on_planned(self, message: Planned) -> None:
+        if message.words != self.words:
+            return
+        self.ready = message.words if message.code == 0 else None
+        # First what to do about it: of a long plan only the beginning is in sight.
+        text = Text(" ctrl+l launches this\n\n" if self.ready is not None else "", style="bold")
+        text.append(self.board.symbols.text(inert_text(message.said)), style="not bold")
+        if message.command_line:
+            text.append(f"\n command    {self.board.symbols.text(message.command_line)}\n", style="not bold dim")
+        self.plan_text.update(text)
+
+    def _say(self, words: str) -> None:
+        self.plan_text.update(Text(f" {words}", style="dim"))
+
+    def action_launch(self) -> None:
+        if self.words is None:
+            self.notify("an experiment and a host are needed", severity="warning")
+        elif self.ready != self.words:
+            self.notify("there is no plan for this yet, or it was refused: see below", severity="warning")
+        else:
+            self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)
+            self.board.action_go("runs")
+
+    def on_unmount(self) -> None:
+        if self._asking is not None and self._asking.poll() is None:
+            self._asking.terminate()
+
+
+def _experiments() -> list[str]:
+    """Experiments near where the dashboard was started, and the bundled one."""
+    here = sorted(str(path) for path in Path().glob("*.y*ml"))
+    below = sorted(str(path) for path in Path().glob("*/*.y*ml"))[:200]
+    return ["quickstart", *here, *below]
+
+
+def _folder_of(name: str) -> str:
+    if name == "quickstart" and not Path(name).exists():
+        return "bundled: trains a tiny model, in about a minute"
+    return str(Path(name).absolute().parent)
+
+
+def _command_line(out: str) -> str:
+    try:
+        argv = json.loads(out)["spec"]["job"]["argv"]
+        return inert_line(shlex.join(map(str, argv)), 1000)
+    except (ValueError, KeyError, TypeError):
+        return ""

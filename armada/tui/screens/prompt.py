@@ -1,0 +1,59 @@
+"""A line of text that an action needs: a folder, a place in a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from armada.tui.symbols import Symbols
+
+
+class Prompt(ModalScreen[str | None]):
+    """Enter takes what was typed, Escape takes nothing.
+
+    Args:
+        title: What is wanted.
+        note: What will be done with it.
+        value: What stands there already.
+        symbols: What the terminal can show.
+    """
+
+    BINDINGS = [Binding("escape", "leave", "leave", priority=True)]  # noqa: RUF012  # Textual declares it so
+    DEFAULT_CSS = """
+    Prompt { align: center middle; }
+    Prompt Vertical { width: 90%; max-width: 90; height: auto; border: round $accent; padding: 0 1; background: $panel; }
+    Prompt Input { height: 1; border: none; padding: 0 1; margin: 1 0; background: $boost; }
+    Prompt Input:focus { border: none; background: $primary 40%; }
+    """
+
+    def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:
+        super().__init__()
+        self._title = Text(symbols.text(inert_line(title, 200)), style="bold")
+        self._note = Text(symbols.text(f"{note}\n\nenter goes on     esc leaves it"), style="dim")
+        self._value = value
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title)
+            yield Input(self._value)
+            yield Static(self._note)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(event.value.strip() or None)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,63 @@
+"""A question before something that is hard to undo: it names what it touches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from armada.tui.symbols import Symbols
+
+SHOWN = 12
+
+
+class Question(ModalScreen[bool]):
+    """Yes takes a `y`; everything else leaves things as they are.
+
+    Args:
+        title: The question.
+        lines: What it touches, one a line; from anywhere.
+        note: What will happen.
+        verb: What `y` does.
+        symbols: What the terminal can show.
+    """
+
+    BINDINGS = [  # noqa: RUF012  # Textual declares it so
+        Binding("y", "answer(True)", "yes"),
+        Binding("n,escape,q,enter", "answer(False)", "no"),
+    ]
+    DEFAULT_CSS = """
+    Question { align: center middle; }
+    Question Vertical {
+        width: 90%; max-width: 90; height: auto; max-height: 95%; border: round $warning; padding: 0 1; background: $panel;
+    }
+    """
+
+    def __init__(self, title: str, lines: Sequence[str], note: str, verb: str, symbols: Symbols) -> None:
+        super().__init__()
+        text = symbols.text
+        self._words = Text(text(inert_line(title, 200)) + "\n\n", style="bold")
+        for line in lines[:SHOWN]:
+            self._words.append(f"  {text(inert_line(line, 200))}\n", style="not bold")
+        if len(lines) > SHOWN:
+            self._words.append(f"  and {len(lines) - SHOWN} more\n", style="not bold")
+        self._words.append(f"\n{text(note)}\n\n", style="not bold dim")
+        self._words.append(f"y {verb}     n, esc leave as it is", style="bold")
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._words)
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)

@@ -1,0 +1,373 @@
+"""One run: overview, charts, log, checkpoints, events, config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.widgets import ContentSwitcher, Input, Static
+
+from armada.errors import UsageError
+from armada.tui import logs
+from armada.tui.bindings import bindings
+from armada.tui.log_file import LogFile
+from armada.tui.log_places import HOW, parse_place
+from armada.tui.screens import run_text
+from armada.tui.screens.chooser import Choice, Chooser
+from armada.tui.screens.prompt import Prompt
+from armada.tui.screens.view import View
+from armada.tui.watcher import Wants
+from armada.tui.widgets.chart_wall import ChartWall
+from armada.tui.widgets.list_table import ListTable
+from armada.tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from armada.store.checkpoints import Checkpoint
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunDetail, RunRow
+
+DIGEST_SHOWN = 16
+TABS = ("overview", "charts", "log", "checkpoints", "events", "config")
+
+
+class RunScreen(View):
+    """Args: the run's id, and the page to begin with."""
+
+    PLACE = "run"
+    BINDINGS = bindings("run")
+    DEFAULT_CSS = """
+    RunScreen #tabs { height: 1; }
+    RunScreen ContentSwitcher { height: 1fr; }
+    RunScreen VerticalScroll { height: 1fr; }
+    RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
+    RunScreen #find.open { display: block; }
+    """
+
+    def __init__(self, run_id: str, tab: str = "overview") -> None:
+        super().__init__()
+        self.run_id = run_id
+        self.shown = tab
+        self._follower: logs.Follower | None = None
+        self._asked = "search"
+        self._config: object = None
+        self.other: str | None = None
+        """The run whose settings are held against this one's."""
+
+    def body(self) -> Iterable[Widget]:
+        symbols = self.board.symbols
+        self.tabs = Static(id="tabs")
+        self.field = Input(id="find", disabled=True)
+        self.overview, self.config = Static(), Static()
+        self.wall = ChartWall(symbols, id="charts")
+        self.log_view = LogView(symbols, id="log")
+        self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints")
+        self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
+        self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference")
+        self.pages = ContentSwitcher(
+            VerticalScroll(self.overview, id="overview"),
+            self.wall,
+            self.log_view,
+            self.checkpoints,
+            self.events,
+            VerticalScroll(self.config, id="config"),
+            self.difference,
+            initial=self.shown,
+        )
+        yield from (self.tabs, self.field, self.pages)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.action_tab(self.shown)
+
+    def on_unmount(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    @property
+    def row(self) -> RunRow | None:
+        return self.snapshot.row(self.run_id)
+
+    @property
+    def detail(self) -> RunDetail | None:
+        return self.snapshot.details.get(self.run_id)
+
+    @property
+    def page(self) -> str:
+        return self.shown
+
+    def wants(self) -> Wants:
+        curves = frozenset((self.run_id, name) for name in self.wall.wanted)
+        details = frozenset({self.run_id} | ({self.other} if self.other else set()))
+        return Wants(frozenset({self.run_id}), details, curves if self.shown == "charts" else frozenset())
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        row, detail, text = self.row, self.detail, self.board.symbols.text
+        self._say_tabs()
+        if row is None:
+            gone = (
+                "reading …"
+                if not self.snapshot.taken_at
+                else f"{self.run_id} is no longer in the store (esc goes back)"
+            )
+            self.overview.update(Text(gone))
+            return
+        self.wall.take(self.run_id, detail.metrics if detail else (), updates)
+        if self.shown == "overview":
+            words = run_text.overview(row, detail, self.board.symbols, self.snapshot.syncs.get(self.run_id))
+            self.overview.update(words)
+        elif self.shown == "log":
+            self._draw_log(row)
+        elif detail is not None and self.shown == "checkpoints":
+            items = run_text.checkpoint_items(detail, self.snapshot, row.host)
+            self.checkpoints.show_items(items)
+        elif detail is not None and self.shown == "events":
+            self.events.show_items(run_text.event_items(detail))
+        elif detail is not None and self.shown == "config" and self.other is not None:
+            other, names = self.snapshot.details.get(self.other), (self.run_id, self.other)
+            self.difference.show_items(run_text.difference_items(detail, other, names))
+        elif detail is not None and self.shown == "config" and self._config != detail.spec:
+            self._config = detail.spec
+            self.config.update(Text(text(run_text.config(detail))))
+
+    def tick(self) -> None:
+        super().tick()
+        row = self.row
+        if row is not None and self.shown == "log":
+            self._draw_log(row)
+        elif row is not None and self.shown == "overview":
+            self.draw()
+
+    def _say_tabs(self) -> None:
+        row, symbols = self.row, self.board.symbols
+        words = Text(f" {symbols.text(row.name) if row else ''} {self.run_id}  ", style="bold", no_wrap=True)
+        words.truncate(max(10, self.size.width // 2), overflow="ellipsis" if symbols.utf8 else "crop")
+        for tab in TABS:
+            part = Text(f" {tab} ", style="reverse bold" if tab == self.shown else "")
+            part.apply_meta({"@click": f"screen.tab('{tab}')"})
+            words.append_text(part)
+        place = self.log_view.place if self.shown == "log" else ""
+        if place and self._follower is not None and self._follower.partial:
+            place += " · its end only: all of it comes with the next sync"
+        words.append(symbols.text(f"  {place}"), style="dim")
+        self.tabs.update(words)
+
+    def _draw_log(self, row: RunRow) -> None:
+        run, view = row.run, self.log_view
+        path = logs.at_home(self.board.home, run, local=run.host == "local")
+        if self._follower is not None:
+            path = self._follower.path
+            empty = (
+                f"asking {row.host} …" if self._follower.trouble is None else f"armada logs: {self._follower.trouble}"
+            )
+        elif path is not None:
+            empty = "nothing printed yet"
+        elif self.board.read_only:
+            empty = "its output is not at home, and with --read-only nothing is fetched"
+        else:
+            empty = "its output is not at home yet: l fetches and follows it"
+        file = LogFile(path) if path is not None else None
+        view.show(file, empty=empty)
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def concerned(self) -> list[RunRow]:
+        return [self.row] if self.row is not None else []
+
+    def action_tab(self, tab: str) -> None:
+        self.shown = tab
+        self.pages.current = "difference" if tab == "config" and self.other is not None else tab
+        if tab == "log":
+            self._fetch_log()
+        page = self.pages.visible_content
+        self.set_focus(page if page is not None and page.focusable else None)
+        self.keys.refresh()
+        self.take()
+
+    def _fetch_log(self) -> None:
+        row = self.row
+        if row is None or self._follower is not None or self.board.read_only:
+            return
+        copy = logs.at_home(self.board.home, row.run, local=row.run.host == "local")
+        if copy is None or (row.run.host != "local" and not row.run.ended):
+            self._follower = logs.Follower(self.board.home, self.run_id)
+
+    def _step_tab(self, by: int) -> None:
+        self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])
+
+    def action_next_tab(self) -> None:
+        self._step_tab(1)
+
+    def action_previous_tab(self) -> None:
+        self._step_tab(-1)
+
+    def action_metric(self) -> None:
+        self._chart(lambda wall: wall.step_metric(1))
+
+    def action_metric_before(self) -> None:
+        self._chart(lambda wall: wall.step_metric(-1))
+
+    def action_panels(self) -> None:
+        self._chart(ChartWall.next_panels)
+
+    def action_log_scale(self) -> None:
+        self._chart(ChartWall.toggle_log)
+
+    def action_smooth(self) -> None:
+        self._chart(ChartWall.next_smoothing)
+
+    def action_zoom(self, factor: float) -> None:
+        self._chart(lambda wall: wall.zoom(factor))
+
+    def action_pan(self, share: float) -> None:
+        self._chart(lambda wall: wall.pan(share))
+
+    def action_whole(self) -> None:
+        self._chart(ChartWall.reset)
+
+    def _chart(self, do: Callable[[ChartWall], None]) -> None:
+        """Chart keys lead to the charts first: pressing one elsewhere shows what it is about."""
+        if self.shown != "charts":
+            self.action_tab("charts")
+        do(self.wall)
+        self.board.want(self.wants())
+
+    # The log
+
+    def on_log_view_looked(self) -> None:
+        self._say_tabs()
+
+    def _ask_log(self, what: str, hint: str) -> None:
+        """Open the line of text that a search or a jump is typed into."""
+        if self.shown != "log":
+            self.action_tab("log")
+        self._asked = what
+        self.field.placeholder = hint
+        self.field.value = ""
+        self.field.disabled = False
+        self.field.add_class("open")
+        self.field.focus()
+
+    def action_search(self) -> None:
+        self._ask_log("search", "search towards the beginning; N and n go on")
+
+    def action_jump(self) -> None:
+        self._ask_log("jump", HOW)
+
+    def back(self) -> bool:
+        """Close the field, then the comparison."""
+        if self.field.has_class("open"):
+            self.field.remove_class("open")
+            self.field.disabled = True
+            self.log_view.focus()
+            return True
+        if self.shown == "config" and self.other is not None:
+            self._compare_with(None)
+            return True
+        return False
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.back()
+        if not event.value.strip():
+            return
+        if self._asked == "search":
+            self.log_view.search(event.value)
+            return
+        try:
+            self.log_view.jump(parse_place(event.value))
+        except UsageError as error:
+            self.notify(f"{error.message}; {error.hint}", severity="warning", markup=False)
+
+    def action_search_on(self, back: bool) -> None:
+        if self.shown != "log" or not self.log_view.word:
+            self.action_search()
+        else:
+            self.log_view.search_on(back=back)
+
+    def action_wrap(self) -> None:
+        if self.shown != "log":
+            self.action_tab("log")
+        self.log_view.toggle_wrap()
+
+    # Checkpoints
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The one under the cursor."""
+        known = self.detail.checkpoints if self.detail is not None else ()
+        return next((each for each in known if each.digest == self.checkpoints.cursor), None)
+
+    def _pull(self, folder: str | None) -> None:
+        found = self.checkpoint
+        if found is None:
+            return
+        alike = [each for each in self.detail.checkpoints if each.step == found.step] if self.detail else []
+        word = str(found.step) if alike[-1:] == [found] else found.digest[:DIGEST_SHOWN]  # a step can be saved twice
+        more = [f"--to={folder}"] if folder else []
+        title = f"pull checkpoint-{found.step}{f' to {folder}' if folder else ''}"
+        self.board.operate(title, ["pull", self.run_id, "--checkpoint", word, *more])
+
+    def _on_checkpoints(self, verb: str) -> bool:
+        """Whether there is a checkpoint to do something with: keys about them lead to them first."""
+        if self.shown != "checkpoints":
+            self.action_tab("checkpoints")
+            return False
+        found = self.checkpoint
+        if found is None or not (found.on_host or found.home_path):
+            self.notify(f"{verb}: no checkpoint under the cursor that still is anywhere", severity="warning")
+            return False
+        return not self.board.refuses(verb)
+
+    def action_pull(self) -> None:
+        if self._on_checkpoints("pull"):
+            self._pull(None)
+
+    def action_pull_to(self) -> None:
+        if self._on_checkpoints("pull") and (found := self.checkpoint) is not None:
+            folder = str(Path.cwd() / f"{self.run_id}-checkpoint-{found.step}")
+            note = "It comes home first, if it is not there; then each file is copied and verified. The folder must be new."
+            title = f"Copy checkpoint-{found.step} into which folder?"
+            prompt = Prompt(title, note, folder, self.board.symbols)
+            self.board.push_screen(prompt, lambda chosen: self._pull(chosen) if chosen else None)
+
+    # Config
+
+    def action_difference(self) -> None:
+        """Choose another run to hold this one's settings against."""
+        row = self.row
+        if row is None:
+            return
+        if self.shown != "config":
+            self.action_tab("config")
+        others = [each for each in self.snapshot.runs if each.run.run_id != self.run_id]
+        others.sort(key=lambda each: each.name != row.name)  # the likeliest first, else the newest
+        choices = [
+            Choice(each.run.run_id, each.name, f"{each.run.run_id} {each.run.state} on {each.host}") for each in others
+        ]
+        if not choices:
+            self.notify("there is no other run to compare it with", severity="warning")
+            return
+        chooser = Chooser("Compare its settings with which run?", choices, self.board.symbols)
+        self.board.push_screen(chooser, lambda chosen: self._compare_with(chosen) if chosen else None)
+
+    def _compare_with(self, run_id: str | None) -> None:
+        self.other = run_id
+        self.action_tab("config")
+
+    def action_copy(self) -> None:
+        """What is in sight has the first say: a checkpoint's path, the log's lines; else the run's id."""
+        words = self.run_id
+        if self.shown == "log":
+            words = self.log_view.picture
+        elif self.shown == "checkpoints" and (found := self.checkpoint) is not None:
+            words = str(found.home_path or f"checkpoint-{found.step}")
+        self.app.copy_to_clipboard(words)
+        lines = words.count("\n") + 1
+        self.notify(f"copied {lines} lines" if lines > 1 else f"copied: {words}", markup=False)

@@ -1,0 +1,195 @@
+"""What the pages of the Run screen say."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from armada.inert import inert_line
+from armada.tui.settings_text import differing, flat, settings
+from armada.tui.widgets.list_table import Item
+from armada.tui.widgets.run_table import age, figure, glyph
+from armada.tui.widgets.table import Column, Span
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from armada.store.run_sync import RunSync
+    from armada.tui.snapshot import RunDetail, RunRow, Snapshot
+    from armada.tui.symbols import Symbols
+
+CHECKPOINT_COLUMNS = (
+    Column("CHECKPOINT", 17),
+    Column("SIZE", 8, right=True),
+    Column("MADE", 16, rank=3),
+    Column("HOST", 11, grow=1, most=24, rank=1),
+    Column("HOME", 20, grow=4),
+    Column("VERIFIED", 12, grow=1, most=16, rank=2),
+)
+DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
+EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
+
+
+def stamp(moment: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment is not None else "—"
+
+
+def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Text:
+    """Everything a person asks first, one thing a line."""
+    now = time.time()
+    text = Text()
+    for label, value in _facts(row, detail, sync, now):
+        text.append(f" {label:<13}", style="dim")
+        text.append(symbols.text(value) + "\n", style="bold" if label == "needs you" else "")
+    sign, _ = glyph(row, symbols)
+    state = Text.assemble((f" {'state':<13}", "dim"), (f"{sign} {symbols.text(_state(row))}\n", "bold"))
+    return state.append_text(text)
+
+
+def _state(row: RunRow) -> str:
+    run = row.run
+    seen = "" if run.ended else f" · seen {age(run.observed_at, time.time())}"
+    return f"{run.state}{f': {inert_line(run.reason, 60)}' if run.reason else ''}{seen}"
+
+
+def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: float) -> Iterator[tuple[str, str]]:
+    run = row.run
+    if row.trouble:
+        yield "needs you", row.trouble
+    if run.because:
+        yield "because", inert_line(run.because, 300)
+    gpus = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""
+    yield "host", f"{row.host}{gpus}"
+    if run.step is not None:
+        left = f" · {span(run.eta_s)} left" if run.eta_s else ""
+        speed = f" · {figure(run.tokens_per_s)} tok/s" if run.tokens_per_s else ""
+        loss = f" · loss {run.loss:.4g}" if run.loss is not None else ""
+        yield "step", f"{run.step:,} of {f'{run.total_steps:,}' if run.total_steps else '?'}{loss}{speed}{left}"
+    if run.phase and not run.ended:
+        yield "phase", inert_line(run.phase, 40)
+    yield "made", f"{stamp(run.created_at)} ({age(run.created_at, now)})"
+    if run.started_at:
+        yield "started", f"{stamp(run.started_at)} · {'lasted' if run.ended else 'for'} {span(row.lasted_s(now))}"
+    cost = row.cost(now)
+    if cost is not None:
+        yield "cost", f"${cost:,.2f} at ${row.price:,.2f}/h"
+    kept = row.kept
+    yield "checkpoints", f"{kept.home} home{f', {kept.only_host} only on the host' if kept.only_host else ''}"
+    if sync is not None:
+        due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
+        due = " · all home" if run.ended and sync.final_done and not row.kept.only_host else due
+        failing = (
+            f" · fails since {stamp(sync.failing_since)}: {inert_line(sync.reason, 200)}" if sync.failing_since else ""
+        )
+        yield "sync", f"{age(sync.last_at, now)}{due}{failing}"
+    yield "attempt", f"{run.attempt} of submission {run.submission}"
+    if run.exit_code is not None:
+        yield "exit code", str(run.exit_code)
+    if detail is None:
+        return
+    yield from _spec_facts(detail.spec)
+    yield "", ""
+    for when, state, reason, message in detail.transitions[-30:]:
+        said = f" ({inert_line(message, 160)})" if message else ""
+        yield "", f"{stamp(when)}  {state}{f': {inert_line(reason, 60)}' if reason else ''}{said}"
+
+
+def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    training = spec.get("training") or {}
+    batch = training.get("batch") if isinstance(training, dict) else None
+    if isinstance(batch, dict):
+        parts = [batch.get(key, "?") for key in ("global", "micro", "accumulation", "processes")]
+        whole, micro, accumulation, processes = (inert_line(part, 12) for part in parts)
+        yield "batch", f"{whole} samples a step = micro {micro} × accumulate {accumulation} × {processes} processes"
+    environment = spec.get("environment")
+    if isinstance(environment, dict):
+        yield "environment", inert_line(environment.get("key"), 120)
+    if spec.get("profile"):
+        yield "profile", inert_line(spec["profile"], 60)
+    project = spec.get("project")
+    if isinstance(project, dict) and project.get("revision"):
+        dirty = ", with changes that were not committed" if project.get("dirty") else ""
+        yield "git revision", f"{inert_line(project['revision'], 60)}{dirty}"
+    job = spec.get("job")
+    if isinstance(job, dict) and isinstance(job.get("argv"), list):
+        yield "command", inert_line(" ".join(map(str, job["argv"][:100])), 600)
+
+
+def config(detail: RunDetail) -> str:
+    """The settings as resolved, then the rest of the spec."""
+    chosen = settings(detail.spec)
+    width = min(50, max((len(name) for name in chosen), default=0))
+    lines = [f" {name:<{width}}  {value}" for name, value in chosen.items()]
+    rest = {key: value for key, value in detail.spec.items() if key != "experiment"}
+    if detail.spec.get("experiment"):
+        lines += ["", " what armada made of it", ""]
+        lines += [f" {name:<{width}}  {value}" for name, value in flat(rest)]
+    return "\n".join(lines[:3000])
+
+
+def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[str, str]) -> list[Item]:
+    """The settings that are not the same in both; first whose they are."""
+    head = Item("runs", ((("run", "dim"),), *(((inert_line(name, 80), "strong"),) for name in names)))
+    if other is None:
+        return [head, Item("none", ((("reading …", "dim"),), (("", "plain"),), (("", "plain"),)))]
+    found = differing([detail.spec, other.spec])
+    items = [
+        Item(f"set {name}", (((name, "plain"),), *(((value or "—", "plain" if value else "dim"),) for value in values)))
+        for name, values in found
+    ]
+    return [head, *(items or [Item("none", ((("nothing differs", "good"),), (("", "plain"),), (("", "plain"),)))])]
+
+
+def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[Item]:
+    """Newest first; what is on its way says how far it is."""
+    now = time.time()
+    moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
+    items = []
+    for checkpoint in reversed(detail.checkpoints):
+        where: Span
+        path: Span = ("", "dim")
+        transfer = moving.get(checkpoint.digest)
+        if checkpoint.home_path is not None:
+            where, path = ("home", "good"), (f"  {checkpoint.home_path}", "dim")
+        elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
+            rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
+            where = (f"{transfer.done_bytes / transfer.total_bytes:.0%} on its way{rate}", "accent")
+        elif transfer is not None:
+            where = (f"{transfer.state}: {inert_line(transfer.reason or '', 160)}", "warn")
+        else:
+            where = ("not yet" if checkpoint.on_host else "gone from the host before it came home", "warn")
+        more: tuple[tuple[tuple[Span, ...], ...], ...] = ()
+        if checkpoint.trouble:
+            more = ((((inert_line(checkpoint.trouble, 300), "warn"),),),)
+        files = f" ({counted(checkpoint.file_count, 'file')})"
+        cells: tuple[tuple[Span, ...], ...] = (
+            ((f"checkpoint-{checkpoint.step}", "strong"),),
+            ((amount(checkpoint.size_bytes), "plain"),),
+            ((age(checkpoint.created_at, now), "dim"), (files, "dim")),
+            ((host if checkpoint.on_host else "—", "plain"),),
+            (where, path),
+            ((age(checkpoint.verified_at, now) if checkpoint.verified_at else "—", "dim"),),
+        )
+        items.append(Item(checkpoint.digest, cells, more))
+    if not items:
+        items = [Item("none", ((("none yet", "dim"),), *(((("", "plain"),),) * 5)))]
+    return items
+
+
+def event_items(detail: RunDetail) -> list[Item]:
+    """Newest first."""
+    items = []
+    for place, event in enumerate(reversed(detail.events)):
+        rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
+        moment = event.get("time")
+        cells: tuple[tuple[Span, ...], ...] = (
+            ((stamp(moment) if isinstance(moment, int | float) else "—", "dim"),),
+            ((inert_line(event.get("kind"), 40), "strong"),),
+            ((inert_line(json.dumps(rest, ensure_ascii=False, default=str), 1000), "plain"),),
+        )
+        items.append(Item(f"{event.get('seq')}-{place}", cells))
+    return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]

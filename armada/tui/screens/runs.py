@@ -1,0 +1,233 @@
+"""Home: all runs, what needs a person on top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.widgets import Input, Static
+
+from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
+from armada.tui.bindings import bindings
+from armada.tui.filtering import Query
+from armada.tui.screens.view import View
+from armada.tui.watcher import Wants
+from armada.tui.widgets.preview import Preview
+from armada.tui.widgets.run_table import RunTable
+from armada.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunRow, Snapshot
+
+FIRST_START = """
+  Nothing has been launched yet, and here is how to begin:
+
+    n                 launch an experiment from this dashboard
+                      (`quickstart` on the host `local` trains a tiny model here, in about a minute)
+
+    in a terminal     armada launch --host local quickstart --follow
+    add a GPU box     armada hosts add NAME user@address:port        then 3 shows it
+
+  ? lists all keys, q leaves.
+"""
+
+
+class RunsScreen(View):
+    """Table, what is going on, preview."""
+
+    PLACE = "runs"
+    BINDINGS = bindings("runs")
+    DEFAULT_CSS = """
+    RunsScreen #said { height: 1; color: $text-muted; }
+    RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
+    RunsScreen #filter.open { display: block; }
+    RunsScreen #first { display: none; height: 1fr; }
+    RunsScreen.empty #first { display: block; }
+    RunsScreen.empty RunTable, RunsScreen.empty Preview, RunsScreen.empty #said { display: none; }
+    RunsScreen RunTable { height: 1fr; min-height: 2; }
+    RunsScreen Preview { height: 35%; max-height: 16; }
+    RunsScreen.-low Preview { display: none; }
+    RunsScreen Preview.closed { display: none; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012  # Textual declares it so
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrangement = Arrangement()
+        self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
+
+    def body(self) -> Iterable[Widget]:
+        self.said = Static(id="said")
+        yield self.said
+        hint = "words · !word · host:… state:… name:… reason:… is:trouble"
+        self.field = Input(placeholder=hint, id="filter", disabled=True)
+        yield self.field
+        yield Static(FIRST_START, id="first", markup=False)
+        self.table = RunTable(self.board.symbols, id="table")
+        yield self.table
+        self.preview = Preview(self.board.symbols)
+        yield self.preview
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        super().on_mount()
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    def wants(self) -> Wants:
+        cursor = self.table.cursor
+        curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
+        return Wants(frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset()), sketches=curves)
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        snapshot = self.snapshot
+        # Before the first picture it is not known that there is nothing.
+        self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
+        a = self.arrangement
+        chosen = (a.query.text, a.sort, a.reverse, a.group)
+        changed = self._changed(snapshot) if chosen == self._drawn[1] else None
+        # 10,000 rows are sorted and laid out in 20 ms: not when a few changed and stay where they are.
+        if changed is not None and a.stays(changed):
+            self.table.snapshot = snapshot
+            self.table.replace({row.run.run_id: row for row in changed})
+        else:
+            self.table.marked &= set(snapshot.index)
+            self.table.show_runs(snapshot, a.arrange(snapshot.runs))
+        self._drawn = (snapshot.generation, chosen)
+        self.preview.take(snapshot.row(self.table.cursor), updates)
+        self._say(self.table.row_count)
+
+    def _changed(self, snapshot: Snapshot) -> list[RunRow] | None:
+        """Rows that differ from those drawn; None where that is not known."""
+        if snapshot.generation == self._drawn[0]:
+            return []
+        if snapshot.generation != self._drawn[0] + 1 or snapshot.changed is None:
+            return None
+        return [snapshot.index[run_id] for run_id in snapshot.changed]
+
+    def tick(self) -> None:
+        super().tick()
+        self.table.refresh_changed()
+        self.preview.tick()
+
+    def on_resize(self) -> None:
+        self._say(self.table.row_count)
+
+    def _say(self, shown: int) -> None:
+        a = self.arrangement
+        parts = [f"/ {a.query.text}"] if a.query else []
+        parts += [f"by {a.sort}{' reversed' if a.reverse else ''}"]
+        parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
+        parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
+        left, right = "  ".join(parts), f"{shown:,} of {len(self.snapshot.runs):,} runs"
+        room = max(1, self.size.width - len(left) - len(right) - 2)
+        self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
+
+    # What the table says --------------------------------------------------------------------------------------------
+
+    def on_table_moved(self, event: Table.Moved) -> None:
+        if type(event) is Table.Chosen:
+            self.action_open()
+            return
+        self.preview.take(self.snapshot.row(event.key), ())
+        self.board.want(self.wants())
+
+    on_table_chosen = on_table_moved
+
+    def on_table_headed(self, event: Table.Headed) -> None:
+        """A click on a column's title sorts by it; another one turns the order round."""
+        sort = HEADS.get(event.title)
+        if sort is not None:
+            self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
+            self.arrangement.sort = sort
+            self.draw()
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def concerned(self) -> list[RunRow]:
+        wanted = self.table.marked or {self.table.cursor or ""}
+        return [row for row in self.snapshot.runs if row.run.run_id in wanted]
+
+    def action_open(self) -> None:
+        self.board.open_run(self.table.cursor)
+
+    def action_logs(self) -> None:
+        self.board.open_run(self.table.cursor, "log")
+
+    def action_launch(self) -> None:
+        self.board.action_go("launch")
+
+    def action_compare(self) -> None:
+        self.board.action_go("compare")
+
+    def action_look(self) -> None:
+        self.board.operate("look at all hosts", ["ps"])
+
+    def action_mark(self) -> None:
+        if self.table.cursor is not None:
+            self.table.toggle_mark(self.table.cursor)
+            self.table.action_move(1)
+            self.draw()
+
+    def action_mark_all(self) -> None:
+        shown = {entry.key for entry in self.table.entries if entry.kind == "row"}
+        self.table.marked = set() if shown <= self.table.marked else shown
+        self.table.refresh()
+        self.draw()
+
+    def action_sort(self) -> None:
+        order = list(SORTS)
+        self.arrangement.sort = order[(order.index(self.arrangement.sort) + 1) % len(order)]
+        self.draw()
+
+    def action_reverse(self) -> None:
+        self.arrangement.reverse = not self.arrangement.reverse
+        self.draw()
+
+    def action_group(self) -> None:
+        self.arrangement.group = GROUPS[(GROUPS.index(self.arrangement.group) + 1) % len(GROUPS)]
+        self.draw()
+
+    def action_preview(self) -> None:
+        self.preview.toggle_class("closed")
+        self.take()
+
+    def action_filter(self) -> None:
+        self.field.value = self.arrangement.query.text
+        self.field.disabled = False
+        self.field.add_class("open")
+        self.field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.arrangement.query = Query(event.value)
+        self.draw()
+
+    def on_input_submitted(self) -> None:
+        self._close_filter()
+
+    def only_host(self, name: str) -> None:
+        """Show the runs of one host."""
+        self.arrangement.query = Query(f"host:{name}")
+        self.draw()
+
+    def back(self) -> bool:
+        """Escape: first the field, then the filter, then the marks."""
+        if self.field.has_class("open"):
+            self._close_filter()
+        elif self.arrangement.query:
+            self.arrangement.query = Query()
+        else:
+            self.table.marked = set()
+            self.table.refresh()
+        self.draw()
+        return True
+
+    def _close_filter(self) -> None:
+        self.field.remove_class("open")
+        self.field.disabled = True
+        self.table.focus()

@@ -1,0 +1,161 @@
+"""Sync: what is on its way home, what waits and why, when each run is due, the disk at home."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.widgets import Static
+
+from armada.inert import inert_line
+from armada.tui.bindings import bindings
+from armada.tui.screens.view import View
+from armada.tui.watcher import Wants
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.run_table import age, short
+from armada.tui.widgets.table import Cells, Column, Span, Table
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from armada.store.transfers import Transfer
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunRow, Snapshot
+    from armada.tui.symbols import Symbols
+
+COLUMNS = (
+    Column("RUN", 16, grow=2, most=50),
+    Column("HOST", 8, grow=1, most=20, rank=3),
+    Column("HOME", 9, rank=1),
+    Column("WAITS", 5, right=True),
+    Column("LAST SYNC", 12, rank=2),
+    Column("NEXT", 12),
+)
+
+
+class SyncScreen(View):
+    """A row per run that is not all home, or on a schedule; its transfers under it."""
+
+    PLACE = "sync"
+    BINDINGS = bindings("sync")
+    DEFAULT_CSS = "SyncScreen #disk { height: 1; color: $text-muted; }"
+
+    def body(self) -> Iterable[Widget]:
+        self.disk = Static(id="disk")
+        yield self.disk
+        self.table = ListTable(COLUMNS, self.board.symbols)
+        yield self.table
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        super().on_mount()
+
+    def wants(self) -> Wants:
+        return Wants(frozenset(self.table.visible_keys))
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        del updates
+        self.disk.update(_disk(self.snapshot, self.board.symbols))
+        self.table.show_items(items(self.snapshot, self.board.symbols, time.time()))
+
+    def tick(self) -> None:
+        super().tick()
+        self.draw()
+
+    def concerned(self) -> list[RunRow]:
+        return [row for row in self.snapshot.runs if row.run.run_id == self.table.cursor]
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        del event
+        self.action_open()
+
+    def action_open(self) -> None:
+        if self.concerned():
+            self.board.open_run(self.table.cursor, "checkpoints")
+
+
+def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
+    if snapshot.disk_free_bytes is None or not snapshot.disk_total_bytes:
+        return Text("")
+    used = 1 - snapshot.disk_free_bytes / snapshot.disk_total_bytes
+    free = f"{amount(snapshot.disk_free_bytes)} free of {amount(snapshot.disk_total_bytes)}"
+    rates = sum(each.rate or 0 for each in snapshot.transfers if each.state == "running")
+    coming = symbols.text(f" · {amount(rates)}/s coming in") if rates else ""
+    return Text(f" disk at home {symbols.bar(used, 20)} {free}{coming}", no_wrap=True)
+
+
+def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
+    """Failing first, then what moves, then what waits; runs that are all home are not here."""
+    moving: dict[str, list[Transfer]] = {}
+    for each in snapshot.transfers:
+        moving.setdefault(each.run_id, []).append(each)
+    found = []
+    for row in snapshot.runs:
+        run_id = row.run.run_id
+        sync = snapshot.syncs.get(run_id)
+        done = row.run.ended and (sync is None or sync.final_done) and not row.kept.only_host
+        if run_id not in moving and (done or (sync is None and not row.kept.only_host and row.run.ended)):
+            continue
+        failing = sync is not None and sync.failing_since is not None
+        rank = 0 if failing else 1 if run_id in moving else 2 if row.kept.only_host else 3
+        found.append((rank, -row.run.created_at, row))
+    found.sort(key=lambda each: each[:2])
+    made = [_item(row, moving.get(row.run.run_id, []), snapshot, symbols, now) for _, _, row in found]
+    if made:
+        return made
+    said = "everything is home" if snapshot.runs else "no runs yet"
+    return [Item("none", (((said, "good"),), *(((("", "plain"),),) * 5)))]
+
+
+def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
+    sync = snapshot.syncs.get(row.run.run_id)
+    cells: Cells = (
+        ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
+        ((row.host, "plain"),),
+        ((f"{row.kept.home} home", "plain"),),
+        ((str(row.kept.only_host) if row.kept.only_host else "", "warn"),),
+        ((age(sync.last_at, now) if sync else "never", "dim"),),
+        (_next(row, snapshot, now),),
+    )
+    more: list[Cells] = []
+    if sync is not None and sync.failing_since is not None:
+        words = f"fails for {span(now - sync.failing_since)}, {sync.failures}×: {inert_line(sync.reason, 300)}"
+        more.append((((words, "warn"),),))
+    more += [(_transfer(each, symbols, now),) for each in transfers]
+    return Item(row.run.run_id, cells, tuple(more))
+
+
+def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:
+    sync = snapshot.syncs.get(row.run.run_id)
+    if sync is not None and sync.requested_at is not None:
+        return "asked for", "accent"
+    if sync is None or sync.next_due_at is None or sync.final_done:
+        return "not planned", "dim"
+    return (f"in {short(sync.next_due_at - now)}", "plain") if sync.next_due_at > now else ("due now", "accent")
+
+
+def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
+    share = each.done_bytes / each.total_bytes if each.total_bytes else 0.0
+    spans: list[Span] = [
+        (f"{each.digest[:8]} ", "dim"),
+        (symbols.bar(share, 16), "accent"),
+        (f" {share:>4.0%}  ", "plain"),
+    ]
+    if each.state == "running":
+        rate = f"{amount(each.rate)}/s" if each.rate else "starting"
+        left = (
+            f" · {span((each.total_bytes - each.done_bytes) / each.rate)} left"
+            if each.rate and each.total_bytes
+            else ""
+        )
+        spans.append((f"{amount(each.done_bytes)} · {rate}{left}", "plain"))
+        if each.updated_at is not None and now - each.updated_at > 30:
+            spans.append((f" · no news for {span(now - each.updated_at)}", "warn"))
+        return tuple(spans)
+    again = f" · again in {span(each.next_try_at - now)}" if each.next_try_at and each.next_try_at > now else ""
+    spans.append((f"{each.state}: {inert_line(each.reason or 'no reason recorded', 300)}{again}", "warn"))
+    return tuple(spans)

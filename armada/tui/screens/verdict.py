@@ -1,0 +1,83 @@
+"""May this box be destroyed? What would be lost, line by line, and what can be done about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from armada.inert import inert_line
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.app import ComposeResult
+
+    from armada.tui.symbols import Symbols
+
+SHOWN = 500
+
+
+class Verdict(ModalScreen[str | None]):
+    """Gives back `drain`, `release` or None.
+
+    Args:
+        host: Its name.
+        answer: What `armada hosts release --dry-run --json` said.
+        symbols: What the terminal can show.
+    """
+
+    BINDINGS = [  # noqa: RUF012  # Textual declares it so
+        Binding("d", "answer('drain')", "bring home"),
+        Binding("y", "answer('release')", "release"),
+        Binding("n,escape,q,enter", "answer('')", "leave"),
+    ]
+    DEFAULT_CSS = """
+    Verdict { align: center middle; }
+    Verdict Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; border: round $warning; background: $panel; }
+    Verdict VerticalScroll { height: auto; max-height: 50vh; }
+    Verdict Static { padding: 0 1; height: auto; }
+    """
+
+    def __init__(self, host: str, answer: Mapping[str, Any], symbols: Symbols) -> None:
+        super().__init__()
+        listed = answer.get("items")
+        items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        lost = [item for item in items if item.get("lost") is not False]
+        self.safe = answer.get("safe") is True and not lost
+        name, text = inert_line(host, 60), symbols.text
+        if self.safe:
+            words = f"{name} can be destroyed: nothing would be lost"
+            note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is touched."
+            keys = "y release it     n, esc leave it"
+        else:
+            words = f"{name} must not be destroyed: {counted(len(lost), 'thing')} would be lost"
+            note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs go on."
+            keys = "d drain it now     n, esc leave it"
+        self._title = Text(text(words), style="bold")
+        self._list = Text()
+        for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:
+            sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
+            line = f"{sign} {inert_line(item.get('run_id'), 60)}: {inert_line(item.get('what'), 300)}"
+            self._list.append(text(line) + "\n")
+            if item.get("hint"):
+                self._list.append(text(f"    {inert_line(item['hint'], 300)}") + "\n", style="dim")
+        if len(items) > SHOWN:
+            self._list.append(f"and {len(items) - SHOWN} more: armada hosts release {name} --dry-run\n")
+        self._foot = Text.assemble((text(f"\n{note}\n\n"), "dim"), (keys, "bold"))
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title)
+            with VerticalScroll():
+                yield Static(self._list)
+            yield Static(self._foot)
+
+    def action_answer(self, verb: str) -> None:
+        if verb in ("", "release" if self.safe else "drain"):
+            self.dismiss(verb or None)

@@ -1,0 +1,107 @@
+"""What every screen has: a line at the top, keys at the bottom, and the newest snapshot."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.screen import Screen
+
+from armada.tui.widgets.going import Going
+from armada.tui.widgets.lines import KeyLine, TopLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from armada.tui.app import Dashboard
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunRow, Snapshot
+    from armada.tui.watcher import Wants
+
+
+class View(Screen[None]):
+    """A screen by its name in the table of keys."""
+
+    PLACE: ClassVar[str]
+    AUTO_FOCUS = ""  # Textual would give the keys to the first field there is, hidden or not
+
+    @property
+    def board(self) -> Dashboard:
+        return cast("Dashboard", self.app)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.board.snapshot
+
+    def compose(self) -> ComposeResult:
+        from armada.tui.bindings import SCREENS
+
+        self.top = TopLine(self.board.symbols, SCREENS[self.PLACE].lower())
+        yield self.top
+        yield from self.body()
+        self.going = Going(self.board.symbols)
+        yield self.going
+        self.keys = KeyLine(self.board.symbols, (self.PLACE, "everywhere"), read_only=self.board.read_only)
+        yield self.keys
+
+    @property
+    def page(self) -> str:
+        """Which of its pages is in sight, where it has several: the line at the bottom shows the keys of that one."""
+        return ""
+
+    def body(self) -> Iterable[Widget]:
+        """What stands between the two lines."""
+        raise NotImplementedError
+
+    def wants(self) -> Wants:
+        """What must be read for this screen."""
+        raise NotImplementedError
+
+    def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        """Show the newest snapshot; `updates` came with it."""
+        raise NotImplementedError
+
+    def take(self, updates: Sequence[CurveUpdate] = ()) -> None:
+        """Called with each new snapshot while the screen is in sight."""
+        self.top.take(self.snapshot)
+        self.going.take(self.snapshot, time.time())
+        self.draw(updates)
+        self.board.want(self.wants())
+
+    def tick(self) -> None:
+        """Called each second: ages grow."""
+        self.top.tick()
+        self.going.take(self.snapshot, time.time())
+
+    def on_mount(self) -> None:
+        self.take()
+
+    def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self.take()
+
+    def back(self) -> bool:
+        """Escape: whether there was something here to close first."""
+        return False
+
+    def concerned(self) -> list[RunRow]:
+        """The runs an action is about."""
+        return []
+
+    def action_sync(self) -> None:
+        self.board.act_on_runs("sync", self.concerned())
+
+    def action_stop(self) -> None:
+        self.board.act_on_runs("stop", self.concerned())
+
+    def action_resume(self) -> None:
+        self.board.act_on_runs("resume", self.concerned())
+
+    def action_copy(self) -> None:
+        ids = " ".join(row.run.run_id for row in self.concerned())
+        if ids:
+            self.app.copy_to_clipboard(ids)
+            self.notify(f"copied: {ids}", markup=False)

@@ -1,0 +1,54 @@
+"""Nested settings as flat lines, and in what two of them differ."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LIMIT = 2000
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(`train.learning_rate`, `5e-05`), inert, in the order they stand."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield (
+            inert_line(prefix, 120),
+            inert_line(value if isinstance(value, str) else json.dumps(value, default=str), LIMIT),
+        )
+
+
+def settings(spec: Mapping[str, Any]) -> dict[str, str]:
+    """What a person chose: the experiment as resolved, or all of the spec where there is none."""
+    chosen = spec.get("experiment")
+    return dict(flat(chosen if isinstance(chosen, dict) and chosen else dict(spec)))
+
+
+def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
+    """What armada made of it on its host, as far as it says something about the result."""
+    training, environment = spec.get("training"), spec.get("environment")
+    made = {
+        "host": spec.get("host"),
+        "profile": spec.get("profile"),
+        "gpus": spec.get("gpus"),
+        "environment": environment.get("key") if isinstance(environment, dict) else None,
+        "batch": training.get("batch") if isinstance(training, dict) else None,
+        "project": spec.get("project"),
+    }
+    return dict(flat({f"({name})": value for name, value in made.items() if value is not None}))
+
+
+def differing(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Settings that are not the same in all, in order of their names; after them what armada made of them."""
+    rows = []
+    for tables in ([settings(spec) for spec in specs], [resolved(spec) for spec in specs]):
+        names = sorted({name for table in tables for name in table})
+        rows += [(name, [table.get(name, "") for table in tables]) for name in names]
+    return [(name, values) for name, values in rows if len(set(values)) > 1]

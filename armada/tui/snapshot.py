@@ -1,0 +1,146 @@
+"""One frozen picture of the store: what every screen draws from. Text from hosts is made inert here, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.provision.state import EnvironmentState
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.hosts import HostRecord
+    from armada.store.operations import Operation
+    from armada.store.run_sync import RunSync
+    from armada.store.runs import Run
+    from armada.store.telemetry import Point
+    from armada.store.transfers import Transfer
+
+RECENT_S = 86_400.0
+"""A failure needs a person for so long; then it is history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A run's checkpoints in short: the newest at home, and how many are only on the host."""
+
+    home_step: int | None
+    home_at: float | None
+    home: int
+    only_host: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as the table shows it; the same object as in the snapshot before when nothing of it changed.
+
+    `name`, `host` and `trouble` are inert. `trouble` says why a person should look, None when there is nothing to do.
+    """
+
+    run: Run
+    name: str
+    host: str
+    kept: Kept
+    trouble: str | None
+    price: float | None
+
+    @property
+    def id(self) -> str:
+        return self.run.run_id
+
+    def lasted_s(self, now: float) -> float:
+        """Seconds it has been on the host."""
+        if self.run.started_at is None:
+            return 0.0
+        return max(0.0, (self.run.ended_at or now) - self.run.started_at)
+
+    def cost(self, now: float) -> float | None:
+        """What its host has cost since it began; None where it has no price, or the run has not begun."""
+        return None if self.price is None or self.run.started_at is None else self.price * self.lasted_s(now) / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A host: what the configuration says of it, what it last said itself, and its GPUs' last minutes.
+
+    `history` is longer, for the host that a screen asks for; `environment` is None until it is looked at.
+    """
+
+    name: str
+    price: float | None
+    configured: bool
+    local: bool
+    record: HostRecord | None
+    telemetry: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+    ssh: str | None = None
+    environment: EnvironmentState | None = None
+    history: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonView:
+    """`fresh`, `stale` (it lives but does not tick), `dead` or `never`; see `armada.daemon.status.judge`."""
+
+    condition: str
+    tick_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """Per hour now, per hour on hosts that do nothing, and in the last seven days."""
+
+    per_hour: float
+    idle_per_hour: float
+    week: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many runs are running, how many have not begun to, how many need a person."""
+
+    running: int = 0
+    waiting: int = 0
+    troubled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """Everything the Run screen shows of one run but curves and log."""
+
+    run_id: str
+    spec: Mapping[str, Any]
+    transitions: tuple[tuple[float, str, str | None, str | None], ...]
+    checkpoints: tuple[Checkpoint, ...]
+    events: tuple[Mapping[str, Any], ...]
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Times are unix seconds; `runs` are newest first; `trouble` is why the store could not be read."""
+
+    taken_at: float
+    runs: tuple[RunRow, ...] = ()
+    index: Mapping[str, RunRow] = field(default_factory=dict)
+    counts: Counts = Counts()
+    generation: int = 0
+    """Counts the readings of all runs; `changed` are the rows that differ from the reading before, None: any may."""
+    changed: frozenset[str] | None = None
+    sparks: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    details: Mapping[str, RunDetail] = field(default_factory=dict)
+    hosts: tuple[HostView, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    syncs: Mapping[str, RunSync] = field(default_factory=dict)
+    daemon: DaemonView | None = None
+    money: Money | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    trouble: str | None = None
+
+    def row(self, run_id: str | None) -> RunRow | None:
+        return self.index.get(run_id or "")
+
+
+EMPTY = Snapshot(0.0)

@@ -1,0 +1,66 @@
+"""Signs on the screen, for terminals with and without UTF-8; what they mean never depends on colour."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armada.cli.runs import GLYPHS
+
+ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
+ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """One set of signs."""
+
+    utf8: bool
+    states: dict[str, str]
+    attention: str
+    unreachable: str
+    cursor: str
+    marked: str
+    bars: str
+    full: str
+    empty: str
+    sparks: str
+    none: str
+    rule: str
+    down: str
+    up: str
+
+    def text(self, text: str) -> str:
+        """What this terminal can show of a text."""
+        return text if self.utf8 else text.encode("ascii", "replace").decode()
+
+    def bar(self, fraction: float, width: int) -> str:
+        eighths = len(self.bars)
+        filled = round(min(1.0, max(0.0, fraction)) * width * eighths)
+        whole, rest = divmod(filled, eighths)
+        bar = self.full * whole + (self.bars[rest - 1] if rest else "")
+        return bar + self.empty * (width - len(bar))
+
+    def spark(self, values: Sequence[float | None]) -> str:
+        """One character a value; a gap is a space."""
+        known = [value for value in values if value is not None and math.isfinite(value)]
+        if not known:
+            return ""
+        low, high = min(known), max(known)
+        scale = (len(self.sparks) - 1) / (high - low) if high > low else 0.0
+        return "".join(
+            " " if value is None or not math.isfinite(value) else self.sparks[round((value - low) * scale)]
+            for value in values
+        )
+
+
+UNICODE = Symbols(True, GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
+ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^")
+
+
+def of_terminal() -> Symbols:
+    """By the locale's words for the encoding; a terminal cannot be asked."""
+    words = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    return UNICODE if not words or "utf" in words.casefold() else ASCII

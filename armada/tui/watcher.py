@@ -1,0 +1,250 @@
+"""The thread that reads the store: wakes when `PRAGMA data_version` moves or a screen wants something, and hands over snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import sqlite3
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import ArmadaError, StoreDamaged
+from armada.inert import inert_line
+from armada.store.database import Database, explain
+from armada.tui.curves import Curve, CurveUpdate
+from armada.tui.host_reading import HostReader
+from armada.tui.money import reckon
+from armada.tui.reading import RunReader, read_curve, read_detail, read_spark
+from armada.tui.snapshot import EMPTY, DaemonView, RunRow, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from armada.config.hosts import Host
+    from armada.paths import HomePaths
+    from armada.tui.snapshot import Money
+
+LOOK_EVERY_S = 0.2
+READ_EVERY_S = 0.4
+"""However fast the store changes, it is read so often: two or three pictures a second are what eyes follow."""
+BESIDES_EVERY_S = 2.0
+"""What is not in the store (daemon's status, configuration, disk) is looked at so often."""
+SPARKS_KEPT = 2000
+PATIENCE_S = 2.0
+"""A store that is locked for longer is said to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What the screen shows now, so that only that is read: runs in sight, runs in full, curves, GPUs (`telemetry`)."""
+
+    visible: frozenset[str] = frozenset()
+    details: frozenset[str] = frozenset()
+    curves: frozenset[tuple[str, str]] = frozenset()
+    telemetry: bool = False
+    history: tuple[str, float] | None = None
+    """A host, and of how many seconds its GPUs' points are wanted."""
+    sketches: frozenset[tuple[str, str]] = frozenset()
+    """Curves of which the outline is enough."""
+
+
+class Watcher:
+    """Reads in its own thread, which dies with the process and delays no exit.
+
+    Args:
+        home: Whose store.
+        tell: Called in the thread with each new snapshot and what came of the curves.
+    """
+
+    def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], None]) -> None:
+        self._home = home
+        self._tell = tell
+        self._wants = Wants()
+        self._who: object = None
+        self._curves_of: object = None
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._hosts: dict[str, Host] = {}
+        self._hosts_stamp: object = None
+        self._sparks: dict[str, tuple[object, tuple[float | None, ...]]] = {}
+        self._read_until: dict[tuple[str, str], tuple[int, float]] = {}
+        self._besides_at = float("-inf")
+        self._besides: dict[str, Any] = {}
+        self._last = EMPTY
+        self._configured = False
+        self._money: tuple[float, dict[str, float | None], Money | None] = (0.0, {}, None)
+
+    def start(self) -> None:
+        # A key must not wait 5 ms, Python's own interval, each time this thread has the interpreter.
+        sys.setswitchinterval(0.001)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._wake.set()
+
+    def want(self, wants: Wants, who: object = None) -> None:
+        """Say what is in sight; what is missing is read at once. Whoever was not the one before has no curves yet."""
+        if wants != self._wants or who is not self._who:
+            self._who, self._wants = who, wants
+            self._wake.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with Database(self._home.store, patience_s=PATIENCE_S) as database:
+                    self._watch(database)
+            except Exception as error:
+                # Whatever it was: a picture that nobody renews must say so, and what was seen stays to be read.
+                explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
+                hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
+                words = f"the store cannot be read: {inert_line(error, 300)}{hint}"
+                self._tell(dataclasses.replace(self._last, taken_at=time.time(), trouble=words), ())
+                self._ended.wait(2.0)
+
+    def _watch(self, database: Database) -> None:
+        reader, hosts = RunReader(database), HostReader(database, self._home)
+        version: int | None = None
+        first = True
+        while not self._ended.is_set():
+            woken = self._wake.is_set()
+            self._wake.clear()
+            now = int(database.connection.execute("PRAGMA data_version").fetchone()[0])
+            if not first and self._look_besides() and now == version:
+                self._last = dataclasses.replace(self._last, **self._besides)
+                self._tell(self._last, ())
+            moved = now != version or reader.due or self._configured
+            if moved or woken:
+                version = now
+                began = time.monotonic()
+                if moved:
+                    self._configured = False
+                    self._read(database, reader)
+                snapshot, updates = self._read_wanted(database, hosts)
+                if not self._ended.is_set():
+                    self._tell(snapshot, updates)
+                first = False
+                self._rest(time.monotonic() - began, asked=woken)
+            else:
+                self._wake.wait(LOOK_EVERY_S)
+
+    def _rest(self, spent_s: float, *, asked: bool) -> None:
+        """A store that changes all the time is read at most so often; what a screen asks for, sooner."""
+        if asked:
+            self._ended.wait(min(READ_EVERY_S, 3 * spent_s + 0.03))
+        else:
+            self._ended.wait(max(0.05, READ_EVERY_S - spent_s))
+
+    def _read(self, database: Database, reader: RunReader) -> None:
+        """Read what every screen draws from."""
+        from armada.store import operations, transfers
+
+        now = time.time()
+        prices = {name: host.price_per_hour for name, host in self._hosts.items()}
+        rows = reader.read(prices)
+        if reader.changed is None or self._money[1] != prices or now - self._money[0] > BESIDES_EVERY_S:
+            self._money = (now, prices, reckon(rows, prices, now))  # of all runs: 5 ms with 10,000 of them
+        self._last = Snapshot(
+            now,
+            rows,
+            reader.index,
+            reader.counts,
+            self._last.generation + 1,
+            reader.changed,
+            operations=tuple(operations.recent(database, 50)),
+            transfers=tuple(transfers.under_way(database)),
+            syncs=reader.syncs,
+            money=self._money[2],
+            **self._besides,
+        )
+
+    def _read_wanted(self, database: Database, hosts: HostReader) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
+        """Add what this screen wants beside it: a moved cursor does not need all runs again."""
+        wants, index = self._wants, self._last.index
+        self._last = dataclasses.replace(
+            self._last,
+            sparks={run_id: self._spark(database, index[run_id]) for run_id in wants.visible if run_id in index},
+            details={run_id: found for run_id in wants.details if (found := read_detail(database, run_id))},
+            hosts=hosts.read(self._hosts, telemetry=wants.telemetry, history=wants.history, now=time.time()),
+        )
+        return self._last, self._curves(database, wants, index)
+
+    def _spark(self, database: Database, row: RunRow) -> tuple[float | None, ...]:
+        run = row.run
+        stamp = (run.metrics_offset, run.step)
+        if (known := self._sparks.get(run.run_id)) is None or known[0] != stamp:
+            if len(self._sparks) > SPARKS_KEPT:
+                self._sparks.clear()
+            known = self._sparks[run.run_id] = (stamp, read_spark(database, run.run_id))
+        return known[1]
+
+    def _curves(self, database: Database, wants: Wants, rows: Mapping[str, RunRow]) -> tuple[CurveUpdate, ...]:
+        if self._who is not self._curves_of:
+            self._curves_of = self._who
+            self._read_until.clear()
+        wanted = wants.curves | wants.sketches
+        for gone in set(self._read_until) - wanted:
+            del self._read_until[gone]
+        updates = []
+        for run_id, name in sorted(wanted):
+            row = rows.get(run_id)
+            attempt = row.run.attempt if row is not None else 0
+            known = self._read_until.get((run_id, name))
+            # After a resume steps are redone: what was read is no longer so.
+            if known is None or known[0] != attempt:
+                points = read_curve(database, run_id, name, outline=(run_id, name) not in wants.curves)
+                updates.append(CurveUpdate(run_id, name, Curve(points)))
+                self._read_until[run_id, name] = (attempt, points[-1][0] if points else float("-inf"))
+            elif points := read_curve(database, run_id, name, after=known[1]):
+                updates.append(CurveUpdate(run_id, name, None, tuple(points)))
+                self._read_until[run_id, name] = (attempt, points[-1][0])
+        return tuple(updates)
+
+    def _look_besides(self) -> bool:
+        """Look at what is not in the store; True when it is time for a new picture because of it."""
+        if time.monotonic() - self._besides_at < BESIDES_EVERY_S:
+            return False
+        self._besides_at = time.monotonic()
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk: the daemon looks as often as without us, and nothing else is lost
+            self._home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._home.looked_at.touch()
+        self._load_hosts()
+        disk = shutil.disk_usage(self._home.state)
+        found = {"daemon": self._daemon(), "disk_free_bytes": disk.free, "disk_total_bytes": disk.total}
+        moved = found["daemon"] != self._besides.get("daemon") or not self._besides
+        self._besides = found
+        return moved
+
+    def _load_hosts(self) -> None:
+        from armada.config.hosts import PROJECT_FILE, load_hosts
+
+        stamp = tuple(_stamp(path) for path in (self._home.hosts_file, Path.cwd() / PROJECT_FILE))
+        if stamp == self._hosts_stamp:
+            return
+        self._hosts_stamp = stamp
+        self._configured = True
+        try:
+            self._hosts = load_hosts(self._home, Path.cwd())
+        except ArmadaError:
+            return  # whoever edits the file is told by the commands; the hosts known so far stay on the screen
+
+    def _daemon(self) -> DaemonView:
+        from armada.daemon.status import judge
+
+        condition, status = judge(self._home, time.time())
+        return DaemonView(condition, status.tick_at if status is not None else None)
+
+
+def _stamp(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None

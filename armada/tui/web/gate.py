@@ -1,0 +1,102 @@
+"""Who may come in: a token that only this start knows, and no page but the dashboard's own.
+
+Loopback is no fence: every account of this machine reaches it, and so does every page in its browsers. Against accounts stands the
+token; against pages, `Host` (a foreign name that was made to resolve to 127.0.0.1) and `Origin` (a foreign page that opens a websocket).
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+COOKIE = "armada"
+TOKEN_BYTES = 32
+OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+"""Any port, because `ssh -L` may have given it another."""
+ENTERED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>armada</title>
+<meta http-equiv="refresh" content="0;url=./"></head><body><a href="./">armada</a></body></html>
+"""
+
+
+class Gate:
+    """Stands before every request: pages, scripts, fonts and the websocket alike.
+
+    Browsers send a cookie to every port of a host, so also to other people's servers on this machine's loopback. The dashboard
+    therefore lies under a folder with a random name, and the cookie is for that folder alone.
+    """
+
+    def __init__(self) -> None:
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.root = f"/{secrets.token_hex(8)}/"
+
+    @property
+    def way_in(self) -> str:
+        """The address, after host and port, that lets its reader in."""
+        return f"{self.root}?token={self._token}"
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let through who has the cookie; give it to who has the token.
+
+        Raises:
+            HTTPForbidden: Anybody else, and whoever comes from another page or by another name.
+        """
+        host = own_host(request)
+        if host is None:
+            raise web.HTTPForbidden(text="not by this name: the dashboard answers to 127.0.0.1 and localhost\n")
+        origin = request.headers.get("Origin")
+        if origin is None and "Upgrade" in request.headers:
+            raise web.HTTPForbidden(text="a browser says from which page it opens a websocket\n")
+        if origin is not None and origin != f"http://{host}":
+            raise web.HTTPForbidden(text="not from another page\n")
+        if request.path == self.root and "token" in request.query:
+            if self._is_token(request.query["token"]):
+                return self._welcome()
+        elif request.path.startswith(self.root) and self._is_token(request.cookies.get(COOKIE, "")):
+            return await handler(request)
+        raise web.HTTPForbidden(
+            text="open the address that `armada dashboard --web` printed: its token is missing or wrong here\n"
+        )
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode())
+
+    def _welcome(self) -> web.Response:
+        """Move the token from the address, which browsers keep and show, into a cookie that no script reads.
+
+        A page that goes on by itself, not a redirect: after a click in another site's page a redirect would be that site's request
+        still, and a strict cookie would stay at home.
+        """
+        answer = web.Response(text=ENTERED, content_type="text/html")
+        answer.set_cookie(COOKIE, self._token, path=self.root, httponly=True, samesite="Strict")
+        return answer
+
+
+def own_host(request: web.Request) -> str | None:
+    """The `Host` it was asked by, if that is this machine's own."""
+    hosts = request.headers.getall("Host", [])
+    return hosts[0] if len(hosts) == 1 and OWN_HOST.fullmatch(hosts[0]) else None
+
+
+async def guard(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell the browser what no page of ours needs: other sites' scripts and fonts, frames around it, copies kept of it."""
+    host = own_host(request)
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "
+        f"connect-src 'self'{f' ws://{host}' if host else ''}; "  # Safari's 'self' knows no websocket
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    response.headers["X-Frame-Options"] = "DENY"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    response.headers["Cache-Control"] = "no-store"
+    response.headers.popall("Server", None)

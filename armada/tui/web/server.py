@@ -1,0 +1,211 @@
+"""Serves the dashboard on loopback: one process of it per browser window, its screen over a websocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import html
+import os
+import signal
+import socket
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import textual_serve
+from aiohttp import WSMsgType, web
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
+
+from armada.errors import Conflict
+from armada.tui.web.gate import Gate, guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOOPBACK = "127.0.0.1"
+MOST_WINDOWS = 8
+"""Each is a process of some 60 MB."""
+MESSAGE_BYTES = 1 << 20
+ENDING_S = 3.0
+STATIC = Path(textual_serve.__file__).parent / "static"
+OWN_FILES = {"page.css": "text/css", "page.js": "text/javascript"}
+
+
+class Window(AppService):
+    """A browser window's dashboard, in a process of its own."""
+
+    def __init__(self, websocket: web.WebSocketResponse, argv: list[str]) -> None:
+        super().__init__(
+            "",
+            write_bytes=websocket.send_bytes,
+            write_str=websocket.send_str,
+            close=websocket.close,  # type: ignore[arg-type]  # its boolean answer is not looked at
+            download_manager=DownloadManager(),
+        )
+        self._argv = argv
+
+    def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
+        environment = super()._build_environment(width, height)
+        environment["TEXTUAL_DRIVER"] = "armada.tui.web.session:PipeDriver"
+        words = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or ""
+        if "utf" not in words.casefold():
+            environment["LC_ALL"] = "C.UTF-8"  # a browser shows everything, whatever the server's terminal cannot
+        return environment
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
+        """Start it from an argument list; textual-serve would give a line to a shell."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._build_environment(width, height),
+            start_new_session=True,  # Ctrl-C is for the server, which then ends its windows in order
+        )
+        self._stdin = process.stdin
+        return process
+
+    async def on_data(self, payload: bytes) -> None:
+        """Pass it on; once the browser has gone it is still read, because a program that waits to write cannot end."""
+        with contextlib.suppress(ConnectionError):
+            await super().on_data(payload)
+
+    async def stop(self) -> None:
+        """Ask it to end, and see to it that it has: it writes nothing that a kill could break."""
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                await super().stop()
+                await process.wait()
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+class DashboardServer:
+    """The web application.
+
+    Args:
+        read_only: As of the dashboard.
+    """
+
+    def __init__(self, *, read_only: bool) -> None:
+        self.gate = Gate()
+        self._argv = [sys.executable, "-m", "armada.tui.web.session", *(["--read-only"] if read_only else [])]
+        self._open: set[web.WebSocketResponse] = set()
+
+    def application(self) -> web.Application:
+        application = web.Application(middlewares=[self.gate.check])
+        application.on_response_prepare.append(guard)
+        application.on_shutdown.append(self._close)
+        application.router.add_get(self.gate.root, self._page)
+        application.router.add_get(f"{self.gate.root}websocket", self._websocket)
+        application.router.add_static(f"{self.gate.root}static", STATIC)
+        for name in OWN_FILES:
+            application.router.add_get(f"{self.gate.root}{name}", self._own_file)
+        return application
+
+    async def _page(self, request: web.Request) -> web.Response:
+        address = f"ws://{request.headers['Host']}{self.gate.root}websocket"
+        size = _number(request.query.get("fontsize"), 16, 6, 60)
+        page = _own("page.html").replace("WEBSOCKET_URL", html.escape(address)).replace("FONT_SIZE", str(size))
+        return web.Response(text=page, content_type="text/html")
+
+    async def _own_file(self, request: web.Request) -> web.Response:
+        name = request.path.rpartition("/")[2]
+        return web.Response(text=_own(name), content_type=OWN_FILES[name])
+
+    async def _websocket(self, request: web.Request) -> web.WebSocketResponse:
+        if len(self._open) >= MOST_WINDOWS:
+            raise web.HTTPServiceUnavailable(text=f"{MOST_WINDOWS} windows are open already: close one\n")
+        websocket = web.WebSocketResponse(heartbeat=15, timeout=ENDING_S, max_msg_size=MESSAGE_BYTES)
+        self._open.add(websocket)  # before anything is waited for: several may come at once
+        window = Window(websocket, self._argv)
+        try:
+            await websocket.prepare(request)
+            size = (_number(request.query.get(name), usual, 1, 1000) for name, usual in (("width", 80), ("height", 24)))
+            await window.start(*size)
+            await _pass_on(websocket, window)
+        finally:
+            self._open.discard(websocket)
+            await asyncio.shield(window.stop())
+        return websocket
+
+    async def _close(self, _: web.Application) -> None:
+        for websocket in [each for each in self._open if each.prepared]:
+            await websocket.close(code=1001, message=b"the server ends")
+
+
+async def _pass_on(websocket: web.WebSocketResponse, window: Window) -> None:
+    """What the browser sends, until it goes; what is none of its words ends the window."""
+    async for message in websocket:
+        if message.type is not WSMsgType.TEXT:
+            continue
+        try:
+            kind, *rest = message.json()
+            match kind, rest:
+                case "stdin", [str(text)]:
+                    await window.send_bytes(text.encode("utf-8", "replace"))
+                case "resize", [{"width": width, "height": height}]:
+                    await window.set_terminal_size(_number(width, 80, 1, 1000), _number(height, 24, 1, 1000))
+                case "ping", [str(text)]:
+                    await websocket.send_json(["pong", text])
+                case "focus", []:
+                    await window.focus()
+                case "blur", []:
+                    await window.blur()
+        except (ValueError, TypeError):
+            await websocket.close(code=1008, message=b"not understood")
+
+
+def _number(given: Any, usual: int, least: int, most: int) -> int:
+    try:
+        return min(most, max(least, int(given)))
+    except (TypeError, ValueError, OverflowError):
+        return usual
+
+
+def _own(name: str) -> str:
+    return resources.files("armada.tui.web").joinpath(name).read_text(encoding="utf-8")
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on loopback; 0 is any free port.
+
+    Raises:
+        Conflict: Somebody else has the port, or it is not ours to have.
+    """
+    try:
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
+        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror
+        raise Conflict(f"port {port} cannot be had: {why}", hint="--port 0, or no --port, takes a free one") from error
+
+
+async def serve(listening: socket.socket, *, read_only: bool, tell: Callable[[str], None]) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP.
+
+    Args:
+        listening: From `listen`.
+        read_only: As of the dashboard.
+        tell: Given the address that lets its reader in, once it answers.
+    """
+    server = DashboardServer(read_only=read_only)
+    # Without a log of requests: the first one has the token in its address.
+    runner = web.AppRunner(server.application(), access_log=None, handle_signals=False, shutdown_timeout=2 * ENDING_S)
+    await runner.setup()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    try:
+        await web.SockSite(runner, listening).start()
+        tell(f"http://{LOOPBACK}:{listening.getsockname()[1]}{server.gate.way_in}")
+        await ended.wait()
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,33 @@
+"""One browser window's dashboard: the program at the other end of the server's pipe. `python -m armada.tui.web.session [--read-only]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from textual import messages
+from textual.drivers.web_driver import WebDriver
+
+
+class PipeDriver(WebDriver):
+    """Textual's own, which goes on for ever when the server is killed: nobody is left then to tell it to end."""
+
+    def start_application_mode(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        super().start_application_mode()
+
+    def run_input_thread(self) -> None:
+        super().run_input_thread()
+        if not self.exit_event.is_set():
+            self._loop.call_soon_threadsafe(self._app.post_message, messages.ExitApp())
+
+
+def main() -> None:
+    from armada.paths import HomePaths
+    from armada.tui.app import Dashboard
+
+    Dashboard(HomePaths.from_environment(), read_only="--read-only" in sys.argv[1:]).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Curves as dots: two columns and four rows of them in each character."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.tui.curves import Levels
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+SPARSE = 2
+"""Up to so many points per column of dots they are joined by lines; more than that are drawn as their extremes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What part of the plane is drawn."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+
+class Canvas:
+    """Dots, and which curve set them last in each character."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width = width
+        self.height = height
+        self._cells = [bytearray(width) for _ in range(height)]
+        self._owners = [bytearray(width) for _ in range(height)]
+        self._letters: dict[tuple[int, int], tuple[str, int]] = {}
+
+    def span(self, x: int, top: int, bottom: int, owner: int) -> None:
+        """Set the dots of a column from `top` to `bottom`, both included."""
+        column, side = divmod(x, 2)
+        if not 0 <= column < self.width:
+            return
+        for y in range(max(0, top), min(self.height * 4 - 1, bottom) + 1):
+            row, dot = divmod(y, 4)
+            self._cells[row][column] |= _DOTS[dot][side]
+            self._owners[row][column] = owner
+
+    def letter(self, x: int, y: int, letter: str, owner: int) -> None:
+        """Name a curve where its dot (x, y) is; a name that stands there already moves this one up or down."""
+        column = min(self.width - 1, max(0, x // 2))
+        for row in sorted(range(self.height), key=lambda each: abs(each - y // 4)):
+            if (row, column) not in self._letters:
+                self._letters[row, column] = (letter, owner)
+                return
+
+    def row(self, y: int, *, utf8: bool) -> list[tuple[str, int]]:
+        """A line of characters as runs of (text, curve); curve 255 where nothing is."""
+        runs: list[tuple[str, int]] = []
+        for column, (cell, owner) in enumerate(zip(self._cells[y], self._owners[y], strict=True)):
+            character = (chr(0x2800 + cell) if utf8 else _ascii(cell)) if cell else " "
+            who = owner if cell else 255
+            character, who = self._letters.get((y, column), (character, who))
+            if runs and runs[-1][1] == who:
+                runs[-1] = (runs[-1][0] + character, who)
+            else:
+                runs.append((character, who))
+        return runs
+
+
+def _ascii(cell: int) -> str:
+    upper, lower = cell & 0x1B, cell & 0xE4
+    return ":" if upper and lower else "'" if upper else "."
+
+
+def extent(levels: Levels, xs: Sequence[float], x0: float, x1: float) -> tuple[float, float] | None:
+    """Lowest and highest value between two places on the x axis."""
+    return levels.extremes(bisect_left(xs, x0), min(len(levels), bisect_right(xs, x1)))
+
+
+def draw(canvas: Canvas, xs: Sequence[float], levels: Levels, window: Window, owner: int) -> None:
+    """Draw one curve; its gaps stay empty."""
+    columns, rows = canvas.width * 2, canvas.height * 4
+    if window.x1 <= window.x0 or not len(levels):
+        return
+    per_x = (columns - 1) / (window.x1 - window.x0)
+    per_y = (rows - 1) / (window.y1 - window.y0) if window.y1 > window.y0 else 0.0
+
+    def y_of(value: float) -> int:
+        return round((window.y1 - value) * per_y) if per_y else rows // 2
+
+    count = min(len(levels), len(xs))
+    first, last = bisect_left(xs, window.x0, 0, count), bisect_right(xs, window.x1, 0, count)
+    if last - first <= SPARSE * columns:
+        _lines(canvas, xs, levels, (max(0, first - 1), min(count, last + 1)), window.x0, per_x, y_of, owner)
+        return
+    before: tuple[int, int] | None = None
+    start = first
+    for x in range(columns):
+        end = last if x == columns - 1 else bisect_left(xs, window.x0 + (x + 0.5) / per_x, start, last)
+        found = levels.extremes(start, end)
+        if found is None:
+            before = before if end == start else None
+            continue
+        top, bottom = y_of(found[1]), y_of(found[0])
+        if before is not None:  # close the step to the column before
+            canvas.span(x, min(top, before[1] + 1), max(bottom, before[0] - 1), owner)
+        else:
+            canvas.span(x, top, bottom, owner)
+        before, start = (top, bottom), end
+
+
+def _lines(
+    canvas: Canvas,
+    xs: Sequence[float],
+    levels: Levels,
+    within: tuple[int, int],
+    x0: float,
+    per_x: float,
+    y_of: Callable[[float], int],
+    owner: int,
+) -> None:
+    before: tuple[int, int] | None = None
+    for index in range(*within):
+        value = levels.values[index]
+        if math.isnan(value):
+            before = None
+            continue
+        x, y = round((xs[index] - x0) * per_x), y_of(value)
+        if before is None or before[0] == x:
+            low = y if before is None else min(y, before[1])
+            canvas.span(x, low, y if before is None else max(y, before[1]), owner)
+        else:
+            _line(canvas, before, (x, y), owner)
+        before = (x, y)
+
+
+def _line(canvas: Canvas, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
+    (x0, y0), (x1, y1) = start, end
+    slope = (y1 - y0) / (x1 - x0)
+    previous = y0
+    for x in range(max(x0, 0), min(x1, canvas.width * 2 - 1) + 1):
+        y = round(y0 + slope * (x - x0))
+        if x == max(x0, 0):
+            previous = y
+        # From the dot beside the former one, so that steep lines have no holes and flat ones no steps of two.
+        top, bottom = (min(previous + 1, y), y) if y > previous else (y, max(previous - 1, y))
+        canvas.span(x, top, bottom, owner)
+        previous = y

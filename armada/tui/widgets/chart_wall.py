@@ -1,0 +1,139 @@
+"""Charts of one run: one, two or four metrics at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Grid
+
+from armada.inert import inert_line
+from armada.tui.curves import Curve
+from armada.tui.widgets.chart import Chart, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.symbols import Symbols
+
+FIRST = ("loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_s")
+SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
+PANELS = (1, 2, 4)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """What a person asks first, first."""
+    return sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+
+
+class ChartWall(Grid):
+    """Panels show neighbouring metrics; zoom, scale and smoothing are common to all."""
+
+    DEFAULT_CSS = """
+    ChartWall { grid-size: 1; }
+    ChartWall.panels2 { grid-size: 1 2; }
+    ChartWall.panels4 { grid-size: 2 2; grid-gutter: 0 2; }
+    ChartWall Chart { display: none; height: 1fr; }
+    ChartWall Chart.shown { display: block; }
+    """
+
+    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.symbols = symbols
+        self.metrics: list[str] = ["loss"]
+        self.panels = 1
+        self.logarithmic = False
+        self.smoothing = 0.0
+        self._first = 0
+        self._curves: dict[str, Curve] = {}
+
+    def compose(self) -> ComposeResult:
+        for _ in range(max(PANELS)):
+            yield Chart(self.symbols)
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names of the metrics in sight."""
+        count = min(self.panels, len(self.metrics))
+        return [self.metrics[(self._first + place) % len(self.metrics)] for place in range(count)]
+
+    def take(self, run_id: str, names: Sequence[str], updates: Sequence[CurveUpdate]) -> None:
+        """Take the metrics there are and what came of their curves."""
+        ordered = in_order(names) or ["loss"]
+        changed = ordered != self.metrics
+        if changed:
+            current = self.metrics[self._first]
+            self.metrics = ordered
+            self._first = ordered.index(current) if current in ordered else 0
+        for update in updates:
+            if update.run_id != run_id:
+                continue
+            changed = True
+            if update.fresh is not None:
+                self._curves[update.name] = update.fresh
+            elif update.name in self._curves:
+                self._curves[update.name].extend(update.added)
+        if changed:
+            self._draw()
+
+    def _draw(self) -> None:
+        for count in PANELS:
+            self.set_class(self.panels == count, f"panels{count}")
+        wanted = self.wanted
+        for place, chart in enumerate(self.query(Chart)):
+            chart.set_class(place < len(wanted), "shown")
+            if place >= len(wanted):
+                continue
+            name = wanted[place]
+            curve = self._curves.get(name, Curve())
+            smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
+            at = f"{self.metrics.index(name) + 1} of {len(self.metrics)}"
+            lines = []
+            if len(curve):
+                levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
+                lines = [Line(inert_line(name, 60), curve.steps, levels)]
+            title = f"{inert_line(name, 60)} ({at}){smooth}"
+            chart.show(
+                title, lines, log=self.logarithmic, empty="no such points yet: they come with the next look at the host"
+            )
+
+    # What keys do ---------------------------------------------------------------------------------------------------
+
+    def step_metric(self, by: int) -> None:
+        self._first = (self._first + by) % len(self.metrics)
+        self._draw()
+
+    def next_panels(self) -> None:
+        self.panels = PANELS[(PANELS.index(self.panels) + 1) % len(PANELS)]
+        self._draw()
+
+    def toggle_log(self) -> None:
+        self.logarithmic = not self.logarithmic
+        self._draw()
+
+    def next_smoothing(self) -> None:
+        self.smoothing = SMOOTHINGS[(SMOOTHINGS.index(self.smoothing) + 1) % len(SMOOTHINGS)]
+        self._draw()
+
+    def zoom(self, factor: float) -> None:
+        for chart in self.query(Chart):
+            chart.zoom(factor)
+
+    def pan(self, share: float) -> None:
+        for chart in self.query(Chart):
+            chart.pan(share)
+
+    def reset(self) -> None:
+        for chart in self.query(Chart):
+            chart.reset()
+
+    def on_chart_looked(self, event: Chart.Looked) -> None:
+        """What the mouse chose in one is shown in all."""
+        for chart in self.query(Chart):
+            if chart is not event.chart:
+                chart.look(event.chart.chosen)

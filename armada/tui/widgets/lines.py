@@ -1,0 +1,120 @@
+"""The line at the top (is everything all right, and what costs money?) and the line at the bottom (what can I press?)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.widget import Widget
+
+from armada.tui.bindings import of
+from armada.tui.snapshot import EMPTY, Snapshot
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.style import Style
+
+    from armada.tui.symbols import Symbols
+
+
+class TopLine(Widget):
+    """Counts, money, the daemon's age."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"top--good", "top--warn"}
+    DEFAULT_CSS = """
+    TopLine { height: 1; background: $panel; color: $foreground; }
+    TopLine > .top--good { color: $text-success; }
+    TopLine > .top--warn { color: $text-warning; text-style: bold; }
+    """
+
+    def __init__(self, symbols: Symbols, place: str) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self.place = place
+        self.snapshot: Snapshot = EMPTY
+        self._shown = ""
+
+    def take(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.tick()
+
+    def tick(self) -> None:
+        """Draw when the words changed: the daemon's age does, each second."""
+        if (words := self._words().plain) != self._shown:
+            self._shown = words
+            self.refresh()
+
+    def render(self) -> Text:
+        return self._words()
+
+    def _words(self) -> Text:
+        snapshot, symbols, now = self.snapshot, self.symbols, time.time()
+        good, warn = (self.get_component_rich_style(name) for name in ("top--good", "top--warn"))
+        if snapshot.trouble is not None:
+            return Text.assemble((" armada  ", "bold"), (symbols.text(snapshot.trouble), warn))
+        running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
+        parts = [Text(f" armada {self.place} ", "bold")]
+        parts.append(Text(f"{symbols.states['running']} {running} running", good if running else "dim"))
+        if queued:
+            parts.append(Text(f"{symbols.states['queued']} {queued} queued"))
+        if need:
+            parts.append(Text(f"{symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
+        if (money := snapshot.money) is not None:
+            figures = [f"${money.per_hour:.2f}/h", f"${money.week:,.0f} this week"]
+            figures += [f"idle ${money.idle_per_hour:.2f}/h"] if money.idle_per_hour else []
+            parts += [Text(symbols.text(f"{'· ' if place else ' '}{each}")) for place, each in enumerate(figures)]
+        daemon = self._daemon(now, good, warn)
+        while len(parts) > 1 and sum(part.cell_len + 2 for part in parts) + daemon.cell_len + 1 > self.size.width:
+            parts.pop()
+        line = Text("  ").join(parts)
+        line.append(" " * max(2, self.size.width - line.cell_len - daemon.cell_len - 1))
+        line.append_text(daemon)
+        line.no_wrap = True
+        return line
+
+    def _daemon(self, now: float, good: Style, warn: Style) -> Text:
+        daemon = self.snapshot.daemon
+        if daemon is None:
+            return Text("")
+        if daemon.tick_at is None:
+            return Text("no daemon", warn)
+        ticked = span(now - daemon.tick_at)
+        if daemon.condition == "fresh":
+            return Text(f"daemon {self.symbols.states['succeeded']} {ticked} ago", good)
+        words = f"daemon silent for {ticked}" if daemon.condition == "stale" else f"daemon ended {ticked} ago"
+        return Text(words, warn)
+
+
+class KeyLine(Widget):
+    """The keys that work here; each can be clicked."""
+
+    DEFAULT_CSS = "KeyLine { height: 1; background: $panel; color: $foreground; dock: bottom; }"
+
+    def __init__(self, symbols: Symbols, places: Sequence[str], *, read_only: bool) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self.places = tuple(places)
+        self.read_only = read_only
+
+    def render(self) -> Text:
+        line = Text(" ", no_wrap=True)
+        page = getattr(self.screen, "page", "")
+        here = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]
+        keys = sorted(here, key=lambda key: not key.page)  # what is about the page in sight comes first
+        for key in keys:
+            off = key.changes and self.read_only
+            target = "app" if key.where == "everywhere" else "screen"
+            click = {"@click": f"{target}.{key.action}"}
+            part = Text.assemble(
+                (self.symbols.text(key.shown), "dim" if off else "bold"), (f" {key.text}", "dim" if off else "")
+            )
+            if line.cell_len + part.cell_len + 2 > self.size.width - 12:
+                break
+            part.apply_meta(click)
+            line.append_text(part).append("  ")
+        rest = Text("1-6 screens" if line.cell_len + 12 < self.size.width else "? help")
+        line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)
+        return line

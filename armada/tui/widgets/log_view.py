@@ -1,0 +1,236 @@
+"""The end of a log, followed, or any place in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.worker import get_current_worker
+
+from armada.inert import inert_line
+from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
+from armada.tui.log_places import find_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual import events
+
+    from armada.tui.log_places import Place
+    from armada.tui.symbols import Symbols
+
+
+class LogView(Widget, can_focus=True):
+    """Draws the lines in sight and knows only where they begin.
+
+    Args:
+        symbols: What the terminal can show.
+        id: As for every widget.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home", "first", "first", show=False),
+        Binding("end", "last", "last", show=False),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
+    DEFAULT_CSS = """
+    LogView { height: 1fr; background: $background; color: $foreground; }
+    LogView > .log--dim { color: $text-muted; }
+    LogView > .log--found { background: $warning; color: $background; text-style: bold; }
+    """
+
+    class Looked(Message):
+        """Another part of the file is in sight, or it has grown."""
+
+    class Sought(Message):
+        """A search has ended, with the line that was found or without one."""
+
+        def __init__(self, what: str, offset: int | None) -> None:
+            super().__init__()
+            self.what = what
+            self.offset = offset
+
+    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.symbols = symbols
+        self.file: LogFile | None = None
+        self.empty = ""
+        self.following = True
+        self.wrapping = False
+        self.word = ""
+        self._top = 0
+        self._lines: list[LogLine] = []
+        self._strips: list[Strip] = []
+        self._stamp: object = None
+
+    def show(self, file: LogFile | None, *, empty: str) -> None:
+        """Read this file from now on; `empty` is what stands there while there is none."""
+        same = (file.path if file else None) == (self.file.path if self.file else None)
+        self.file, self.empty = file, empty
+        if not same:
+            self._top, self.following = 0, True
+        self.follow()
+
+    def follow(self) -> None:
+        """Look whether the file has grown, or is another one."""
+        stamp = (self.file.size if self.file else None, self.size, self._top, self.wrapping, self.empty, self.word)
+        if stamp == self._stamp:
+            return
+        if self.file is not None and self._top > self.file.size:
+            self.following = True  # it was begun anew
+        self._stamp = stamp
+        self._read()
+
+    def _read(self) -> None:
+        height = max(1, self.size.height)
+        if self.file is None:
+            self._lines = []
+        elif self.following:
+            self._top = self.file.tail(height)
+            self._lines = self.file.forward(self._top, height)
+        else:
+            self._lines = self.file.forward(self._top, height)
+        self._strips = self._draw(self.size.width)
+        if self.following:
+            self._strips = self._strips[-height:]
+        self.refresh()
+        self.post_message(self.Looked())
+
+    @property
+    def place(self) -> str:
+        """Where in the file this is."""
+        if self.file is None:
+            return ""
+        end = self._lines[-1].next if self._lines else 0
+        share = "following" if self.following else f"{end / max(1, self.file.size):.0%}"
+        return f"{self.file.size:,} bytes · {share}" + (f" · search “{self.word}”" if self.word else "")
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._stamp = None
+
+    def on_resize(self) -> None:
+        self.follow()
+
+    def render_line(self, y: int) -> Strip:
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
+
+    def _draw(self, width: int) -> list[Strip]:
+        style = self.rich_style
+        if not self._lines:
+            dim = style + self.get_component_rich_style("log--dim")
+            lines = self.symbols.text(self.empty).splitlines()
+            return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
+        strips: list[Strip] = []
+        for line in self._lines:
+            text = self.symbols.text(inert_line(line.text.expandtabs(8), LINE_BYTES))
+            strip = Strip(self._segments(text))
+            if self.wrapping and strip.cell_length > width > 0:
+                starts = range(0, strip.cell_length, width)
+                strips += [strip.crop(start, start + width).adjust_cell_length(width, style) for start in starts]
+            else:
+                strips.append(strip.adjust_cell_length(width, style))
+        return strips
+
+    def _segments(self, text: str) -> list[Segment]:
+        style = self.rich_style
+        fold = self.word == self.word.lower()
+        at = (text.lower() if fold else text).find(self.word) if self.word else -1
+        if at < 0:
+            return [Segment(text, style)]
+        end = at + len(self.word)
+        found = style + self.get_component_rich_style("log--found")
+        return [Segment(text[:at], style), Segment(text[at:end], found), Segment(text[end:], style)]
+
+    # Moving ---------------------------------------------------------------------------------------------------------
+
+    def action_move(self, by: int) -> None:
+        if self.file is None:
+            return
+        if by < 0:
+            self.following = False
+            self._top = self.file.backward(self._top, -by)
+        elif not self.following:
+            lines = self.file.forward(self._top, by + 1)
+            self._top = lines[-1].start if lines else self._top
+            self.following = self._top >= self.file.tail(max(1, self.size.height))
+        self.follow()
+
+    def action_page(self, direction: int) -> None:
+        self.action_move(direction * max(1, self.size.height - 1))
+
+    def action_first(self) -> None:
+        self.following, self._top = False, 0
+        self.follow()
+
+    def action_last(self) -> None:
+        self.following, self._stamp = True, None
+        self.follow()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.action_move(-3)
+        event.stop()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.action_move(3)
+        event.stop()
+
+    def toggle_wrap(self) -> None:
+        self.wrapping = not self.wrapping
+        self.follow()
+
+    @property
+    def picture(self) -> str:
+        """The lines in sight, inert."""
+        return "\n".join(strip.text.rstrip() for strip in self._strips)
+
+    # Looking for places: a thread reads, since gigabytes take seconds ------------------------------------------------
+
+    def search(self, word: str) -> None:
+        """Go to the last line that holds the word."""
+        self.word, self._stamp = word, None
+        if (file := self.file) is not None:
+            self._seek(f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
+
+    def search_on(self, *, back: bool) -> None:
+        """Go to the next line that holds it, from the top of what is in sight."""
+        file, word, top = self.file, self.word, self._top
+        if file is not None and word:
+            find = file.find_back if back else file.find_forward
+            where = "towards the beginning" if back else "towards the end"
+            self._seek(f"“{word}” {where}", lambda given_up: find(word, top, given_up))
+
+    def jump(self, place: Place) -> None:
+        if (file := self.file) is not None:
+            self._seek("that place", lambda given_up: find_place(file, place, given_up))
+
+    @work(thread=True, exclusive=True, group="seek", exit_on_error=False)
+    def _seek(self, what: str, find: Callable[[Callable[[], bool]], int | None]) -> None:
+        worker = get_current_worker()
+        try:
+            found = find(lambda: worker.is_cancelled)
+        except OSError as error:
+            found, what = None, f"{what} ({error.strerror})"
+        if not worker.is_cancelled:
+            self.post_message(self.Sought(what, found))
+
+    def on_log_view_sought(self, event: Sought) -> None:
+        event.stop()
+        if event.offset is not None:
+            self.following, self._top = False, event.offset
+        else:
+            words = self.symbols.text(f"not found in what is at home: {inert_line(event.what, 100)}")
+            self.notify(words, severity="warning", markup=False)
+        self._stamp = None
+        self.follow()

@@ -1,0 +1,121 @@
+"""The pane under the table: the loss of the run under the cursor, and the end of what it printed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, cast
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from armada.inert import inert_line
+from armada.tui import logs
+from armada.tui.curves import Curve
+from armada.tui.widgets.chart import Chart, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from textual.app import ComposeResult
+
+    from armada.tui.app import Dashboard
+    from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunRow
+    from armada.tui.symbols import Symbols
+
+TAIL_BYTES = 16_384
+
+
+class Preview(Horizontal):
+    """Chart and tail, side by side."""
+
+    DEFAULT_CSS = """
+    Preview { border-top: solid $panel; }
+    Preview Chart { width: 1fr; }
+    Preview #tail { width: 1fr; height: 1fr; border-left: solid $panel; color: $text-muted; }
+    """
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self._row: RunRow | None = None
+        self._curve: tuple[str, Curve] | None = None
+        self._tail: object = None
+        self.chart = Chart(symbols)
+        self.tail = Static(id="tail")
+
+    def compose(self) -> ComposeResult:
+        yield self.chart
+        yield self.tail
+
+    @property
+    def in_sight(self) -> bool:
+        return self.display and self.size.height > 0
+
+    def take(self, row: RunRow | None, updates: Sequence[CurveUpdate]) -> None:
+        """Show this run; the curve comes with a later snapshot when it was not read yet."""
+        moved = (row.run.run_id if row else None) != (self._row.run.run_id if self._row else None)
+        self._row = row
+        came = False
+        for update in updates:
+            if row is None or update.run_id != row.run.run_id:
+                continue
+            came = True
+            if update.fresh is not None:
+                self._curve = (update.run_id, update.fresh)
+            elif self._curve is not None and self._curve[0] == update.run_id:
+                self._curve[1].extend(update.added)
+        if moved or came:
+            self._draw_curve()
+        if moved:
+            self._tail = None
+        self.tick()
+
+    def _draw_curve(self) -> None:
+        chart = self.chart
+        row = self._row
+        if row is None:
+            chart.show("", (), empty="no run under the cursor")
+            return
+        lines: tuple[Line, ...] = ()
+        if self._curve is not None and self._curve[0] == row.run.run_id and len(self._curve[1]):
+            curve = self._curve[1]
+            lines = (Line("loss", curve.steps, curve.raw),)
+        chart.show(f"{row.name} · loss", lines, empty="no loss yet")
+
+    def tick(self) -> None:
+        """Read the end of the log again when its file has grown."""
+        if self._row is None:
+            self.tail.update("", layout=False)
+        if not self.in_sight or self._row is None:
+            return
+        run = self._row.run
+        path = logs.at_home(cast("Dashboard", self.app).home, run, local=run.host == "local")
+        stat = path.stat() if path is not None else None
+        size = self.tail.size
+        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size)
+        if stamp == self._tail:
+            return
+        self._tail = stamp
+        self.tail.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
+
+    def _read(self, path: Path | None, height: int, width: int) -> Text:
+        if path is None:
+            return Text(self.symbols.text(" its output is not at home yet: l fetches and follows it"), style="dim")
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()[-height:]
+        shown = [_cut(self.symbols.text(inert_line(line.expandtabs(4), width)), width - 1) for line in lines]
+        age = time.time() - path.stat().st_mtime
+        if not shown:
+            return Text(f" nothing printed yet (file of {age:.0f} s ago)", style="dim")
+        return Text("\n".join(f" {line}" for line in shown), no_wrap=True)
+
+
+def _cut(text: str, cells: int) -> str:
+    """At most so many cells: a longer line would go on in the next one's place."""
+    return text if cell_len(text) <= cells else set_cell_size(text, cells)

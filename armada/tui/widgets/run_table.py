@@ -1,0 +1,170 @@
+"""The columns of the Runs screen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.store.runs import ENDED
+from armada.tui.arrangement import Heading
+from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
+from armada.units import counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.tui.symbols import Symbols
+
+BAR = 12
+COLUMNS = (
+    Column("", 1, rank=-2),
+    Column("NAME", 14, grow=3, most=60, rank=-1),
+    Column("HOST", 8, grow=1, most=20, rank=3),
+    Column("GPUS", 5, rank=6),
+    Column("PROGRESS", 17),
+    Column("LOSS", 7, right=True, rank=1),
+    Column("", 10, rank=5),
+    Column("TOK/S", 6, right=True, rank=4),
+    Column("ETA", 8, right=True, rank=2),
+    Column("HOME", 18, grow=1, most=26, rank=7),
+    Column("COST", 7, right=True, rank=8),
+    Column("SEEN", 10),
+)
+STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
+
+
+def short(seconds: float) -> str:
+    """A span in a few characters: `41s`, `6m`, `3h12m`, `2d04h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
+def clock(moment: float, now: float) -> str:
+    """`09:51` today, `Mon 09:51` within a week, a date before."""
+    age = now - moment
+    return time.strftime(
+        "%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", time.localtime(moment)
+    )
+
+
+def figure(number: float | None) -> str:
+    """A rate in a few characters: `812`, `39.8k`."""
+    if number is None:
+        return ""
+    return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
+
+
+def glyph(row: RunRow, symbols: Symbols) -> Span:
+    """A state's sign: its shape says it, the colour repeats it."""
+    run = row.run
+    if not run.ended and run.unreachable_since is not None:
+        return symbols.unreachable, "warn"
+    if row.trouble is not None and not run.ended and run.state != "unknown":
+        return symbols.attention, "warn"
+    return symbols.states.get(run.state, "?"), STATE_STYLES.get(run.state, "accent")
+
+
+class RunTable(Table):
+    """Runs; a line under a run says what needs a person."""
+
+    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(COLUMNS, symbols, id=id)
+        self.empty = "no run is like this: esc takes the filter away"
+        self.snapshot: Snapshot = EMPTY
+        self.now = time.time
+
+    def show_runs(self, snapshot: Snapshot, lines: Sequence[RunRow | Heading]) -> None:
+        self.snapshot = snapshot
+        entries: list[Entry] = []
+        for line in lines:
+            if isinstance(line, Heading):
+                entries.append(Entry(line.key, line, "heading"))
+                continue
+            entries.append(Entry(line.run.run_id, line))
+            if line.trouble is not None:
+                entries.append(Entry(line.run.run_id, line, "more"))
+        self.show(entries)
+
+    def cells(self, entry: Entry) -> Cells:
+        source = entry.source
+        if isinstance(source, Heading):
+            title = self.symbols.text(inert_line(source.title, 80))
+            return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
+        assert isinstance(source, RunRow)  # noqa: S101  # show_runs puts nothing else in
+        if entry.kind == "more":
+            return (((self.symbols.text(source.trouble or ""), "warn"),),)
+        return self._row(source, self.now())
+
+    def _row(self, row: RunRow, now: float) -> Cells:
+        run, text = row.run, self.symbols.text
+        blank: tuple[Span, ...] = (("", "plain"),)
+        active = run.state not in ENDED
+        eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
+        cost = row.cost(now)
+        return (
+            (glyph(row, self.symbols),),
+            ((text(row.name), "strong" if active else "plain"), (f" {run.run_id[-6:]}", "dim")),
+            ((text(row.host), "plain"),),
+            ((_gpus(row), "dim"),),
+            self._progress(row, now),
+            ((f"{run.loss:.4g}" if run.loss is not None else "", "plain"),),
+            ((self.symbols.spark(self.snapshot.sparks.get(run.run_id, ())), "accent"),),
+            ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
+            ((short(eta), "plain"),) if eta is not None else blank,
+            self._home(row, now),
+            ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
+            self._seen(row, now),
+        )
+
+    def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
+        run = row.run
+        if run.state == "running" and run.step is not None and run.total_steps:
+            share = run.step / run.total_steps
+            return ((self.symbols.bar(share, BAR), "accent"), (f" {min(share, 1):>4.0%}", "plain"))
+        if run.state == "running":
+            words = inert_line(run.phase or "running", 12)
+            lasted = f" {short(row.lasted_s(now))}" if run.started_at else ""
+            return ((words + lasted, "plain"),)
+        if run.ended:
+            ended = clock(run.ended_at, now) if run.ended_at else ""
+            done = "done" if run.state == "succeeded" else run.state
+            return ((f"{done} {ended}", "good" if run.state == "succeeded" else STATE_STYLES[run.state]),)
+        return ((f"{run.state} {short(now - run.created_at)}", "plain"),)
+
+    def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:
+        kept = row.kept
+        if not kept.home:
+            waiting = f"{counted(kept.only_host, 'ckpt')} not home" if kept.only_host else ""
+            return ((waiting, "warn" if row.run.ended else "dim"),)
+        age = f" {short(now - kept.home_at)}" if kept.home_at is not None else ""
+        if row.run.ended and not kept.only_host:
+            return ((f"all {kept.home} home", "good"), (age, "dim"))
+        waiting = f" +{kept.only_host}" if kept.only_host else ""
+        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn"))
+
+    def _seen(self, row: RunRow, now: float) -> tuple[Span, ...]:
+        run = row.run
+        if run.ended:
+            return (("", "dim"),)
+        if run.unreachable_since is not None:
+            return ((f"lost {short(now - run.unreachable_since)}", "warn"),)
+        if run.observed_at is None:
+            return (("not yet", "dim"),)
+        age = now - run.observed_at
+        return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+
+
+def _gpus(row: RunRow) -> str:
+    return f"{len(row.run.gpus)}×" if row.run.gpus else "cpu" if row.run.started_at else ""
+
+
+def age(moment: float | None, now: float) -> str:
+    return f"{span(now - moment)} ago" if moment is not None else "never"

@@ -1,0 +1,317 @@
+"""The payload against `trl sft` of the same TRL, with equal settings, on CPU.
+
+    python benchmarks/payload --python VENV/bin/python pairs [--rounds 7]
+    python benchmarks/payload --python VENV/bin/python lengths [--seeds 3]
+
+`pairs`: both train the same model on the same rows in the same order; a round runs each once, one after the other and in
+turn first, so that a busy machine slows both. Time is when a line arrives: the first step's, and from there to the last
+one's; as processor time the same is shown too, which other people's work on the machine moves less. Memory is the most that
+any one process of either held. Aims: tokens/s ≥ 0.97×, time to the first step ≤ 1.05×, peak memory ≤ 1.05×.
+
+`lengths`: samples whose lengths lie 1 : 10 apart, once as they come (what `trl sft` does, and what the payload does
+unasked), once grouped by length, once packed with as many tokens a step. One epoch, so that all train on equally many
+tokens; the loss is that of 64 other samples, token by token. Aim: ≥ 1.5× tokens/s, at a loss within the spread of seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: "NO"
+use_cpu: true
+debug: false
+num_machines: 1
+num_processes: 1
+machine_rank: 0
+main_training_function: main
+mixed_precision: "no"
+enable_cpu_affinity: false
+"""
+PAIR_STEPS, PAIR_LOG = 120, 20
+PAIR_TINY = {"hidden_size": 192, "layers": 4, "heads": 4, "kv_heads": 2, "intermediate_size": 512, "vocab_size": 560}
+LONG_TINY = {"hidden_size": 256, "layers": 4, "heads": 4, "kv_heads": 2, "intermediate_size": 704, "vocab_size": 560}
+WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("ra", "pe", "shi", "do", "gu")]
+
+
+@dataclass
+class Outcome:
+    """One training: seconds to its first step and from there to its last, and the most memory one of its processes held."""
+
+    first_s: float
+    rest_s: float
+    rest_cpu_s: float
+    peak_bytes: int
+
+
+def sentence(rng: random.Random, words: int) -> str:
+    """A text with some order in it, so that there is something to learn."""
+    at = rng.randrange(len(WORDS))
+    said = []
+    for _ in range(words):
+        at = (3 * at + 7 + rng.randrange(3)) % len(WORDS)
+        said.append(WORDS[at])
+    return " ".join(said)
+
+
+def write_rows(path: Path, rng: random.Random, count: int, shortest: int, longest: int) -> Path:
+    """Chats whose answers have a number of words drawn evenly on a logarithmic scale: short ones are common, as they are."""
+    with path.open("w") as file:
+        for _ in range(count):
+            words = round(shortest * (longest / shortest) ** rng.random())
+            turns = [
+                {"role": "user", "content": sentence(rng, 4)},
+                {"role": "assistant", "content": sentence(rng, words)},
+            ]
+            file.write(json.dumps({"messages": turns}) + "\n")
+    return path
+
+
+def make_spec(run: Path, training: dict[str, Any]) -> list[str]:
+    """Lay a run's folder out as armada does, and give the payload's command line."""
+    (run / "work").mkdir(parents=True)
+    (run / "accelerate.yaml").write_text(ACCELERATE)
+    (run / "spec.json").write_text(json.dumps({"format": 1, "training": training}))
+    config, spec = str(run / "accelerate.yaml"), str(run / "spec.json")
+    return ["-m", "armada_train.launch", "--config_file", config, "--spec", spec]
+
+
+def training_section(model: dict[str, Any], rows: Path, **changes: Any) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        "model": model,
+        "data": {"train": [{"path": str(rows)}], "eval": []},
+        "batch": {"global": 8, "micro": 4, "accumulation": 2, "processes": 1},
+        "train": {
+            "max_steps": PAIR_STEPS,
+            "epochs": None,
+            "max_length": 256,
+            "learning_rate": 1e-3,
+            "lr_scheduler": "linear",
+            "seed": 5,
+            "log_every_steps": PAIR_LOG,
+        },
+        "lora": {"r": 8, "alpha": 16, "dropout": 0.0, "dora": False, "rslora": True, "target_modules": "all-linear"},
+        "precision": "fp32",
+        "device": "cpu",
+        "checkpoint": {"every_steps": 1_000_000, "keep_last": 1},
+        "tracking": {"wandb": "off", "project": None, "name": "benchmark", "id": "benchmark"},
+    }
+    for key, value in changes.items():
+        section[key] = (
+            {**section[key], **value} if isinstance(value, dict) and isinstance(section[key], dict) else value
+        )
+    return section
+
+
+def trl_arguments(model: Path, data: Path, out: Path) -> list[str]:
+    """The same training in `trl sft`'s words."""
+    words: dict[str, Any] = {
+        "model_name_or_path": model,
+        "dataset_name": data,
+        "output_dir": out,
+        "dtype": "float32",
+        "bf16": False,
+        "use_cpu": True,
+        "max_length": 256,
+        "assistant_only_loss": True,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "max_steps": PAIR_STEPS,
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "linear",
+        "seed": 5,
+        "data_seed": 5,
+        "logging_steps": PAIR_LOG,
+        "logging_first_step": True,
+        "disable_tqdm": True,
+        "gradient_checkpointing": False,
+        "save_strategy": "steps",
+        "save_steps": PAIR_STEPS,
+        "eval_strategy": "no",
+        "report_to": "none",
+        "use_peft": True,
+        "lora_r": 8,
+        "lora_alpha": 16,
+        "lora_dropout": 0.0,
+        "use_rslora": True,
+        "lora_target_modules": "all-linear",
+        "lora_task_type": "CAUSAL_LM",
+    }
+    return [text for key, value in words.items() for text in (f"--{key}", str(value))]
+
+
+def train(python: str, argv: list[str], cwd: Path, log: Path, *, lines: int | None = None) -> Outcome:
+    """Run a training and note when its lines about the first and the last step arrive; `lines` is how many must come."""
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    env |= {
+        "PYTHONPATH": str(ROOT / "remote_payload"),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HOME": str(cwd / "hf"),  # an empty cache: nobody finds what the last round tokenised
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    seen: list[tuple[float, float]] = []
+    started = time.perf_counter()
+    with log.open("w") as kept:
+        process = subprocess.Popen(
+            [python, *argv], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            kept.write(line)
+            if line.startswith(("{'loss'", "step ")) and "eval loss" not in line:
+                seen.append((time.perf_counter() - started, cpu_s(process.pid)))
+    _, status, used = os.wait4(process.pid, 0)
+    if status or len(seen) != (lines or len(seen)):
+        tail = "".join(log.read_text().splitlines(keepends=True)[-15:])
+        sys.exit(f"{tail}{' '.join(argv[:3])} ended with {status} after {len(seen)} of {lines} lines")
+    (first_s, first_cpu_s), (last_s, last_cpu_s) = seen[0], seen[-1]
+    return Outcome(first_s, last_s - first_s, last_cpu_s - first_cpu_s, used.ru_maxrss * 1024)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process and of all that came from it and still live."""
+    times: dict[int, tuple[int, int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        times[int(stat.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    family, size = {pid}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {child for child, (parent, _) in times.items() if parent in family}
+    return sum(times[member][1] for member in family if member in times) / os.sysconf("SC_CLK_TCK")
+
+
+def middle(ratios: list[float]) -> str:
+    """The median, and the interval that holds it in 95 of 100 such series (by the order of its values)."""
+    ordered = sorted(ratios)
+    low = max(0, round(len(ordered) / 2 - 0.98 * len(ordered) ** 0.5) - 1)
+    return f"{statistics.median(ordered):.3f}× ({ordered[low]:.3f}–{ordered[-1 - low]:.3f})"
+
+
+def run_pairs(python: str, folder: Path, rounds: int) -> None:
+    data = folder / "data"
+    data.mkdir()
+    rows = write_rows(data / "train.jsonl", random.Random(1), 512, 10, 40)
+    model = folder / "model"
+    made = training_section({"tiny": PAIR_TINY}, rows, train={"max_steps": 1})
+    train(python, make_spec(folder / "making", made), folder, folder / "making.log", lines=1)
+    shutil.copytree(folder / "making" / "model", model)
+    logged = 1 + PAIR_STEPS // PAIR_LOG
+    ours: list[Outcome] = []
+    theirs: list[Outcome] = []
+    for number in range(rounds):
+        for is_ours in (True, False) if number % 2 else (False, True):
+            place = folder / f"{number}-{'armada' if is_ours else 'trl'}"
+            log = folder / f"{place.name}.log"
+            if is_ours:
+                argv = make_spec(place, training_section({"path": str(model)}, rows))
+                ours.append(train(python, argv, place / "work", log, lines=logged))
+            else:
+                place.mkdir()
+                argv = [str(Path(python).with_name("trl")), "sft", *trl_arguments(model, data, place / "out")]
+                theirs.append(train(python, argv, place, log, lines=logged))
+        a, b = ours[-1], theirs[-1]
+        print(
+            f"round {number + 1}: tokens/s {b.rest_s / a.rest_s:.3f}× (of processor time {b.rest_cpu_s / a.rest_cpu_s:.3f}×)  "
+            f"first step {a.first_s:.1f} s / {b.first_s:.1f} s  "
+            f"memory {a.peak_bytes / 1e6:.0f} MB / {b.peak_bytes / 1e6:.0f} MB",
+            flush=True,
+        )
+    pairs = list(zip(ours, theirs, strict=True))
+    print(f"tokens/s            {middle([b.rest_s / a.rest_s for a, b in pairs])}   aim ≥ 0.97×")
+    print(f"  of processor time {middle([b.rest_cpu_s / a.rest_cpu_s for a, b in pairs])}")
+    print(f"time to first step  {middle([a.first_s / b.first_s for a, b in pairs])}   aim ≤ 1.05×")
+    print(f"peak memory         {middle([a.peak_bytes / b.peak_bytes for a, b in pairs])}   aim ≤ 1.05×")
+
+
+def run_lengths(python: str, folder: Path, seeds: int) -> None:
+    rows = write_rows(folder / "train.jsonl", random.Random(1), 768, 12, 120)
+    others = write_rows(folder / "eval.jsonl", random.Random(2), 64, 12, 120)
+    plain = {"global": 16, "micro": 8, "accumulation": 2, "processes": 1}
+    # A full row holds about four samples of these lengths: 4 of them are as many tokens as 16 samples.
+    packed = {"global": 4, "micro": 2, "accumulation": 2, "processes": 1}
+    ways: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "as they come": (plain, {}),
+        "grouped by length": (plain, {"group_by_length": True}),
+        "packed": (packed, {"packing": True}),
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+    for seed in range(5, 5 + seeds):
+        for name, (batch, switches) in ways.items():
+            place = folder / f"{seed}-{name.replace(' ', '-')}"
+            section = training_section(
+                {"tiny": LONG_TINY},
+                rows,
+                data={"eval": [{"path": str(others)}]},
+                batch=batch,
+                train={
+                    **switches,
+                    "max_steps": None,
+                    "epochs": 1,
+                    "max_length": 288,
+                    "seed": seed,
+                    "log_every_steps": 8,
+                    "warmup_steps": 0.1,
+                },
+                lora=None,
+            )
+            outcome = train(python, make_spec(place, section), place / "work", folder / f"{place.name}.log")
+            lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+            steps = [line for line in lines if line["kind"] == "train"]
+            tokens = steps[-1]["num_tokens"] - steps[0]["num_tokens"]
+            last = lines[-1]
+            last |= {"rate": tokens / outcome.rest_s, "cpu_rate": tokens / outcome.rest_cpu_s}
+            found[name].append(last)
+            print(
+                f"seed {seed}, {name:17}: {last['rate']:6.0f} tokens/s ({last['cpu_rate']:.0f} of processor time) over "
+                f"{last['train_tokens']:,} tokens, eval loss {last['eval_loss_before']:.4f} → {last['eval_loss_after']:.4f}",
+                flush=True,
+            )
+    usual = [line["eval_loss_after"] for line in found["as they come"]]
+    print(f"\nloss as they come: {min(usual):.4f}–{max(usual):.4f}")
+    for name in list(ways)[1:]:
+        pairs = list(zip(found[name], found["as they come"], strict=True))
+        rates = [[mine[rate] / base[rate] for mine, base in pairs] for rate in ("rate", "cpu_rate")]
+        losses = [line["eval_loss_after"] for line in found[name]]
+        print(f"{name:17}  tokens/s {middle(rates[0])}, of processor time {middle(rates[1])}   aim ≥ 1.5×")
+        print(f"{'':17}  loss {min(losses):.4f}–{max(losses):.4f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", required=True, help="of an environment with the payload's packages")
+    parser.add_argument("what", choices=["pairs", "lengths"])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    python = str(Path(given.python).absolute())
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        if given.what == "pairs":
+            run_pairs(python, Path(name), given.rounds)
+        else:
+            run_lengths(python, Path(name), given.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""The program that speaks for a host and supervises its runs: the standard library alone, Python 3.6 and newer."""
+
+__version__ = "0.1.0"
+PROTOCOL = 1
+OLDEST_PROTOCOL = 1  # of a home that it still answers

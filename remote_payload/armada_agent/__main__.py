@@ -1,0 +1,38 @@
+"""Entry points of the detached processes; `serve` is called in-process by the bootstrap instead."""
+
+import argparse
+import sys
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="armada-agent")
+    commands = parser.add_subparsers(dest="command")
+    for name, purpose in (
+        ("supervise", "start a run's job and watch it to its end"),
+        ("clear", "end what a dead supervisor left behind"),
+        ("quota", "ask what an ended run has left of its allowance"),
+    ):
+        command = commands.add_parser(name, help=purpose)
+        command.add_argument("--root", required=True)
+        command.add_argument("--run", required=True)
+        command.add_argument("--submission", type=int, required=True)
+        if name == "supervise":
+            command.add_argument("--job", help="the batch system's id of the job that runs this; none without one")
+    given = parser.parse_args()
+    if given.command is None:
+        parser.error("say `supervise`, `clear` or `quota`")
+    if given.command == "supervise" and given.job is not None:
+        from armada_agent.batch import supervise as begin_job
+
+        return begin_job(given.root, given.run, given.submission, given.job)
+    if given.command == "supervise":
+        from armada_agent.supervisor import supervise as begin
+    elif given.command == "quota":
+        from armada_agent.allowance import note_after as begin
+    else:
+        from armada_agent.aftermath import clear as begin
+    return begin(given.root, given.run, given.submission)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""The supervisor as a batch system starts it: on a worker, perhaps more than once, ended by signals that mean different things.
+
+Several executions may follow each other under one submission: preempted, requeued, on a node that died. Each is an attempt.
+What a batch system takes away it gives back later, so an attempt that it ended is not the end of the run.
+"""
+
+import os
+import pwd
+import signal
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent import engines, files, gpus, job
+from armada_agent.engines import EngineError
+from armada_agent.job import Ending, StartError
+from armada_agent.journal import Journal, say
+from armada_agent.observation import ENDED
+from armada_agent.paths import RunPaths, newest
+from armada_agent.supervisor import Supervisor
+from armada_agent.tickets import Holding
+
+REQUEUED = "requeued"
+_FENCE_S = 10.0
+_PREEMPTED = "preempted"
+_SIGNALS_APART_S = 3.0
+_ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+class BatchSupervisor(Supervisor):
+    """Sees one execution of a submission through.
+
+    Args:
+        paths: The run's files.
+        submission: Its number.
+        spec: The run's plan.
+        job_id: What the batch system calls the job.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any], job_id: str) -> None:
+        super().__init__(paths, submission, spec)
+        self._job_id = job_id
+        self._settings: Dict[str, Any] = spec["scheduler"]
+        self._looked_at = time.monotonic()
+        self._outdated = False
+        self._devices = ""
+        _close_former_attempts(paths, self._journal)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, self._note_signal)
+
+    def _take_gpus(self) -> None:
+        wanted = self._spec["gpus"]
+        if not wanted:
+            return
+        allotted = engines.allotted_gpus(dict(os.environ))
+        if len(allotted) != wanted:
+            message = "the run needs %d GPUs and the scheduler gave it %d (%s)"
+            raise StartError("env_error", message % (wanted, len(allotted), ", ".join(allotted) or "none"))
+        self._devices = ",".join(allotted)
+        self._holding = Holding(_identify_gpus(allotted), [])
+
+    def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
+        environment = super()._compose(secrets)
+        if self._devices:
+            # The scheduler's own words: behind a cgroup its first GPU is 0 whatever the machine calls it.
+            environment["CUDA_VISIBLE_DEVICES"] = self._devices
+        environment["ARMADA_GPUS"] = ",".join(gpu["uuid"] for gpu in self._holding.gpus if gpu["uuid"])
+        return environment
+
+    def _wish(self) -> Optional[Dict[str, Any]]:
+        wish = super()._wish()
+        if wish is None and time.monotonic() - self._looked_at > _FENCE_S:
+            self._looked_at = time.monotonic()
+            if (newest(self._paths.attempts()) or 0) > self._attempt > 0:
+                # The scheduler believed this node dead and started the run elsewhere.
+                self._outdated = True
+                return {"grace_s": 0}
+        return wish
+
+    def _stopped_ending(self) -> Ending:
+        if self._outdated:
+            return Ending(REQUEUED, "superseded", "a later attempt runs")
+        if self._is_cancelled():
+            started = bool(self._attempt)
+            return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+        if self._terminated_by in (signal.SIGUSR1, signal.SIGUSR2):
+            return Ending(REQUEUED, "time_limit", "its time limit came near")
+        return Ending(
+            REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % job.signal_name(self._terminated_by)
+        )
+
+    def _judge(self, status: int) -> Ending:
+        ending = super()._judge(status)
+        if ending.state != "failed" or self._is_cancelled():
+            return ending
+        if status in _ENDED_BY_SIGTERM:
+            self._await_own_signal()
+        if self._terminated_by or ending.reason == _PREEMPTED:
+            # The scheduler's signal reached the training before it reached us.
+            return self._stopped_ending().with_status(status)
+        return self._retried(ending)
+
+    def _await_own_signal(self) -> None:
+        """Slurm signals a job's processes one after the other: ours may come after the training has ended of its own."""
+        deadline = time.monotonic() + _SIGNALS_APART_S
+        while not self._terminated_by and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _retried(self, ending: Ending) -> Ending:
+        allowed = self._settings.get("max_retries", 0)
+        failed = _count_failures(self._paths)
+        if failed >= allowed:
+            return ending
+        message = "attempt %d failed (%s); retry %d of %d" % (self._attempt, ending.reason, failed + 1, allowed)
+        ending.state, ending.message = REQUEUED, message
+        return ending
+
+    def _conclude(self, ending: Ending) -> None:
+        if ending.state != REQUEUED:
+            super()._conclude(ending)
+            return
+        if self._outdated:
+            return  # the later attempt's records are the run's
+        problem = self._put_back(ending)
+        if problem is not None:
+            ending.state = "failed"
+            ending.message = "%s; it could not be put back into the queue: %s" % (ending.message, problem)
+            super()._conclude(ending)
+            return
+        self._journal.requeue(ending)
+
+    def _put_back(self, ending: Ending) -> Optional[str]:
+        """Put the job back where the scheduler does not do it by itself."""
+        if ending.reason == _PREEMPTED:
+            return None
+        if ending.reason == "time_limit" and not self._settings.get("requeue_at_time_limit", True):
+            return "`requeue_at_time_limit` is off"
+        try:
+            engines.find(self._settings["kind"]).requeue(self._job_id)
+        except EngineError as error:
+            return error.message
+        return None
+
+    def _is_cancelled(self) -> bool:
+        return self._person_wish() is not None
+
+
+def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
+    """Take a submission up on a worker, unless another job of the same submission has, and see it through.
+
+    Returns:
+        0 unless the run failed or goes back into the queue: what the scheduler's own records then show.
+    """
+    os.umask(0o077)
+    paths = RunPaths(root, run_id)
+    spec = files.read_json(paths.spec)
+    if spec is None or not os.path.exists(paths.submission(submission, "claim.json")):
+        say("submission %d of %s was never claimed" % (submission, run_id))
+        return 1
+    taken = paths.submission(submission, "taken.json")
+    if not files.link_json(taken, {"job_id": job_id, "time": time.time()}):
+        before = files.read_json(taken) or {}
+        if before.get("job_id") != job_id:
+            say(
+                "submission %d of %s belongs to job %s; job %s ends"
+                % (submission, run_id, before.get("job_id"), job_id)
+            )
+            return 0
+    state = files.read_json(paths.state) or {}
+    if state.get("state") in ENDED and state.get("submission") == submission:
+        say("%s has ended already (%s)" % (run_id, state["state"]))
+        return 0
+    for name, value in _login_variables(paths).items():
+        os.environ.setdefault(name, value)  # HTCondor starts jobs without
+    supervisor = BatchSupervisor(paths, submission, spec, job_id)
+    supervisor.run()
+    return 0 if supervisor.state in ("succeeded", "cancelled") else 1
+
+
+def _close_former_attempts(paths: RunPaths, journal: Journal) -> None:
+    """Write the exit of an attempt that had no time to: its node died, or was taken without a warning."""
+    for number in paths.attempts():
+        if files.read_json(paths.attempt(number, "exit.json")) is None:
+            message = "it ended without a word; its node failed, or was taken without a warning"
+            told = {"state": REQUEUED, "reason": "lost", "message": message, "exit_code": None, "signal": None}
+            journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
+
+
+def _login_variables(paths: RunPaths) -> Dict[str, str]:
+    found = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": paths.folder}
+    try:
+        me = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return found  # a container's user may have no name
+    return dict(found, HOME=me.pw_dir, USER=me.pw_name)
+
+
+def _count_failures(paths: RunPaths) -> int:
+    """Count the attempts that failed by themselves."""
+    exits = [files.read_json(paths.attempt(number, "exit.json")) or {} for number in paths.attempts()]
+    return sum(
+        1 for exit_ in exits if exit_.get("reason") not in (None, _PREEMPTED, "time_limit", "lost", "superseded")
+    )
+
+
+def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:
+    """Find the GPUs a scheduler named, for telemetry; one that nvidia-smi does not show keeps only its place."""
+    try:
+        present = gpus.list_gpus()
+    except gpus.GpuError as error:
+        say(str(error))
+        present = []
+    found = []
+    for place, word in enumerate(words):
+        match = [gpu for gpu in present if word in (str(gpu["index"]), "CUDA%s" % gpu["index"])]
+        match = match or [gpu for gpu in present if word.startswith("GPU-") and gpu["uuid"].startswith(word)]
+        found.append(match[0] if match else {"index": int(word) if word.isdigit() else place, "uuid": ""})
+    return found

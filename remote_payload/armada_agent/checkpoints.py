@@ -1,0 +1,79 @@
+"""Finished checkpoints as home sees them: listed, their manifests read, acknowledged."""
+
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent import files
+from armada_agent.errors import AgentError
+from armada_agent.paths import RunPaths, checked_digest
+from armada_agent.session import Call
+
+MANIFEST = "MANIFEST.json"
+MANIFEST_LIMIT = 4 * 1024 * 1024
+_known: Dict[str, Dict[str, Any]] = {}  # a digest names its content: what was read once stays true
+
+
+def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
+    """Describe every finished checkpoint, oldest first; damaged ones are left out."""
+    found = (describe(paths, digest) for digest in paths.checkpoints())
+    return sorted((entry for entry in found if entry), key=lambda entry: (entry["created_at"], entry["step"]))
+
+
+def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:
+    if digest not in _known:
+        summary = _summarise(paths.checkpoint(digest, MANIFEST), digest)
+        if summary is None:
+            return None
+        _known[digest] = summary
+    return dict(_known[digest], acknowledged=os.path.exists(paths.acknowledgement(digest)))
+
+
+def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Hand out a checkpoint's manifest, byte for byte: its SHA-256 is the checkpoint's digest.
+
+    Raises:
+        AgentError: `not_found`, or `io` when it is too large.
+    """
+    paths, digest = _checkpoint(call, params)
+    with open(paths.checkpoint(digest, MANIFEST), "rb") as stream:
+        content = stream.read(MANIFEST_LIMIT + 1)
+    if len(content) > MANIFEST_LIMIT:
+        raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, MANIFEST_LIMIT))
+    return {"text": content.decode("utf-8")}
+
+
+def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Note that home holds a checkpoint, verified; only then may it be deleted here.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths, digest = _checkpoint(call, params)
+    files.write_json(paths.acknowledgement(digest), {"time": time.time()})
+    return {}
+
+
+def _checkpoint(call: Call, params: Dict[str, Any]) -> "tuple[RunPaths, str]":
+    paths = RunPaths(call.root, params.get("run_id"))
+    digest = checked_digest(params.get("digest"))
+    if not os.path.isfile(paths.checkpoint(digest, MANIFEST)):
+        raise AgentError("not_found", "run %s has no checkpoint %s here" % (paths.run_id, digest))
+    return paths, digest
+
+
+def _summarise(path: str, digest: str) -> Optional[Dict[str, Any]]:
+    try:
+        manifest = files.read_json(path, limit=MANIFEST_LIMIT)
+        if manifest is None:
+            return None
+        listed = manifest["files"]
+        return {
+            "digest": digest,
+            "step": int(manifest["step"]),
+            "size_bytes": sum(int(entry["size"]) for entry in listed),
+            "file_count": len(listed),
+            "created_at": float(manifest["created_at"]),
+        }
+    except (files.UnreadableError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,41 @@
+"""Processes that outlive the conversation that starts them, and the SSH session around it."""
+
+import os
+import subprocess
+import sys
+from typing import List
+
+from armada_agent import files
+from armada_agent.paths import RunPaths
+
+
+def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> None:
+    """Run one of the entry points in `__main__`; it forks, and whoever calls this waits no longer than that."""
+    python = sys.executable or "python3"  # empty where argv[0] was odd
+    argv = [python, "-I", agent_path, command, "--root", paths.root, "--run", paths.run_id]
+    # On `local` we have the environment of whoever typed the launch; the job gets its secrets from their file, nobody else does.
+    hidden = _secrets(paths)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("ARMADA_") and name not in hidden
+    }
+    environment["ARMADA_SUPERVISOR"] = paths.run_id
+    with open(paths.supervisor_log, "ab") as log:
+        first = subprocess.Popen(
+            argv + ["--submission", str(submission)],
+            env=environment,
+            cwd=paths.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+    first.wait()  # it forks and ends at once
+
+
+def _secrets(paths: RunPaths) -> List[str]:
+    try:
+        job = (files.read_json(paths.spec) or {}).get("job")
+    except files.UnreadableError:
+        return []  # a damaged spec keeps nobody from ending the run
+    names = job.get("secrets") if isinstance(job, dict) else None
+    return names if isinstance(names, list) else []

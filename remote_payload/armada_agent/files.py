@@ -1,0 +1,262 @@
+"""Files that survive crashes and full disks: atomic JSON, whole-line logs, locks."""
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+JSON_LIMIT = 8 * 1024 * 1024
+LINES_LIMIT = 65536
+_LONGEST_LINE = 16 * 1024 * 1024
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_counter = itertools.count()
+
+
+class UnreadableError(Exception):
+    """A file is there but does not hold what it should."""
+
+
+def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
+    """Read a JSON object, or None when the file does not exist.
+
+    Raises:
+        UnreadableError: It is too large, not JSON, not an object, or cannot be read.
+    """
+    name = os.path.basename(path)
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnreadableError("%s: %s" % (name, error))
+    if len(content) > limit:
+        raise UnreadableError("%s is larger than %d bytes" % (name, limit))
+    try:
+        value = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError("%s is not JSON: %s" % (name, error))
+    if not isinstance(value, dict):
+        raise UnreadableError("%s is not a JSON object" % name)
+    return value
+
+
+def temporary_name(path: str) -> str:
+    """Name a hidden neighbour of `path` that no other process or thread uses."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, ".%s.%d-%d.tmp" % (name, os.getpid(), next(_counter)))
+
+
+def write_bytes(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Write a new file durably; it must not exist."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def write_json(path: str, value: Any, mode: int = 0o600) -> None:
+    """Replace a JSON file so that a reader, or a crash, sees the old one or the new one."""
+    temporary = temporary_name(path)
+    write_bytes(temporary, encode(value), mode)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    fsync_folder(os.path.dirname(path))
+
+
+def replace_json(path: str, value: Any) -> None:
+    """Replace a JSON file for its readers' sake alone: what a crash leaves of it does not matter."""
+    temporary = temporary_name(path)
+    with open(temporary, "wb") as stream:
+        stream.write(encode(value))
+    os.rename(temporary, path)
+
+
+def link_json(path: str, value: Any) -> bool:
+    """Create a JSON file that only one of many racing processes can create; True for the one that did."""
+    temporary = temporary_name(path)
+    write_bytes(temporary, encode(value))
+    try:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            # NFS may repeat a link whose answer was lost: then the second link is the proof that ours exists.
+            return os.stat(temporary).st_nlink == 2
+        return True
+    finally:
+        os.unlink(temporary)
+        fsync_folder(os.path.dirname(path))
+
+
+def encode(value: Any) -> bytes:
+    return (json.dumps(value, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def fsync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_line(path: str, value: Any) -> None:
+    """Append one JSON line, or nothing: what a full disk or an earlier crash cut off is taken back first."""
+    line = encode(value)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        size = _drop_partial_line(descriptor)
+        try:
+            written = os.write(descriptor, line)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+        if written < len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_partial_line(descriptor: int) -> int:
+    size = os.fstat(descriptor).st_size
+    end = size
+    while end > 0:
+        start = max(0, end - 4096)
+        block = os.pread(descriptor, end - start, start)
+        newline = block.rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)
+    return end
+
+
+def read_lines(path: str, offset: int, limit: int = LINES_LIMIT) -> Tuple[str, int]:
+    """Read whole lines from a byte offset.
+
+    A file that shrank is read from its beginning again; a line longer than 64 KiB is passed over.
+
+    Returns:
+        The text (at most `limit` bytes of it) and the offset to go on from.
+    """
+    try:
+        stream = open(path, "rb")
+    except OSError:
+        return "", offset
+    with stream:
+        if offset > os.fstat(stream.fileno()).st_size:
+            offset = 0
+        stream.seek(offset)
+        block = stream.read(LINES_LIMIT)
+        if b"\n" not in block and len(block) == LINES_LIMIT:
+            return "", _after_long_line(stream, offset + LINES_LIMIT) or offset
+        end = block.rfind(b"\n", 0, limit) + 1
+        return block[:end].decode("utf-8", "replace"), offset + end
+
+
+def _after_long_line(stream: Any, position: int) -> Optional[int]:
+    stop = position + _LONGEST_LINE
+    while position < stop:
+        block = stream.read(LINES_LIMIT)
+        if not block:
+            return None
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return int(position + newline + 1)
+        position += len(block)
+    return position
+
+
+def last_line(path: str) -> str:
+    """Return the last whole line of a file, or an empty string."""
+    try:
+        stream = open(path, "rb")
+    except OSError:
+        return ""
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - LINES_LIMIT))
+        lines = stream.read(LINES_LIMIT).split(b"\n")
+    return lines[-2].decode("utf-8", "replace") if len(lines) > 1 else ""
+
+
+def read_tail(path: str, limit: int) -> str:
+    """Read the end of a text file that people will see."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
+            return stream.read(limit).decode("utf-8", "replace")
+    except OSError as error:
+        return str(error)
+
+
+def remove(path: str) -> None:
+    """Delete a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
+    """Take an flock and return its descriptor, or None when somebody else holds it for `timeout_s` seconds.
+
+    Where the file system has no locks (some NFS mounts), the descriptor is returned unlocked: callers rely on
+    exclusive links and folders for correctness and on locks only for order.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if deadline is not None else 0))
+            return descriptor
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return descriptor
+            if error.errno not in (errno.EAGAIN, errno.EACCES) or deadline is None:
+                os.close(descriptor)
+                raise
+        if time.monotonic() >= deadline:
+            os.close(descriptor)
+            return None
+        time.sleep(0.05)
+
+
+def is_locked(path: str) -> bool:
+    """Whether another process holds an flock on a file; one that is not there is not locked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _NO_LOCKS
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[int]:
+    """Hold an flock for the length of a block, waiting for it as long as it takes."""
+    descriptor = lock(path)
+    if descriptor is None:
+        raise OSError(errno.EAGAIN, "locked by another process", path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,297 @@
+"""Checkpoints of jobs that do not announce them: found by a pattern, taken once they have been quiet for a while.
+
+They are hard-linked into the outbox, which the job's own clearing up cannot touch. A job that writes over its last
+checkpoint in place writes over the linked bytes as well: that is noticed, the spoilt copy withdrawn, and from then on
+everything is copied instead.
+"""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import stat
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from armada_agent import files
+from armada_agent.journal import Journal, say
+from armada_agent.paths import ANNOUNCED, RunPaths, list_folder
+
+ANNOUNCEMENT = ".announce.json"
+_NUMBER = re.compile(r"\d{1,12}")
+_REMEMBERED = 50
+_RECORD_LIMIT = 64 * 1024 * 1024
+
+# Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
+Inventory = Dict[str, Tuple[int, int, int]]
+
+
+class Harvest:
+    """Watches for one run's checkpoints.
+
+    Args:
+        paths: The run's files.
+        settings: `pattern`, relative to where the job works, and `quiet_s`.
+        journal: Told what was left out, and why.
+        clock: Seconds, never set back.
+    """
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        settings: Dict[str, Any],
+        journal: Journal,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._paths = paths
+        self._pattern = str(settings["pattern"])
+        self._quiet_s = float(settings["quiet_s"])
+        self._journal = journal
+        self._clock = clock
+        self._seen: Dict[str, Tuple[str, float]] = {}
+        self._record = _read_record(paths)
+
+    @property
+    def last_step(self) -> Optional[int]:
+        """The highest step taken so far."""
+        return max((entry["step"] for entry in self._record["taken"]), default=None)
+
+    def begin(self) -> None:
+        """Note what lies there before the job starts.
+
+        Files that came with the code are no checkpoints of this run, and what a killed attempt was still writing never
+        will be whole: neither is taken until it changes. What had been quiet when the last attempt fell silent is.
+        """
+        silent_since = self._silent_since()
+        left = self._record["left"]
+        for path, inventory in self._find():
+            signature = _sign(inventory)
+            if self._taken(path, signature):
+                continue
+            if silent_since is None or _last_change(inventory) + self._quiet_s > silent_since:
+                left[path] = signature
+        self._save()
+
+    def look(self) -> None:
+        """Take what has been quiet for long enough; withdraw what was written over."""
+        now = self._clock()
+        found = self._find()
+        self._withdraw_spoilt(dict(found))
+        seen = {}
+        for path, inventory in found:
+            signature = _sign(inventory)
+            before = self._seen.get(path)
+            since = before[1] if before is not None and before[0] == signature else now
+            seen[path] = (signature, since)
+            if now - since >= self._quiet_s and self._is_new(path, signature):
+                self._take(path, inventory, signature)
+        self._seen = seen
+
+    def finish(self, is_trusted: bool) -> None:
+        """Take what is whole now that every process of the job is gone.
+
+        Args:
+            is_trusted: The job ended by itself and well, so that whatever it wrote is finished. Otherwise it may have
+                died in the middle of a checkpoint, and only what was quiet before counts.
+        """
+        self.look()
+        for path, inventory in self._find():
+            signature = _sign(inventory)
+            if not self._is_new(path, signature):
+                continue
+            if is_trusted or _last_change(inventory) + self._quiet_s <= time.time():
+                self._take(path, inventory, signature)
+            else:
+                message = "%s was still being written to less than %g s before the job ended: it is not taken"
+                self._journal.record("finding", message=message % (path, self._quiet_s))
+                self._record["left"][path] = signature
+        self._save()
+
+    def note_published(self, folder: str, digest: str) -> None:
+        """Remember under which digest something taken lies in the outbox."""
+        for entry in self._record["taken"]:
+            if entry["folder"] == os.path.basename(folder):
+                entry["digest"] = digest
+                self._save()
+
+    def _find(self) -> List[Tuple[str, Inventory]]:
+        """List whatever matches, with what it consists of, oldest first; links and empty folders are no checkpoints."""
+        root = os.path.realpath(self._paths.work)
+        found = []
+        for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern)):
+            match = name.rstrip("/")
+            if os.path.islink(match) or not os.path.realpath(match).startswith(root + os.sep):
+                continue
+            inventory = _take_inventory(match)
+            if inventory:
+                found.append((os.path.relpath(match, self._paths.work), inventory))
+        return sorted(found, key=lambda pair: (_last_change(pair[1]), pair[0]))
+
+    def _is_new(self, path: str, signature: str) -> bool:
+        return self._record["left"].get(path) != signature and not self._taken(path, signature)
+
+    def _taken(self, path: str, signature: str) -> bool:
+        return any(entry["path"] == path and entry["signature"] == signature for entry in self._record["taken"])
+
+    def _take(self, path: str, inventory: Inventory, signature: str) -> None:
+        source = os.path.join(self._paths.work, path)
+        step = self._step(path)
+        name = "%d-%d" % (step, self._record["count"] + 1)
+        part = os.path.join(self._paths.outbox, ".part-" + name)
+        shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while linking
+        try:
+            is_copied = self._put(source, inventory, part)
+            if _sign(_take_inventory(source)) != signature:
+                shutil.rmtree(part)
+                return  # it goes on changing after all
+            moment = _last_change(inventory)
+            announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}}
+            files.write_json(os.path.join(part, ANNOUNCEMENT), announcement)
+            folder = ANNOUNCED + name
+            os.rename(part, os.path.join(self._paths.outbox, folder))
+        except FileNotFoundError:
+            shutil.rmtree(part, ignore_errors=True)  # cleared away by the job in this very moment
+            return
+        entry = {
+            "path": path,
+            "signature": signature,
+            "step": step,
+            "folder": folder,
+            "digest": None,
+            "is_file": os.path.isfile(source),
+            "inventory": None if is_copied else inventory,
+        }
+        self._record["count"] += 1
+        self._record["taken"] = self._record["taken"][1 - _REMEMBERED :] + [entry]
+        self._record["left"].pop(path, None)
+        self._save()
+
+    def _put(self, source: str, inventory: Inventory, part: str) -> bool:
+        """Link the files, or copy them where that must or can only be; says whether any was copied."""
+        is_copied = False
+        os.makedirs(part, mode=0o700)
+        for relative in inventory:
+            origin = os.path.join(source, relative) if os.path.isdir(source) else source
+            target = os.path.join(part, relative)
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            if not self._record["copies"]:
+                try:
+                    os.link(origin, target)
+                    continue
+                except FileNotFoundError:
+                    raise
+                except OSError as error:
+                    say("%s cannot be linked and is copied: %s" % (relative, error))  # another file system, or not ours
+            shutil.copy2(origin, target)
+            is_copied = True
+        return is_copied
+
+    def _step(self, path: str) -> int:
+        """Take the last number in a checkpoint's name for its step; one without is the next."""
+        numbers = _NUMBER.findall(path)
+        if numbers:
+            return int(numbers[-1])
+        last = self.last_step
+        return 1 if last is None else last + 1
+
+    def _withdraw_spoilt(self, found: Dict[str, Inventory]) -> None:
+        for entry in self._record["taken"]:
+            now, then = found.get(entry["path"]), entry["inventory"]
+            if not now or not then or not _is_overwritten(then, now):
+                continue
+            entry["inventory"] = None
+            names = [entry["folder"]] + ([entry["digest"]] if entry["digest"] else [])
+            for name in names:
+                shutil.rmtree(os.path.join(self._paths.outbox, name), ignore_errors=True)
+            self._record["copies"] = True
+            message = (
+                "the job wrote over %s in place, so what was taken of it before is withdrawn; from now on it is copied"
+            )
+            self._journal.record("finding", message=message % entry["path"])
+            self._save()
+
+    def _silent_since(self) -> Optional[float]:
+        """Say when the attempt before this one wrote its last word; None when there was none."""
+        if not os.path.exists(self._paths.harvest):
+            return None
+        try:
+            return os.stat(self._paths.output).st_mtime
+        except OSError:
+            return None
+
+    def _save(self) -> None:
+        try:
+            files.write_json(self._paths.harvest, self._record)
+        except OSError as error:
+            say("%s cannot be written: %s" % (os.path.basename(self._paths.harvest), error))
+
+
+def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
+    """Find the newest whole checkpoint that an attempt can go on from.
+
+    Where the job wrote it is preferred to the outbox, whose files are not to be written to.
+
+    Returns:
+        Its path and its step, or None.
+    """
+    for entry in reversed(_read_record(paths)["taken"]):
+        place = os.path.join(paths.work, entry["path"])
+        if os.path.exists(place) and _sign(_take_inventory(place)) == entry["signature"]:
+            return place, entry["step"]
+        for name in (entry["digest"], entry["folder"]):
+            folder = paths.checkpoint(name).rstrip("/") if name else ""
+            if folder and os.path.isdir(folder):
+                kept = [item for item in list_folder(folder) if item not in ("MANIFEST.json", ANNOUNCEMENT)]
+                if entry["is_file"] and len(kept) == 1:
+                    return os.path.join(folder, kept[0]), entry["step"]
+                return folder, entry["step"]
+    return None
+
+
+def _read_record(paths: RunPaths) -> Dict[str, Any]:
+    empty = {"count": 0, "copies": False, "taken": [], "left": {}}  # type: Dict[str, Any]
+    try:
+        return files.read_json(paths.harvest, _RECORD_LIMIT) or empty
+    except files.UnreadableError as error:
+        say(str(error))
+        return empty
+
+
+def _take_inventory(path: str) -> Inventory:
+    """List the regular files below a path, or the path itself; nothing when it is not there any more."""
+    if os.path.isfile(path):
+        found = _describe(path)
+        return {os.path.basename(path): found} if found else {}
+    inventory = {}
+    for parent, _, names in os.walk(path):
+        for name in names:
+            found = _describe(os.path.join(parent, name))
+            if found:
+                inventory[os.path.relpath(os.path.join(parent, name), path)] = found
+    return inventory
+
+
+def _describe(path: str) -> Optional[Tuple[int, int, int]]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _last_change(inventory: Inventory) -> float:
+    """Give the unix time of the newest file."""
+    return max(moment for _, _, moment in inventory.values()) / 1e9
+
+
+def _sign(inventory: Inventory) -> str:
+    listed = sorted((name, list(facts)) for name, facts in inventory.items())
+    return hashlib.sha256(files.encode(listed)).hexdigest()
+
+
+def _is_overwritten(then: Inventory, now: Inventory) -> bool:
+    """Tell whether a file is the one that was linked, with other bytes."""
+    return any(
+        name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
+    )

@@ -1,0 +1,276 @@
+"""HTCondor through its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
+
+import json
+import os
+import re
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from armada_agent import engines, files
+from armada_agent.engines import EngineError, Handed, sight
+
+POLL_S = 2.0
+_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
+_CODE = re.compile(r"^\s*Code (\d+) Subcode")
+_HOLDS = {
+    1: "held by hand (condor_hold)",
+    3: "held by a policy of the submit file",
+    4: "a job cannot run as this user there; ask the pool's administrators",
+    6: "its command could not be started on the worker",
+    7: "its output files could not be written",
+    12: "the worker could not fetch its input; is the file system shared?",
+    13: "its output could not be brought back; is the file system shared?",
+    14: "its folder is not there on the worker; `root` must lie on the shared file system",
+    21: "its worker's starter was refused",
+    26: "held by a policy of the pool",
+    34: "it used more memory than it asked for; raise `resources.memory`",
+    35: "its container could not be started",
+    46: "it reached `allowed_job_duration`",
+    47: "it ran for its time limit; released, it goes on from its last checkpoint",
+}
+_TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
+_MEMORY_HOLD, _TIME_HOLD = 34, 47
+
+
+def submit(handed: Handed, lock: int) -> str:
+    """Hand a run's submit file over; the lock outlives us while condor_submit works.
+
+    Returns:
+        The job's id, `cluster.proc`.
+    """
+    argv = ["condor_submit", "-terse", "armada_submission=%d" % handed.number, handed.job_file("job.sub")]
+    said = engines.run_tool(argv, timeout_s=120.0, inherit=[lock], cwd=handed.paths.folder)
+    match = re.search(r"^(\d+)\.(\d+) - ", said, re.MULTILINE)
+    if match is None:
+        raise EngineError("condor_submit said %.200r instead of a job id" % said)
+    return "%s.%s" % match.groups()
+
+
+def look_up(handed: Handed) -> Optional[str]:
+    """Find a submission whose answer was lost; None: it was never made.
+
+    Raises:
+        EngineError: The schedd does not answer.
+    """
+    logged = _Log(handed).read()
+    if logged.get("job_id"):
+        return str(logged["job_id"])
+    constraint = 'ArmadaSubmission == "%s"' % handed.name
+    said = engines.run_tool(["condor_q", "-constraint", constraint, "-autoformat", "ClusterId", "ProcId"])
+    words = said.split()
+    return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
+
+
+def look(handed: Handed, _poll_s: float) -> Dict[str, Any]:
+    """Say what the event log says of a submission; reading it asks nobody, so it needs no period."""
+    log = _Log(handed)
+    seen = log.read()
+    state = seen.get("state")
+    if state is None:
+        return sight(engines.UNKNOWN, None, error=log.error or "its event log says nothing yet")
+    return sight(
+        state,
+        time.time() if log.error is None else seen.get("at"),
+        detail=seen.get("detail"),
+        reason=seen.get("reason"),
+        message=seen.get("message"),
+        node=seen.get("node"),
+        error=log.error,
+    )
+
+
+def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
+    """Take a job out of the queue; its supervisor is told first and has the submit file's vacate time for the training.
+
+    Raises:
+        EngineError: The schedd does not answer.
+    """
+    try:
+        engines.run_tool(["condor_rm", handed.job_id])
+    except EngineError as error:
+        if "not found" not in error.message and "Couldn't find" not in error.message:
+            raise
+
+
+def requeue(job_id: str) -> None:
+    """A job that ends by a signal of the pool's is queued again by the pool; nothing is left to do on its node."""
+
+
+def check(text: str) -> None:
+    """Ask whether a submit file is right, and whether any worker could ever run it.
+
+    Raises:
+        EngineError: Why not.
+    """
+    # The run's folder is made later; of its files only the names would be checked.
+    kept = [
+        line for line in text.splitlines() if line.partition(" ")[0] not in ("initialdir", "log", "output", "error")
+    ]
+    advertised = engines.run_tool(["condor_submit", "-dry-run", "-", "-"], stdin="\n".join(kept + [""]).encode("utf-8"))
+    wanted = parse_attributes(advertised)
+    slots = _read_slots()
+    if not slots:
+        return  # an empty pool may be one whose collector has just started, or that grows on demand
+    for attribute, slot_attribute, what in (
+        ("RequestGPUs", "TotalSlotGPUs", "GPUs"),
+        ("RequestCpus", "TotalSlotCpus", "cores"),
+    ):
+        asked = wanted.get(attribute, "")
+        most = max([_number(slot.get(slot_attribute)) for slot in slots] + [0])
+        if asked.isdigit() and int(asked) > most:
+            raise EngineError(
+                "%s %s are asked for; the largest worker of the pool has %d" % (asked, what, most), refused=True
+            )
+
+
+def explain(handed: Handed) -> str:
+    """Ask why a job waits."""
+    return engines.run_tool(["condor_q", "-better-analyze", handed.job_id]).strip()
+
+
+def describe_queue() -> Dict[str, Any]:
+    """Count what is there, what is free, and who waits."""
+    machines: Dict[str, Dict[str, Any]] = {}
+    for slot in _read_slots():
+        name = str(slot.get("Machine"))
+        fresh = {"name": name, "state": "up", "time_limit": None}
+        entry = machines.setdefault(name, dict(engines.empty_counts(fresh), nodes=1))
+        if slot.get("SlotType") == "Dynamic":
+            continue  # its share is counted in the slot it was cut from
+        # What is left of a partitionable slot is free while others were cut from it, unless its owner or a drain took it.
+        taken = ("Owner", "Drained") if slot.get("SlotType") == "Partitionable" else _TAKEN
+        free = slot.get("State") not in taken
+        entry["cpus"] += _number(slot.get("TotalSlotCpus"))
+        entry["gpus"] += _number(slot.get("TotalSlotGPUs"))
+        entry["cpus_free"] += _number(slot.get("Cpus")) if free else 0
+        entry["gpus_free"] += _number(slot.get("GPUs")) if free else 0
+    mine, everyone = _read_totals()
+    others = {word: everyone.get(word, 0) - mine.get(word, 0) for word in everyone}
+    return {"partitions": sorted(machines.values(), key=lambda m: str(m["name"])), "mine": mine, "others": others}
+
+
+def parse_attributes(text: str) -> Dict[str, str]:
+    """Parse `Name=value` lines, as -dry-run prints them."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, middle, value in pairs if middle}
+
+
+def parse_totals(text: str) -> List[Dict[str, int]]:
+    """Parse condor_q's `Total for …: 3 jobs; 0 completed, 0 removed, 1 idle, 2 running, …` lines."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("Total for "):
+            counts = {word: int(number) for number, word in re.findall(r"(\d+) (idle|running|held)", line)}
+            found.append(
+                {"PENDING": counts.get("idle", 0), "RUNNING": counts.get("running", 0), "HELD": counts.get("held", 0)}
+            )
+    return found
+
+
+def follow(seen: Dict[str, Any], text: str) -> Dict[str, Any]:
+    """Carry what was seen of a job on through more lines of its event log.
+
+    Args:
+        seen: What an earlier call returned, empty at the beginning.
+        text: Whole events, each ended by a line of three dots.
+    """
+    seen = dict(seen)
+    for event in text.split("\n...\n"):
+        lines = event.strip("\n").splitlines()
+        head = _HEAD.match(lines[0]) if lines else None
+        if head is not None:
+            _take_event(seen, int(head.group(1)), "%s.%s" % head.group(2, 3), head.group(4), lines[1:])
+    return seen
+
+
+def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, body: List[str]) -> None:
+    words = body[0].strip() if body else ""
+    told: Optional[Tuple[str, str, Optional[str], Optional[str]]] = None
+    if number == 0:
+        seen["job_id"] = job_id
+        told = (engines.PENDING, "submitted", None, None)
+    elif number == 1:
+        name = next((line.partition(":")[2].strip() for line in body if line.strip().startswith("SlotName:")), None)
+        seen["node"] = name or headline.rpartition(" ")[2]
+        told = (engines.RUNNING, "executing", None, None)
+    elif number in (10, 11, 22, 23):
+        told = (engines.RUNNING, {10: "suspended", 22: "disconnected"}.get(number, "executing"), None, words or None)
+    elif number in (4, 7, 24):
+        detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
+        told = (engines.PENDING, detail, None, "lost its worker (%s); waits for another" % detail)
+    elif number == 5:
+        told = (engines.ENDED, "terminated", "ended_silently", words)
+    elif number == 9:
+        told = (engines.ENDED, "removed", "removed", words)
+    elif number == 12:
+        code = next((int(match.group(1)) for match in map(_CODE.match, body) if match), 0)
+        reason = {_MEMORY_HOLD: "out_of_memory", _TIME_HOLD: "time_limit"}.get(code)
+        why = _HOLDS.get(code, "held")
+        told = (
+            engines.HELD,
+            "hold code %d" % code,
+            reason,
+            "%s: %s; `condor_release %s` lets it go on" % (why, words, job_id),
+        )
+    elif number == 13:
+        told = (engines.PENDING, "released", None, None)
+    if told is not None:
+        seen["state"], seen["detail"], seen["reason"], seen["message"] = told
+        if told[0] not in (engines.RUNNING, engines.ENDED):
+            seen["node"] = None
+
+
+class _Log:
+    """One submission's event log, read on from where the last look ended."""
+
+    def __init__(self, handed: Handed) -> None:
+        self._path = handed.file("job.log")
+        self._kept_path = handed.file("watch.json")
+        self.error: Optional[str] = None
+
+    def read(self) -> Dict[str, Any]:
+        try:
+            kept = files.read_json(self._kept_path) or {}
+        except files.UnreadableError:
+            kept = {}
+        offset, seen = kept.get("offset", 0), kept.get("seen", {})
+        try:
+            with open(self._path, "rb") as stream:
+                if os.fstat(stream.fileno()).st_size < offset:
+                    offset, seen = 0, {}
+                stream.seek(offset)
+                block = stream.read()
+        except FileNotFoundError:
+            return dict(seen)
+        except OSError as error:
+            self.error = str(error)
+            return dict(seen)
+        end = block.rfind(b"\n...\n") + 5
+        if end < 5:
+            return dict(seen)
+        seen = dict(follow(seen, block[:end].decode("utf-8", "replace")), at=time.time())
+        files.write_json(self._kept_path, {"offset": offset + end, "seen": seen})
+        return seen
+
+
+def _read_slots() -> List[Dict[str, Any]]:
+    attributes = "Machine,SlotType,State,Cpus,GPUs,TotalSlotCpus,TotalSlotGPUs"
+    said = engines.run_tool(["condor_status", "-json", "-attributes", attributes]).strip()
+    if not said:
+        return []  # a pool without workers prints nothing, not an empty list
+    try:
+        slots = json.loads(said)
+    except ValueError as error:
+        raise EngineError("condor_status printed no JSON: %s" % error)
+    return [slot for slot in slots if isinstance(slot, dict)]
+
+
+def _read_totals() -> Tuple[Dict[str, int], Dict[str, int]]:
+    """Count my jobs and everybody's; a pool of one user prints the same twice."""
+    totals = parse_totals(engines.run_tool(["condor_q", "-allusers", "-totals"]))
+    own = parse_totals(engines.run_tool(["condor_q", "-totals"]))
+    return (own[0] if own else {}), (totals[-1] if totals else {})
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0

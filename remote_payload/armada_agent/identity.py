@@ -1,0 +1,132 @@
+"""Which process on which boot of which machine: a pid alone is reused, a boot id alone is shared by containers."""
+
+import os
+import re
+import socket
+from typing import Any, Dict, List, Optional, Tuple
+
+_HOST_KEYS = ("boot_id", "pid_namespace", "init_start")
+_host: Dict[str, str] = {}
+
+
+class Stat:
+    """The fields of /proc/<pid>/stat that say whose a process is."""
+
+    __slots__ = ("parent", "pid", "session", "start_time", "state")
+
+    def __init__(self, pid: int, state: str, parent: int, session: int, start_time: str) -> None:
+        self.pid = pid
+        self.state = state
+        self.parent = parent
+        self.session = session
+        self.start_time = start_time
+
+    @property
+    def is_alive(self) -> bool:
+        """A zombie has ended: in a container whose first process reaps nothing it stays in the table for ever."""
+        return self.state not in "ZXx"
+
+
+def parse_stat(text: str) -> Stat:
+    """Parse /proc/<pid>/stat, whose second field may hold spaces and brackets of its own."""
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    return Stat(int(head.split(" ", 1)[0]), fields[0], int(fields[1]), int(fields[3]), fields[19])
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """Look a process up, or return None when it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            return parse_stat(stream.read().decode("utf-8", "replace"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def current_host() -> Dict[str, str]:
+    """Describe this boot of this machine, or of this container."""
+    if not _host:
+        first = read_stat(1)  # None where /proc hides other users' processes; then boot id and namespace must do
+        _host.update(
+            hostname=socket.gethostname(),
+            boot_id=_read("/proc/sys/kernel/random/boot_id"),
+            pid_namespace=_pid_namespace(),
+            init_start=first.start_time if first else "",
+        )
+    return dict(_host)
+
+
+def identify(pid: Optional[int] = None) -> Dict[str, Any]:
+    """Describe a process of this host, this one by default, so that nobody mistakes another for it later."""
+    pid = os.getpid() if pid is None else pid
+    stat = read_stat(pid)
+    identity: Dict[str, Any] = dict(current_host())
+    identity.update(pid=pid, start_time=stat.start_time if stat else "")
+    return identity
+
+
+def compare(recorded: Any) -> str:
+    """Say where a recorded process lived, as seen from here.
+
+    Returns:
+        `here`: on this boot of this machine, in this container, whatever they are called now; `before`: on an earlier boot of
+        it, or in a container of the same name that was started anew; `elsewhere`: under another name, so that it may be
+        another machine that shares the file system, or this one with a new name after a reboot; `damaged`.
+    """
+    if not is_identity(recorded):
+        return "damaged"
+    here = current_host()
+    if here["boot_id"] and all(recorded[key] == here[key] for key in _HOST_KEYS):
+        return "here"  # somebody gave the running machine another name
+    if recorded["hostname"] != here["hostname"]:
+        return "elsewhere"
+    return "here" if all(recorded[key] == here[key] for key in _HOST_KEYS) else "before"
+
+
+def judge(recorded: Any) -> str:
+    """Say whether a recorded process lives.
+
+    Returns:
+        `alive`, `dead`, or `unknown` when the record is damaged or may be another machine's (a shared file system).
+    """
+    place = compare(recorded)
+    if place != "here":
+        return "dead" if place == "before" else "unknown"
+    stat = read_stat(recorded["pid"])
+    return "alive" if stat and stat.is_alive and stat.start_time == recorded["start_time"] else "dead"
+
+
+def was_rebooted(recorded: Any) -> bool:
+    """Tell whether this machine or container has started anew since a process was recorded on it."""
+    return compare(recorded) == "before"
+
+
+def is_identity(value: Any) -> bool:
+    keys: Tuple[str, ...] = ("hostname", "start_time") + _HOST_KEYS
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("pid"), int)
+        and all(isinstance(value.get(key), str) for key in keys)
+    )
+
+
+def all_pids() -> List[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _pid_namespace() -> str:
+    try:
+        return "".join(re.findall(r"\d+", os.readlink("/proc/self/ns/pid")))
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""

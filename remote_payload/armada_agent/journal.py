@@ -1,0 +1,135 @@
+"""A supervisor's records: state.json and events.jsonl. A full disk delays them and never ends the job."""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List
+
+from armada_agent import files
+from armada_agent.job import Ending
+from armada_agent.paths import RunPaths
+
+
+class Journal:
+    """Writes a run's state and events in order, keeping what cannot be written yet.
+
+    Args:
+        paths: The run's files.
+        submission: The submission whose supervisor writes.
+        clock: Gives unix time.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, clock: Callable[[], float] = time.time) -> None:
+        self._paths = paths
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._pending: List[Callable[[], None]] = []
+        self._told = False
+        self._seq = _last_seq(paths)
+        self.state: Dict[str, Any] = {
+            "state": "queued",
+            "reason": None,
+            "message": None,
+            "submission": submission,
+            "attempt": 0,
+            "gpus": [],
+            "exit_code": None,
+            "signal": None,
+            "queued_at": clock(),
+            "started_at": None,
+            "ended_at": None,
+        }
+
+    def update(self, **changes: Any) -> None:
+        """Change the state, with an event that says so."""
+        with self._lock:
+            self.state.update(changes)
+            shown = {name: self.state[name] for name in ("state", "reason", "message")}
+            self.record("state", **shown)
+            self.write_json(self._paths.state, dict(self.state, seq=self._seq))
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Append an event."""
+        with self._lock:
+            self._seq += 1
+            event = {"seq": self._seq, "time": self._clock(), "attempt": self.state["attempt"], "kind": kind}
+            event.update(fields)
+            self._do(lambda: files.append_line(self._paths.events, event))
+
+    def write_json(self, path: str, value: Dict[str, Any]) -> None:
+        """Write a file after everything recorded before it."""
+        self._do(lambda: files.write_json(path, value))
+
+    def conclude(self, ending: Ending) -> None:
+        """Write a run's end: the attempt's exit first, the state last, the secrets gone in between."""
+        now = self._clock()
+        told = {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
+        attempt = self.state["attempt"]
+        if attempt:
+            self.write_json(self._paths.attempt(attempt, "exit.json"), dict(told, attempt=attempt, ended_at=now))
+        self._do(lambda: files.remove(self._paths.secrets))
+        self.update(ended_at=now, **told)
+        self.settle()
+
+    def requeue(self, ending: Ending) -> None:
+        """Write the end of an attempt after which the run waits for its next; its secrets stay for that."""
+        told = {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
+        attempt = self.state["attempt"]
+        if attempt:
+            self.write_json(
+                self._paths.attempt(attempt, "exit.json"), dict(told, attempt=attempt, ended_at=self._clock())
+            )
+        self.update(state="queued", reason=ending.reason, message=ending.message, gpus=[], queued_at=self._clock())
+        self.settle()
+
+    def flush(self) -> bool:
+        """Write what is pending; False when the disk would not take it."""
+        with self._lock:
+            while self._pending:
+                try:
+                    self._pending[0]()
+                except OSError as error:
+                    if os.path.isdir(self._paths.folder):
+                        self._tell(error)
+                        return False
+                    self._pending.clear()  # the run's folder was deleted under us: there is nowhere to write
+                    return True
+                del self._pending[0]
+            self._told = False
+            return True
+
+    def settle(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Write everything, however long the disk stays full."""
+        while not self.flush():
+            pause(1.0)
+
+    def _do(self, write: Callable[[], None]) -> None:
+        with self._lock:
+            self._pending.append(write)
+            self.flush()
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            say("cannot write, will go on trying: %s" % error)
+
+
+def say(message: str) -> None:
+    """Put a line into supervisor.log, if the disk takes it."""
+    try:
+        sys.stderr.write("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), message))
+        sys.stderr.flush()
+    except OSError:
+        return  # the log is on the same full disk; the journal keeps what matters
+
+
+def _last_seq(paths: RunPaths) -> int:
+    numbers = [0]
+    try:
+        numbers.append((files.read_json(paths.state) or {}).get("seq", 0))
+        numbers.append(json.loads(files.last_line(paths.events) or "{}").get("seq", 0))
+    except (files.UnreadableError, ValueError, AttributeError) as error:
+        say("earlier records are damaged: %s" % error)
+    return max(number for number in numbers if isinstance(number, int))

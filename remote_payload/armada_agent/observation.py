@@ -1,0 +1,269 @@
+"""What a host can show about runs: files and processes, never conclusions."""
+
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent import allowance, checkpoints, detached, engines, files, parameters, processes, whereabouts
+from armada_agent.errors import AgentError
+from armada_agent.paths import RunPaths, newest
+from armada_agent.session import Call
+
+ENDED = ("succeeded", "failed", "cancelled")
+_TEXT_LIMIT = 65536
+_ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
+_MOST_RUNS = 1000
+
+
+class Evidence:
+    """One look at one run.
+
+    Attributes:
+        submission_number: The newest submission's, or None.
+        job: Its job.json.
+        state: state.json.
+        attempt: `{"number", "run", "exit"}` of the newest attempt, or None.
+        findings: What could not be read, one sentence each.
+    """
+
+    def __init__(self, paths: RunPaths, table: Optional[List[processes.Process]] = None) -> None:
+        self.findings: List[str] = []
+        self._paths = paths
+        self._table = table
+        self.submission_number = newest(paths.submissions())
+        number = self.submission_number or 0
+        self.claimed = os.path.exists(paths.submission(number, "claim.json"))
+        self.job = self._read(paths.submission(number, "job.json"))
+        self._job_damaged = self.job is None and bool(self.findings)
+        self.state = self._read(paths.state)
+        self.attempt = self._attempt()
+        self.settings = self._scheduler()
+        self._sight: Optional[Dict[str, Any]] = None
+
+    @property
+    def supervisor(self) -> str:
+        """`alive`, `dead`, `none` (nothing took the run up) or `unknown` (another machine's, or damaged records)."""
+        if self.job is not None and self.settings is not None:
+            return self._supervisor_of_job()
+        if self.job is not None:
+            return whereabouts.find_supervisor(self._paths, self.job.get("supervisor"))[0]
+        return "unknown" if self._job_damaged else "none"
+
+    @property
+    def handed(self) -> engines.Handed:
+        """The newest submission, as its batch system knows it."""
+        return engines.Handed(self._paths, self.submission_number or 0, self.job)
+
+    @property
+    def sight(self) -> Optional[Dict[str, Any]]:
+        """What the batch system says of the newest submission; None without one, and of a run that has ended."""
+        if self._sight is None and self.settings is not None and self.job is not None and not self.has_ended:
+            poll_s = self.settings.get("poll_s")
+            engine = engines.find(self.settings.get("kind"))
+            every = float(poll_s) if isinstance(poll_s, (int, float)) else engine.POLL_S
+            self._sight = self._with_last_words(engine.look(self.handed, every))
+        return self._sight
+
+    @property
+    def rebooted(self) -> bool:
+        if self.job is None or self.settings is not None:
+            return False  # the machine one logs in to is not where a batch system runs things
+        return whereabouts.find_supervisor(self._paths, self.job.get("supervisor"))[1]
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the newest submission has ended; the state may still be an earlier one's."""
+        state = self.state or {}
+        return state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether a batch system has finished with the newest submission, whoever wrote that down."""
+        ended_there = (self.sight or {}).get("state") in (engines.ENDED, engines.GONE)
+        return self.settings is not None and (self.has_ended or ended_there)
+
+    def processes(self) -> List[processes.Process]:
+        run = (self.attempt or {}).get("run") or {}
+        return processes.members(self._paths, run.get("process"), self._table)
+
+    def as_json(self) -> Dict[str, Any]:
+        submission = None
+        if self.submission_number is not None:
+            submission = {"number": self.submission_number, "claimed": self.claimed, "job": self.job}
+        beat = self._beat()
+        return {
+            "submission": submission,
+            "supervisor": self.supervisor,
+            "rebooted": self.rebooted,
+            "state": self.state,
+            "attempt": self.attempt,
+            "stop_wished": self._stop_wished(),
+            "scheduler": self.sight,
+            "processes": len(self.processes()),
+            "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
+            "quiet_s": self._quiet_s(beat or {}),
+        }
+
+    def _stop_wished(self) -> bool:
+        """Whether somebody asked for the end of this submission, or of one to come."""
+        wish = self._read(self._paths.stop)
+        number = (wish or {}).get("submission")
+        return wish is not None and (not isinstance(number, int) or (self.submission_number or 0) <= number)
+
+    def _with_last_words(self, sight: Dict[str, Any]) -> Dict[str, Any]:
+        """Add what the worker printed where nobody wrote an end: a missing python3, a module that does not load."""
+        if sight["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
+            words = files.read_tail(self._paths.scheduler_log, 400).strip()
+            return dict(sight, message="the worker's last words: %s" % words if words else sight["message"])
+        return sight
+
+    def _scheduler(self) -> Optional[Dict[str, Any]]:
+        if self.job is None or self.job.get("scheduler") == "direct":
+            return None
+        settings = (self._read(self._paths.spec) or {}).get("scheduler")
+        return settings if isinstance(settings, dict) else None
+
+    def _supervisor_of_job(self) -> str:
+        """A supervisor on a worker lives as long as its job does; its pid says nothing here."""
+        if self.has_ended:
+            return "dead"
+        state = (self.sight or {}).get("state")
+        return "alive" if state in engines.LIVING else "dead" if state in (engines.ENDED, engines.GONE) else "unknown"
+
+    def _attempt(self) -> Optional[Dict[str, Any]]:
+        number = newest(self._paths.attempts())
+        if number is None:
+            return None
+        run = self._read(self._paths.attempt(number, "run.json"))
+        return {"number": number, "run": run, "exit": self._read(self._paths.attempt(number, "exit.json"))}
+
+    def _beat(self) -> Optional[Dict[str, Any]]:
+        beats = [beat for beat in map(self._read, self._paths.heartbeats()) if beat and _is_time(beat.get("time"))]
+        return max(beats, key=lambda beat: float(beat["time"])) if beats else None
+
+    def _quiet_s(self, beat: Dict[str, Any]) -> Optional[float]:
+        """Seconds since any rank last got on, by this machine's clock; None where nothing runs that could."""
+        state = self.state or {}
+        began = state.get("started_at")
+        if state.get("state") != "running" or self.has_ended or not _is_time(began):
+            return None
+        is_its_own = beat.get("attempt") == state.get("attempt")
+        last = max(float(began or 0), float(beat["time"])) if is_its_own and beat else float(began or 0)
+        return max(0.0, time.time() - last)
+
+    def _read(self, path: str) -> Optional[Dict[str, Any]]:
+        try:
+            return files.read_json(path, limit=1024 * 1024)
+        except files.UnreadableError as error:
+            self.findings.append(str(error)[:500])
+            return None
+
+
+def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Look at many runs in one answer, from one look at the process table."""
+    asked = parameters.sequence(params, "runs")
+    if len(asked) > _MOST_RUNS:
+        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+    limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
+    table = processes.scan()
+    budget = _ANSWER_LIMIT
+    answers = []
+    for question in asked:
+        if not isinstance(question, dict):
+            raise AgentError("bad_request", "each of `runs` must be an object")
+        answer = _observe_run(call, question, table, min(limit, budget))
+        budget = max(0, budget - len(answer["metrics"]["text"]) - len(answer["events"]["text"]))
+        answers.append(answer)
+    return {"time": time.time(), "runs": answers}
+
+
+def _observe_run(call: Call, question: Dict[str, Any], table: List[processes.Process], limit: int) -> Dict[str, Any]:
+    paths = RunPaths(call.root, question.get("run_id"))
+    exists = os.path.isdir(paths.folder)
+    metrics = _lines(paths.metrics, parameters.integer(question, "metrics_offset"), limit)
+    events = _lines(paths.events, parameters.integer(question, "events_offset"), limit)
+    evidence = Evidence(paths, table) if exists else None
+    if evidence is not None and evidence.sight is not None and evidence.sight["state"] in (engines.ENDED, engines.GONE):
+        files.remove(paths.secrets)  # its supervisor did not live to do it
+    if evidence is not None and evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
+        detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
+    return {
+        "run_id": paths.run_id,
+        "exists": exists,
+        "evidence": evidence.as_json() if evidence else None,
+        "findings": evidence.findings if evidence else [],
+        "metrics": metrics,
+        "events": events,
+        "outbox": checkpoints.list_finished(paths),
+        "log_size_bytes": _size(paths.output),
+    }
+
+
+def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Read a piece of a job's output.
+
+    Offsets count bytes; the text ends where a character does. `tail_lines` begins that many lines before the end, as far
+    as `limit_bytes` reaches.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=4))
+    lines = params.get("tail_lines")
+    size = _size(paths.output)
+    start = max(0, size - limit) if lines is not None else min(size, parameters.integer(params, "offset"))
+    block = _read_block(paths.output, start, limit)
+    if lines is not None:
+        skipped = _before_last_lines(block, parameters.integer(params, "tail_lines"))
+        start, block = start + skipped, block[skipped:]
+    block = whole_characters(block) if start + len(block) < size else block
+    text = block.decode("utf-8", "replace")
+    return {"offset": start, "text": text, "next_offset": start + len(block), "size_bytes": size}
+
+
+def whole_characters(block: bytes) -> bytes:
+    """Drop the first bytes of a character whose last bytes are cut off."""
+    for back in range(1, min(4, len(block)) + 1):
+        byte = block[-back]
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return block[:-back] if back < needed and len(block) > back else block
+        if byte < 0x80:
+            break
+    return block
+
+
+def _before_last_lines(block: bytes, count: int) -> int:
+    position = len(block) - 1 if block.endswith(b"\n") else len(block)
+    for _ in range(count):
+        position = block.rfind(b"\n", 0, max(0, position))
+        if position < 0:
+            return 0
+    return position + 1 if count else len(block)
+
+
+def _read_block(path: str, start: int, limit: int) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(start)
+            return stream.read(limit)
+    except FileNotFoundError:
+        return b""
+
+
+def _lines(path: str, offset: int, limit: int) -> Dict[str, Any]:
+    text, next_offset = files.read_lines(path, offset, limit) if limit else ("", offset)
+    return {"text": text, "next_offset": next_offset}
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,151 @@
+"""What a run left behind besides checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
+
+One question covers all runs of a host, so that a sync with nothing new costs one round trip.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from armada_agent import checkpoints, parameters, reader
+from armada_agent.errors import AgentError
+from armada_agent.paths import RunPaths
+from armada_agent.session import Call
+
+_ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json")
+_FOLDERS = ("launch", "wandb", "merged")
+_MOST_FILES = 10000
+_MOST_LOOKED_AT = 200000
+_MOST_RUNS = 1000
+_SHOWN = 20
+_IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
+_BLOCK = 1024 * 1024
+Found = Tuple[str, os.stat_result]
+
+
+def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """List, for each run asked about, its outbox and the files that should come home.
+
+    `others` counts files that the run wrote below work/ and that no pattern covers: they stay behind.
+    """
+    asked = parameters.sequence(params, "runs")
+    if len(asked) > _MOST_RUNS:
+        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+    answers = []
+    for question in asked:
+        if not isinstance(question, dict):
+            raise AgentError("bad_request", "each of `runs` must be an object")
+        answers.append(_look_at(RunPaths(call.root, question.get("run_id")), _patterns(question)))
+    return {"runs": answers}
+
+
+def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Give the SHA-256 of the first `size` bytes of each file; null for one that is shorter, or gone."""
+    paths = RunPaths(call.root, params.get("run_id"))
+    found: List[Optional[str]] = []
+    for entry in parameters.sequence(params, "files"):
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], int) or entry[1] < 0:
+            raise AgentError("bad_request", "each of `files` must be [path, size]")
+        try:
+            found.append(_hash(paths, entry[0], entry[1]))
+        except AgentError as error:
+            if error.kind != "not_found":
+                raise
+            found.append(None)
+    return {"sha256": found}
+
+
+def matcher(pattern: str) -> "re.Pattern[str]":
+    """Compile a glob: `*` and `?` stay within a folder, `**` does not; a folder's name means all that is in it."""
+    parts = []
+    rest = pattern.rstrip("/")
+    while rest:
+        if rest.startswith("**/"):
+            parts.append("(?:.*/)?")
+            rest = rest[3:]
+        elif rest.startswith("**"):
+            parts.append(".*")
+            rest = rest[2:]
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0])))
+            rest = rest[1:]
+    return re.compile("".join(parts) + "(?:/.*)?", re.DOTALL)
+
+
+def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
+    listed = question.get("outputs", [])
+    if not isinstance(listed, list) or not all(map(parameters.is_text, listed)) or len(listed) > 100:
+        raise AgentError("bad_request", "`outputs` must be a list of patterns")
+    return [matcher(pattern) for pattern in listed]
+
+
+def _look_at(paths: RunPaths, patterns: "List[re.Pattern[str]]") -> Dict[str, Any]:
+    exists = os.path.isdir(paths.folder)
+    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0}
+    answer.update({"outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}})
+    if not exists:
+        return answer
+    answer["outbox"] = checkpoints.list_finished(paths)
+    answer["announced"] = len(paths.announced())
+    born = _birth(paths)
+    for path, found in _files(paths):
+        if not path.startswith("work/") or any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns):
+            if len(answer["outputs"]) < _MOST_FILES:
+                answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
+            else:
+                answer["truncated"] = True
+        elif found.st_mtime > born:
+            answer["others"]["count"] += 1
+            answer["others"]["size_bytes"] += found.st_size
+            if len(answer["others"]["examples"]) < _SHOWN:
+                answer["others"]["examples"].append(path)
+    return answer
+
+
+def _birth(paths: RunPaths) -> float:
+    """Say when the run was made: the copy of the code below work/ is older than that."""
+    try:
+        return os.stat(paths.spec).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _files(paths: RunPaths) -> Iterator[Found]:
+    for name in _ALWAYS:
+        found = _regular(os.path.join(paths.folder, name))
+        if found:
+            yield name, found
+    budget = _MOST_LOOKED_AT
+    for top in (*_FOLDERS, "work"):
+        for parent, folders, names in os.walk(os.path.join(paths.folder, top)):
+            folders[:] = sorted(name for name in folders if name not in _IGNORED)
+            for name in sorted(names):
+                location = os.path.join(parent, name)
+                found = _regular(location)
+                budget -= 1
+                if found and budget > 0:
+                    yield os.path.relpath(location, paths.folder), found
+
+
+def _regular(path: str) -> Optional[os.stat_result]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _hash(paths: RunPaths, path: object, size: int) -> Optional[str]:
+    descriptor = reader.open_file(paths, path)
+    with os.fdopen(descriptor, "rb") as stream:
+        digest = hashlib.sha256()
+        left = size
+        while left:
+            block = stream.read(min(_BLOCK, left))
+            if not block:
+                return None
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()

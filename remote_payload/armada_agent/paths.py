@@ -1,0 +1,109 @@
+"""Every name under a host's root, and the checks that keep names from home inside it."""
+
+import os
+import re
+from typing import List, Optional
+
+from armada_agent.errors import AgentError
+
+_RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+ANNOUNCED = ".new-"
+
+
+def checked_run_id(run_id: object) -> str:
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise AgentError("bad_request", "%.100r is not a run id" % (run_id,))
+    return run_id
+
+
+def checked_digest(digest: object, what: str = "digest") -> str:
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise AgentError("bad_request", "%.100r is not a %s" % (digest, what))
+    return digest
+
+
+class RunPaths:
+    """Where one run keeps its files."""
+
+    def __init__(self, root: str, run_id: object) -> None:
+        self.root = root
+        self.run_id = checked_run_id(run_id)
+        self.folder = os.path.join(root, "runs", self.run_id)
+        self.spec = self._file("spec.json")
+        self.state = self._file("state.json")
+        self.events = self._file("events.jsonl")
+        self.metrics = self._file("metrics.jsonl")
+        self.telemetry = self._file("telemetry.jsonl")
+        self.output = self._file("output.log")
+        self.secrets = self._file("secrets.env")
+        self.stop = self._file("stop.json")
+        self.work = self._file("work")
+        self.outbox = self._file("outbox")
+        self.harvest = self._file("harvest.json")
+        self.supervisor_log = self._file("supervisor.log")
+        self.scheduler_log = self._file("scheduler.log")
+        self.supervisor_lock = self._file(".supervisor.lock")
+        self.submit_lock = self._file(".submit.lock")
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def submission(self, number: int, name: str = "") -> str:
+        return os.path.join(self.folder, "submissions", str(number), name)
+
+    def attempt(self, number: int, name: str = "") -> str:
+        return os.path.join(self.folder, "attempts", str(number), name)
+
+    def submissions(self) -> List[int]:
+        return _numbers(self._file("submissions"))
+
+    def attempts(self) -> List[int]:
+        return _numbers(self._file("attempts"))
+
+    def heartbeats(self) -> List[str]:
+        return [self._file(name) for name in list_folder(self.folder) if re.fullmatch(r"heartbeat-\d+\.json", name)]
+
+    def checkpoint(self, digest: str, name: str = "") -> str:
+        return os.path.join(self.outbox, digest, name)
+
+    def acknowledgement(self, digest: str) -> str:
+        return os.path.join(self.outbox, digest + ".ack")
+
+    def checkpoints(self) -> List[str]:
+        """List the digests of finished checkpoints."""
+        return [name for name in list_folder(self.outbox) if _DIGEST.fullmatch(name)]
+
+    def announced(self) -> List[str]:
+        """List the folders of checkpoints that are written but not yet hashed."""
+        return [os.path.join(self.outbox, name) for name in list_folder(self.outbox) if name.startswith(ANNOUNCED)]
+
+    def require(self) -> None:
+        """Refuse a run that is not on this host.
+
+        Raises:
+            AgentError: `not_found`.
+        """
+        if not os.path.isfile(self.spec):
+            raise AgentError("not_found", "no run %s under %s" % (self.run_id, self.root))
+
+
+def locks_folder(root: str) -> str:
+    return os.path.join(root, "locks")
+
+
+def list_folder(path: str) -> List[str]:
+    """List a folder in order; one that is missing holds nothing."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def newest(numbers: List[int]) -> Optional[int]:
+    return numbers[-1] if numbers else None
+
+
+def _numbers(folder: str) -> List[int]:
+    return sorted(int(name) for name in list_folder(folder) if _NUMBER.fullmatch(name))

@@ -1,0 +1,293 @@
+"""Handing a run over to a supervisor, at most once, and asking for its end."""
+
+import contextlib
+import getpass
+import os
+import time
+from typing import Any, Dict, Optional
+
+from armada_agent import allowance, detached, engines, files, host_setup, identity, parameters
+from armada_agent.engines import EngineError
+from armada_agent.errors import AgentError
+from armada_agent.observation import Evidence
+from armada_agent.paths import RunPaths, newest
+from armada_agent.runs import check_variables
+from armada_agent.session import Call
+
+_TAKE_UP_S = 15.0
+_SAFE = "asking again is safe; nothing is handed over twice"
+
+
+def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Start a supervisor for a run, or hand it to the host's batch system, unless that was done already.
+
+    The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
+    however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
+    name before anything is handed over again, and of two jobs of one submission only the first may take the run up.
+    Secrets went with the end of the submission before: a later one brings them anew.
+
+    Raises:
+        AgentError: `not_found`; `conflict` when another submission is active or the run was cancelled before it started;
+            `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell whether it has the job.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    number = parameters.integer(params, "submission", least=1)
+    secrets = parameters.texts(params, "secrets") if number > 1 else {}
+    check_variables(secrets)
+    _require_linux()
+    paths.require()
+    with files.locked(paths.submit_lock) as lock:
+        job = _job(paths, number)
+        if job is not None:
+            return {"outcome": "already", "job": job}
+        _refuse_second(paths, number)
+        wish = read_wish(paths)
+        if wish is not None and concerns(wish, number):
+            raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
+        settings = read_scheduler(paths)
+        host_setup.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
+        if secrets:
+            files.write_json(paths.secrets, secrets)
+        _claim(paths, number)
+        if settings is not None:
+            return {"outcome": "started", "job": _hand_over(engines.Handed(paths, number), settings, lock)}
+        detached.start("supervise", call.session.agent_path, paths, number)
+        return {"outcome": "started", "job": _await_job(paths, number)}
+
+
+def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Wish a run's end; its supervisor fulfils it, or, where that has died, a process started here.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    grace_s = parameters.seconds(params, "grace_s")
+    _require_linux()
+    paths.require()
+    evidence = Evidence(paths)
+    number = evidence.submission_number
+    if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
+        return {"outcome": "already_ended"}
+    files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
+    # Whoever takes the run up from here on reads the wish; only who took it up before has to be looked for.
+    evidence = Evidence(paths)
+    number = evidence.submission_number
+    if number is not None and evidence.job is None:
+        _find_lost_job(engines.Handed(paths, number))
+        evidence = Evidence(paths)
+    if number is None or evidence.job is None:
+        # No supervisor, or one that has yet to read the wish and will write the very same.
+        return _cancel_unstarted(paths, number or 0)
+    if evidence.settings is not None and evidence.supervisor != "dead":
+        return _cancel_job(paths, number, evidence, grace_s)
+    if evidence.supervisor == "dead":
+        detached.start("clear", call.session.agent_path, paths, number)
+    return {"outcome": "stopping"}
+
+
+def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
+    """Tell the batch system; a job that never began gets its end written here, because nobody else will."""
+    engine = engines.find((evidence.settings or {})["kind"])
+    sighted = evidence.sight or engines.sight(engines.UNKNOWN, None)
+    try:
+        engine.cancel(evidence.handed, sighted, grace_s)
+    except EngineError as error:
+        raise engines.as_agent_error(error)
+    if sighted["state"] in (engines.PENDING, engines.HELD):
+        if not evidence.attempt:
+            return _cancel_unstarted(paths, number)
+        _conclude_waiting(paths, evidence.state or {})
+    return {"outcome": "stopping"}
+
+
+def _conclude_waiting(paths: RunPaths, state: Dict[str, Any]) -> None:
+    """Write the end of a run that was stopped between two attempts."""
+    told = {
+        "state": "cancelled",
+        "reason": "killed_by_user",
+        "message": "cancelled while it waited for its next attempt",
+    }
+    files.write_json(paths.state, dict(state, ended_at=time.time(), seq=state.get("seq", 0) + 1, **told))
+    files.remove(paths.secrets)
+
+
+def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> Dict[str, Any]:
+    """Give a claimed submission to the batch system, unless it was asked before and has it."""
+    engine = engines.find(settings["kind"])
+    job_id = _look_up(handed, settings["kind"])
+    if job_id is None:
+        allowance.note_before(handed.paths, handed.number, settings)
+        # From here to job.json nobody can tell whether there is a job but the batch system itself.
+        files.write_json(handed.file("asked.json"), {"time": time.time()})
+        try:
+            job_id = engine.submit(handed, lock)
+        except EngineError as error:
+            if error.refused or error.missing:
+                # It said no, so there is no job: the claim is taken back, and a mended one may be handed over.
+                files.remove(handed.file("claim.json"))
+                files.remove(handed.file("asked.json"))
+                with contextlib.suppress(OSError):  # something is in it that somebody may want to read
+                    os.rmdir(os.path.dirname(handed.file("claim.json")))
+                raise engines.as_agent_error(error)
+            raise AgentError("outcome_unknown", error.message, _SAFE)
+    return _record_job(handed, settings["kind"], str(job_id))
+
+
+def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
+    """Find the job of a submission that was asked for before: in the run's folder, in the queue."""
+    taken = files.read_json(handed.file("taken.json"))
+    if taken is not None:
+        return str(taken.get("job_id"))
+    if not os.path.exists(handed.file("asked.json")):
+        return None
+    try:
+        found: Optional[str] = engines.find(kind).look_up(handed)
+    except EngineError as error:
+        message = "whether %s already has %s cannot be known now: %s"
+        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error.message), _SAFE)
+    return found
+
+
+def _find_lost_job(handed: engines.Handed) -> None:
+    """Find the job of a submission whose answer was lost, so that it can be ended."""
+    settings = read_scheduler(handed.paths)
+    job_id = _look_up(handed, settings["kind"]) if settings is not None else None
+    if settings is not None and job_id is not None:
+        _record_job(handed, settings["kind"], job_id)
+
+
+def _record_job(handed: engines.Handed, kind: str, job_id: str) -> Dict[str, Any]:
+    job = {"submission": handed.number, "scheduler": kind, "job_id": job_id, "name": handed.name, "time": time.time()}
+    files.link_json(handed.file("job.json"), job)
+    return _job(handed.paths, handed.number) or job
+
+
+def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the batch system why a run waits.
+
+    Raises:
+        AgentError: `not_found`; `unsupported` for a run without a batch system; `scheduler` when it does not answer.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    evidence = Evidence(paths)
+    if evidence.settings is None:
+        raise AgentError("unsupported", "run %s was not handed to a batch system" % paths.run_id)
+    try:
+        text = engines.find(evidence.settings["kind"]).explain(evidence.handed)
+    except EngineError as error:
+        raise engines.as_agent_error(error)
+    return {"text": str(text)[:60000]}
+
+
+def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the batch system whether a job file could ever run; nothing is submitted.
+
+    Raises:
+        AgentError: `scheduler` when it does not answer.
+    """
+    engine = engines.find(params.get("scheduler"))
+    try:
+        engine.check(parameters.text(params, "file"))
+    except EngineError as error:
+        if not error.refused:
+            raise engines.as_agent_error(error)
+        return {"refusal": error.message[:2000]}
+    return {"refusal": None}
+
+
+def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
+    """Read which batch system a run is for; None for `direct`.
+
+    Raises:
+        AgentError: `io` when the spec is damaged.
+    """
+    try:
+        settings = (files.read_json(paths.spec) or {}).get("scheduler")
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    return settings if isinstance(settings, dict) else None
+
+
+def read_wish(paths: RunPaths) -> Optional[Dict[str, Any]]:
+    """Read stop.json; a damaged one is a wish to stop all the same."""
+    try:
+        return files.read_json(paths.stop)
+    except files.UnreadableError:
+        return {}
+
+
+def concerns(wish: Dict[str, Any], submission: int) -> bool:
+    """Tell whether a wish was about this submission; one from before any submission is about all of them."""
+    number = wish.get("submission")
+    return not isinstance(number, int) or submission <= number
+
+
+def _require_linux() -> None:
+    if not os.path.isdir("/proc/self"):
+        raise AgentError("unsupported", "runs need Linux: their processes are found through /proc")
+
+
+def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
+    try:
+        return files.read_json(paths.submission(number, "job.json"))
+    except files.UnreadableError as error:
+        raise AgentError("io", "submission %d of %s: %s" % (number, paths.run_id, error))
+
+
+def _refuse_second(paths: RunPaths, number: int) -> None:
+    before = newest(paths.submissions())
+    if before is None or before == number:
+        return
+    evidence = Evidence(paths)
+    lost = evidence.job is not None and evidence.supervisor == "dead" and not evidence.processes()
+    if number < before or not (evidence.has_ended or lost):
+        message = "run %s has submission %d already" % (paths.run_id, before)
+        raise AgentError("conflict", message, "submit number %d again to learn what became of it" % before)
+
+
+def _claim(paths: RunPaths, number: int) -> None:
+    claim = paths.submission(number, "claim.json")
+    os.makedirs(os.path.dirname(claim), mode=0o700, exist_ok=True)
+    files.fsync_folder(os.path.dirname(os.path.dirname(claim)))
+    if os.path.exists(claim):
+        return
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # a container's user may have no name
+    files.link_json(claim, {"time": time.time(), "by": "%s@%s" % (user, identity.current_host()["hostname"])})
+
+
+def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
+    deadline = time.monotonic() + _TAKE_UP_S
+    while time.monotonic() < deadline:
+        job = _job(paths, number)
+        if job is not None:
+            return job
+        time.sleep(0.02)
+    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it said nothing"
+    message = "the supervisor of %s did not take it up within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
+    raise AgentError("internal", message, "asking again is safe")
+
+
+def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
+    now = time.time()
+    state = {
+        "state": "cancelled",
+        "reason": "killed_by_user",
+        "message": "cancelled before it started",
+        "submission": submission,
+        "attempt": 0,
+        "gpus": [],
+        "exit_code": None,
+        "signal": None,
+        "queued_at": None,
+        "started_at": None,
+        "ended_at": now,
+        "seq": 1,
+    }
+    files.write_json(paths.state, state)
+    files.remove(paths.secrets)
+    return {"outcome": "cancelled_before_start"}

@@ -1,0 +1,301 @@
+"""The process that takes a run up, starts its job, and sees it to its end. It outlives every SSH session."""
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent import files, gpus, harvest, identity, job, processes, tickets
+from armada_agent.errors import is_disk_full
+from armada_agent.harvest import Harvest
+from armada_agent.job import Ending, StartError
+from armada_agent.journal import Journal, say
+from armada_agent.outbox import Outbox
+from armada_agent.paths import RunPaths, newest
+from armada_agent.pulse import Pulse
+from armada_agent.submissions import concerns, read_wish
+from armada_agent.telemetry import Telemetry
+
+_TICK_S = 0.2
+_QUEUE_TICK_S = 0.4
+LEFTOVER_GRACE_S = 3.0
+_PREDECESSOR_S = 10.0
+_ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any other code may mean half a checkpoint
+
+
+class StoppedError(Exception):
+    """Somebody wishes the run's end."""
+
+
+class Supervisor:
+    """Sees one submission of a run through.
+
+    Args:
+        paths: The run's files.
+        submission: Its number, already taken up.
+        spec: The run's plan.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any]) -> None:
+        self._paths = paths
+        self._submission = submission
+        self._spec = spec
+        self._journal = Journal(paths, submission)
+        self._holding = tickets.Holding([], [])
+        self._attempt = 0
+        self._leader: Optional[Dict[str, Any]] = None
+        self._terminated_by = 0
+        self._watching: Dict[str, Any] = spec.get("watch") or {}
+        self._harvest: Optional[Harvest] = None
+        self._pulse: Optional[Pulse] = None
+
+    def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._journal.update()
+        try:
+            self._refuse_if_stopped()
+            self._take_gpus()
+            child = self._start()
+        except StoppedError:
+            ending = self._stopped_ending()
+        except StartError as error:
+            ending = Ending("failed", error.reason, error.message)
+        except OSError as error:
+            reason = "disk_full" if is_disk_full(error) else "env_error"
+            ending = Ending("failed", reason, "the job could not be started: %s" % error)
+        else:
+            ending = self._see_through(child)
+        self._holding.release()
+        self._conclude(ending)
+
+    @property
+    def state(self) -> str:
+        """The word it last wrote into state.json."""
+        return str(self._journal.state["state"])
+
+    def _conclude(self, ending: Ending) -> None:
+        self._journal.conclude(ending)
+
+    def _judge(self, status: int) -> Ending:
+        return job.judge(self._paths, self._attempt, status)
+
+    def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
+        return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+
+    def _see_through(self, child: "subprocess.Popen[bytes]") -> Ending:
+        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
+        telemetry = Telemetry(self._paths.telemetry, {gpu["index"] for gpu in self._holding.gpus})
+        outbox.start()
+        telemetry.start()
+        ending = self._watch(child)
+        self._sweep(LEFTOVER_GRACE_S)
+        telemetry.stop()
+        self._holding.release()
+        outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
+        return ending
+
+    def _note_signal(self, number: int, _frame: Any) -> None:
+        self._terminated_by = number
+
+    def _wish(self) -> Optional[Dict[str, Any]]:
+        wish = self._person_wish()
+        return {"grace_s": self._spec["stop_grace_s"]} if wish is None and self._terminated_by else wish
+
+    def _person_wish(self) -> Optional[Dict[str, Any]]:
+        """A person's wish for the run's end, whatever signals came."""
+        wish = read_wish(self._paths)
+        return wish if wish is not None and concerns(wish, self._submission) else None
+
+    def _refuse_if_stopped(self) -> None:
+        if self._wish() is not None:
+            raise StoppedError
+
+    def _stopped_ending(self) -> Ending:
+        if self._terminated_by:
+            message = "the supervisor was told to end by %s" % job.signal_name(self._terminated_by)
+            return Ending("failed", "terminated", message)
+        started = bool(self._attempt)
+        return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+
+    def _take_gpus(self) -> None:
+        count = self._spec["gpus"]
+        if not count:
+            return
+        _require_gpus(count)
+        ticket = tickets.Ticket(self._paths.root, self._paths.run_id)
+        try:
+            while True:
+                self._refuse_if_stopped()
+                position = ticket.position()
+                if position == 1 and self._try_gpus(count):
+                    return
+                message = "waiting for %d GPU%s, position %d" % (count, "" if count == 1 else "s", position)
+                if message != self._journal.state["message"]:
+                    self._journal.update(message=message)
+                self._journal.flush()
+                time.sleep(_QUEUE_TICK_S)
+        finally:
+            ticket.close()
+
+    def _try_gpus(self, count: int) -> bool:
+        try:
+            present = gpus.list_gpus()
+            occupied = {uuid for uuid, _ in gpus.list_users()}
+        except gpus.GpuError as error:
+            say(str(error))
+            return False
+        for process in processes.scan():  # a killed supervisor's locks are free while its job still computes
+            occupied.update(process.gpus)
+        holding = tickets.take(self._paths.root, self._paths.run_id, count, present, occupied)
+        if holding is None:
+            return False
+        self._holding = holding
+        return True
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self._attempt = _open_attempt(self._paths)
+        self._journal.state["attempt"] = self._attempt
+        secrets = job.read_secrets(self._paths)
+        environment = self._compose(secrets)
+        argv = self._spec["job"]["argv"] + self._resume_arguments()
+        self._prepare_watch()
+        self._refuse_if_stopped()
+        child = job.start(self._paths, argv, environment)
+        started_at = time.time()
+        self._leader = identity.identify(child.pid)
+        indexes = [gpu["index"] for gpu in self._holding.gpus]
+        record = {
+            "attempt": self._attempt,
+            "submission": self._submission,
+            "supervisor": identity.identify(),
+            "process": self._leader,
+            "started_at": started_at,
+            "gpus": indexes,
+        }
+        self._journal.write_json(self._paths.attempt(self._attempt, "run.json"), record)
+        self._journal.update(state="running", message=None, gpus=indexes, started_at=started_at)
+        return child
+
+    def _resume_arguments(self) -> List[str]:
+        """Say in the job's own words where to go on, if there is a checkpoint to go on from."""
+        template = self._watching.get("resume") or []
+        found = harvest.find_resumable(self._paths) if template else None
+        if found is None:
+            return []
+        checkpoint, step = found
+        self._journal.record("finding", message="going on from %s, step %d" % (checkpoint, step))
+        return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
+
+    def _prepare_watch(self) -> None:
+        """Stand in for what a job of ours would tell by itself."""
+        if self._watching.get("checkpoints"):
+            self._harvest = Harvest(self._paths, self._watching["checkpoints"], self._journal)
+            self._harvest.begin()
+        if self._watching:
+            self._pulse = Pulse(
+                self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
+            )
+
+    def _watch(self, child: "subprocess.Popen[bytes]") -> Ending:
+        while True:
+            status = child.poll()
+            if status is not None:
+                return self._judge(status)
+            wish = self._wish()
+            if wish is not None:
+                return self._stop(child, wish)
+            self._tick()
+
+    def _stop(self, child: "subprocess.Popen[bytes]", wish: Dict[str, Any]) -> Ending:
+        grace_s = grace(wish, self._spec)
+        self._journal.update(message="stopping: SIGTERM sent, SIGKILL after %.0f s" % grace_s)
+        child.terminate()
+        deadline = time.monotonic() + grace_s
+        while child.poll() is None and time.monotonic() < deadline:
+            grace_s = min(grace_s, grace(self._wish() or wish, self._spec))  # a second wish may be in more of a hurry
+            deadline = min(deadline, time.monotonic() + grace_s)
+            self._tick()
+        if child.poll() is None:
+            self._sweep(LEFTOVER_GRACE_S)
+        return self._stopped_ending().with_status(child.wait())
+
+    def _tick(self) -> None:
+        if self._pulse is not None:
+            self._pulse.look()
+        self._journal.flush()
+        time.sleep(_TICK_S)
+
+    def _sweep(self, grace_s: float) -> None:
+        processes.sweep(lambda: processes.members(self._paths, self._leader), grace_s, self._report_stuck)
+
+    def _report_stuck(self, pids: List[int]) -> None:
+        shown = ", ".join(map(str, pids[:20]))
+        self._journal.record("finding", message="SIGKILL does not end these processes: %s" % shown)
+
+
+def supervise(root: str, run_id: str, submission: int) -> int:
+    """Take a submission up, unless another supervisor has, and see it through in a process of its own."""
+    if os.fork():
+        os._exit(0)  # whoever started us has waited long enough; from here on nobody's child
+    os.umask(0o077)
+    paths = RunPaths(root, run_id)
+    spec = files.read_json(paths.spec)
+    if spec is None or not os.path.exists(paths.submission(submission, "claim.json")):
+        say("submission %d of %s was never claimed" % (submission, run_id))
+        return 1
+    record = paths.submission(submission, "job.json")
+    if not _wait_for_predecessor(paths, record):
+        return 1
+    taken = {
+        "submission": submission,
+        "scheduler": "direct",
+        "supervisor": identity.identify(),
+        "time": time.time(),
+    }
+    if not files.link_json(record, taken):
+        return 0
+    Supervisor(paths, submission, spec).run()
+    return 0
+
+
+def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
+    """Lock the run to the end of this process; where the file system has no locks, job.json alone decides."""
+    deadline = time.monotonic() + _PREDECESSOR_S
+    while not os.path.exists(record):
+        if files.lock(paths.supervisor_lock, timeout_s=0.2) is not None:
+            return True
+        if time.monotonic() > deadline:
+            say("the supervisor of an earlier submission lives")
+            return False
+    return False
+
+
+def grace(wish: Dict[str, Any], spec: Dict[str, Any]) -> float:
+    grace_s = wish.get("grace_s", spec.get("stop_grace_s", 60.0))
+    return float(grace_s) if isinstance(grace_s, (int, float)) else 60.0
+
+
+def _open_attempt(paths: RunPaths) -> int:
+    number = (newest(paths.attempts()) or 0) + 1
+    while True:
+        folder = paths.attempt(number)
+        try:
+            os.makedirs(os.path.dirname(folder.rstrip("/")), mode=0o700, exist_ok=True)
+            os.mkdir(folder, 0o700)
+            return number
+        except FileExistsError:
+            number += 1
+
+
+def _require_gpus(count: int) -> None:
+    if not gpus.is_installed():
+        raise StartError("env_error", "the run needs %d GPUs and this host has no nvidia-smi" % count)
+    try:
+        present = len(gpus.list_gpus())
+    except gpus.GpuError as error:
+        raise StartError("env_error", str(error))
+    if present < count:
+        raise StartError("not_enough_gpus", "the run needs %d GPUs and this host has %d" % (count, present))

@@ -1,0 +1,66 @@
+"""Giving a host back: secrets go, and, asked, everything of armada's."""
+
+import contextlib
+import os
+import shutil
+from typing import Any, Dict, List
+
+from armada_agent import files
+from armada_agent.errors import AgentError
+from armada_agent.observation import Evidence
+from armada_agent.paths import RunPaths, list_folder
+from armada_agent.processes import scan
+from armada_agent.runs import list_runs
+from armada_agent.session import Call
+
+OURS = ("runs", "envs", "code", "data", "models", "prepared", "tools", "locks", "agent")
+"""What armada makes below its root, in the order in which it goes; other things there are somebody else's."""
+
+
+def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete the secrets of every run that is not alive.
+
+    Returns:
+        The ids of the runs that had any, in `removed`, and of those that still need theirs, in `kept`.
+    """
+    table = scan()
+    removed: List[str] = []
+    kept: List[str] = []
+    for paths in _all_runs(call):
+        if os.path.exists(paths.secrets):
+            alive = _is_alive(Evidence(paths, table))
+            (kept if alive else removed).append(paths.run_id)
+            if not alive:
+                files.remove(paths.secrets)
+    return {"removed": removed, "kept": kept}
+
+
+def wipe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete everything of armada's below the root, and the root itself when nothing else is in it.
+
+    Raises:
+        AgentError: `conflict` while a run lives.
+    """
+    table = scan()
+    alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
+    if alive:
+        raise AgentError("conflict", "%s still lives" % ", ".join(alive[:5]), "stop it first")
+    removed = []
+    for name in OURS:
+        place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
+        shutil.rmtree(trash, ignore_errors=True)
+        if os.path.lexists(place):
+            os.rename(place, trash)  # from now on nobody takes a half of it for the whole
+            shutil.rmtree(trash)
+            removed.append(name)
+    with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
+        os.rmdir(call.root)
+    return {"removed": removed, "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20]}
+
+
+def _all_runs(call: Call) -> List[RunPaths]:
+    return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
+
+
+def _is_alive(evidence: Evidence) -> bool:
+    return evidence.supervisor in ("alive", "unknown") or bool(evidence.processes())

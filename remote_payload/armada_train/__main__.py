@@ -1,0 +1,125 @@
+"""`python -m armada_train --spec <run folder>/spec.json`, started by `accelerate launch` once per rank.
+
+`python -m armada_train prepare <run folder>/spec.json` only tokenises, on CPUs. Everything that can be wrong without torch
+is found before torch is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, write_failure
+from armada_train.heartbeat import Heartbeat
+from armada_train.hooks import Stream
+from armada_train.libraries import check_libraries, configure_libraries
+from armada_train.manifest import hash_source
+from armada_train.parser import read_specification
+from armada_train.preemption import Preemption
+from armada_train.prepared import check_once, prepared_folder
+from armada_train.rows import Files
+from armada_train.runfolder import RunFolder
+from armada_train.specification import Training, check_world
+from armada_train.warmstart import check_start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="armada_train", description="Train what a run's spec.json says.")
+    parser.add_argument("step", nargs="?", choices=sorted(STEPS), default="train", help="what to do with it")
+    parser.add_argument("file", nargs="?", type=Path, metavar="SPEC", help="spec.json in the run's folder")
+    parser.add_argument("--spec", type=Path, help="the same")
+    given = parser.parse_args()
+    spec = given.spec or given.file
+    if spec is None:
+        parser.error("SPEC is missing: the run's spec.json")
+    spec = spec.absolute()
+    run = RunFolder.from_environment(spec.parent, os.environ)
+    _put_work_folder_last()
+    preemption = Preemption()
+    try:
+        preemption.listen()
+        STEPS[given.step](spec, run, preemption)
+    except PayloadFailure as failure:
+        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
+        write_failure(run.attempt_folder, failure.reason, failure.message)
+        return failure.exit_code
+    except Exception as error:
+        if preemption.noted and preemption.failure(0).message in str(error):
+            # A library caught the signal's exception on its way here and raised one of its own instead.
+            write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message)
+            return INTERRUPTED
+        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        _end_workers()
+    return 0
+
+
+def _end_workers() -> None:
+    """End loaders' workers, which ignore SIGTERM: Python's own end would send them that and wait for ever."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+
+
+def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
+    training = read_specification(spec)
+    check_world(training, run.world_size)
+    check_libraries(training)
+    check_start(training)
+    heartbeat = Heartbeat(run)
+    heartbeat.beat("loading")
+    reports_to_wandb = configure_libraries(training, run, os.environ)
+    train_rows, eval_files = _open_data(training, run)
+
+    from armada_train.train import train
+
+    train(training, run, heartbeat, preemption, train_rows, eval_files, reports_to_wandb=reports_to_wandb)
+
+
+def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
+    training = read_specification(spec)
+    check_libraries(training, trains=False)
+    heartbeat = Heartbeat(run)
+    heartbeat.beat("loading")
+    configure_libraries(training, run, os.environ)
+    train_rows, eval_files = _open_data(training, run)
+
+    from armada_train.report import prepare_and_report
+
+    prepare_and_report(training, run, heartbeat, train_rows, eval_files)
+
+
+def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, Files | None]:
+    """Open what there is to read, and have rank 0 read it through if nobody did: a wrong line is named right here."""
+    train_rows = (
+        Stream(training.train_data, training.schedule.seed) if training.is_stream else Files(training.train_data)
+    )
+    eval_files = Files(training.eval_data) if training.eval_data else None
+    files = [part for part in (train_rows, eval_files) if isinstance(part, Files)]
+    if run.is_main:
+        hashes = [hash_source(source) for part in files for source in part.sources]
+
+        def check() -> None:
+            for part in files:
+                part.check()
+
+        check_once(prepared_folder(training, run), hashes, check)
+    if eval_files and eval_files.kind != train_rows.kind:
+        raise PayloadFailure("data_error", f"training rows hold {train_rows.kind}, eval rows {eval_files.kind}")
+    return train_rows, eval_files
+
+
+def _put_work_folder_last() -> None:
+    """Keep a project's own `datasets.py` from standing in for the library: `-m` and PYTHONPATH put its folder first."""
+    here = str(Path.cwd())
+    sys.path[:] = [folder for folder in sys.path if folder not in {"", here}] + [here]
+
+
+STEPS = {"train": _train, "prepare": _prepare}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

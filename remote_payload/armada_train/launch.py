@@ -1,0 +1,123 @@
+"""`python -m armada_train.launch --config_file … --spec …`: accelerate's launcher with signals and exit codes that mean something.
+
+With `--script FILE -- ARGUMENTS` it starts a user's own script instead of the payload, and leaves nothing of itself in it.
+
+accelerate's launcher for one process does not pass SIGTERM on, and torchrun exits with 1 whatever its ranks did and kills
+them 30 s after a SIGTERM. Schedulers restart a job by its exit code, so that of the ranks must come through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from armada_train.failure import BROKEN, REFUSED, exit_code, read_failure, write_failure
+from armada_train.runfolder import RunFolder
+
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+_SHORTEST_GRACE_S = 30  # torchrun's own
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="armada_train.launch", description="Start the ranks of a run.")
+    parser.add_argument("--config_file", required=True, help="accelerate's settings")
+    parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
+    parser.add_argument("--script", help="a script of the user's own")
+    ours, its = _split(sys.argv[1:])
+    given = parser.parse_args(ours)
+    spec = given.spec.absolute()
+
+    from accelerate.commands import launch
+    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+
+    job = ["-m", "armada_train", "--spec", str(spec)]
+    if given.script is not None:
+        _leave_python_path()
+        job = [given.script, *its]
+    words = ["--config_file", given.config_file, *job]
+    arguments, _, _ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
+    if given.script is not None and (complaint := _count_gpus(spec)):
+        print(f"armada_train.launch: {complaint}", file=sys.stderr, flush=True)
+        write_failure(RunFolder.from_environment(spec.parent, os.environ).attempt_folder, "world_mismatch", complaint)
+        return REFUSED
+    # DeepSpeed wants torchrun's variables even for one process.
+    many = arguments.multi_gpu or arguments.use_fsdp or arguments.use_deepspeed or _asks_for_deepspeed(spec)
+    if not many:
+        command, environment = prepare_simple_launcher_cmd_env(arguments)
+        sys.stdout.flush()
+        os.execvpe(command[0], command, environment)  # noqa: S606 - one process needs nobody above it
+    launcher = launch.deepspeed_launcher if arguments.use_deepspeed else launch.multi_gpu_launcher
+    return _launch_ranks(launcher, arguments, spec, is_ours=given.script is None)
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Take apart what is for us and what is for the script, which begins after the first `--`."""
+    if "--" not in words:
+        return words, []
+    border = words.index("--")
+    return words[:border], words[border + 1 :]
+
+
+def _leave_python_path() -> None:
+    """Take our own folder, the first, out of what the script will import from."""
+    rest = os.environ.pop("PYTHONPATH", "").partition(os.pathsep)[2]
+    if rest:
+        os.environ["PYTHONPATH"] = rest
+
+
+def _count_gpus(spec: Path) -> str | None:
+    """Compare the GPUs to be seen with the plan's, once for all ranks; counting them starts no CUDA here."""
+    import torch
+
+    planned = json.loads(spec.read_text(encoding="utf-8")).get("gpus", 0)
+    visible = torch.cuda.device_count()
+    return (
+        None if visible == planned else f"the plan has {planned} GPU(s), but torch {torch.__version__} sees {visible}"
+    )
+
+
+def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -> int:
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    # accelerate's parser does not know these two of torchrun's, but hands them on.
+    arguments.signals_to_handle = _SIGNALS
+    arguments.shutdown_timeout = max(_SHORTEST_GRACE_S, _stop_grace_s(spec))
+    try:
+        launcher(arguments)
+    except (ChildFailedError, SignalException) as error:
+        if not is_ours:
+            return _code_of(error)
+        failure = read_failure(RunFolder.from_environment(spec.parent, os.environ).attempt_folder)
+        if failure is None:
+            print(error, file=sys.stderr, flush=True)
+            return BROKEN
+        return exit_code(failure)
+    return 0
+
+
+def _code_of(error: Any) -> int:
+    """Give a script's own exit code, that of the rank that failed first; torchrun's is 1 for everything."""
+    print(error, file=sys.stderr, flush=True)
+    if hasattr(error, "sigval"):
+        return 128 + int(error.sigval)
+    _, failure = error.get_first_failure()
+    return 128 - failure.exitcode if failure.exitcode < 0 else failure.exitcode or BROKEN
+
+
+def _asks_for_deepspeed(spec: Path) -> bool:
+    training = json.loads(spec.read_text(encoding="utf-8")).get("training")
+    return isinstance(training, dict) and training.get("deepspeed") is not None
+
+
+def _stop_grace_s(spec: Path) -> int:
+    grace_s = json.loads(spec.read_text(encoding="utf-8")).get("stop_grace_s")
+    return int(grace_s) if isinstance(grace_s, (int, float)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""`python -m armada_train.merge --spec …`: a LoRA adapter merged into its base, on CPUs, proven to say the same.
+
+What can be wrong without torch is found before torch is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from armada_train.checkpoints import weights_bytes
+from armada_train.failure import GENERIC, PayloadFailure, write_failure
+from armada_train.heartbeat import Heartbeat
+from armada_train.parser import PRECISIONS
+from armada_train.rows import Row, read_source
+from armada_train.runfolder import RunFolder
+from armada_train.section import Section, bad_spec
+from armada_train.specification import Source
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+_MOST_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What is to be merged.
+
+    Attributes:
+        adapter: Folder of a checkpoint with an adapter.
+        base: Folder or hub id; a model made on the spot lies beside its adapter.
+        precision: What the training ran in, which is what its base was loaded in.
+        quantized: The training's base was in 4 bits.
+        dtype: Of the merged weights; `auto` is the base's, where that is exact enough.
+        step: Of the checkpoint.
+        rows: Files to compare the two on; those that are gone are passed over.
+        memory_bytes: What this process may have.
+    """
+
+    adapter: Path
+    base: str
+    precision: str
+    quantized: bool
+    dtype: str
+    step: int
+    rows: tuple[Path, ...]
+    memory_bytes: int | None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="armada_train.merge", description="Merge an adapter into its base model.")
+    parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
+    spec = parser.parse_args().spec.absolute()
+    run = RunFolder.from_environment(spec.parent, os.environ)
+    try:
+        wanted = read_merge(spec)
+        _check(wanted)
+        heartbeat = Heartbeat(run)
+        heartbeat.beat("loading")
+        kind, rows, findings = read_sample(wanted.rows)
+        if Path(wanted.base).is_absolute():
+            os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is to be fetched
+
+        from armada_train.merging import merge
+
+        merge(wanted, run, heartbeat, kind, rows, findings)
+    except PayloadFailure as failure:
+        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
+        write_failure(run.attempt_folder, failure.reason, failure.message)
+        return failure.exit_code
+    except Exception as error:
+        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")
+        raise
+    return 0
+
+
+def read_merge(spec: Path) -> Merge:
+    """Read and check spec.json.
+
+    Raises:
+        PayloadFailure: `bad_spec`, naming the key.
+    """
+    try:
+        content = json.loads(spec.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise bad_spec(f"{spec} cannot be read: {error}") from error
+    training = content.get("training") if isinstance(content, dict) else None
+    section = Section(training.get("merge") if isinstance(training, dict) else None, "training.merge")
+    adapter = Path(section.text("adapter"))
+    merge = Merge(
+        adapter=adapter,
+        base=section.optional_text("base") or str(adapter / "base_model"),
+        precision=section.choice("precision", PRECISIONS),
+        quantized=section.flag("quantized", default=False),
+        dtype=section.choice("dtype", DTYPES, "auto"),
+        step=section.integer("step", minimum=0),
+        rows=tuple(Path(path) for path in section.texts("rows")),
+        memory_bytes=section.optional_integer("memory_bytes", minimum=1),
+    )
+    section.close()
+    return merge
+
+
+def _check(merge: Merge) -> None:
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (merge.adapter / name).is_file():
+            raise PayloadFailure("env_error", f"{merge.adapter} holds no {name}: is the checkpoint still there?")
+    base = Path(merge.base)
+    if base.is_absolute() and not (base / "config.json").is_file():
+        raise PayloadFailure("env_error", f"the base model {base} is not on this host")
+    # Of a base in 16 bits: merged in fp32, twice its size; written in its own, then read again in fp32 to be compared.
+    needed = 3 * weights_bytes(base) if base.is_absolute() else 0
+    if merge.memory_bytes is not None and needed > merge.memory_bytes:
+        have, need = merge.memory_bytes / 1e9, needed / 1e9
+        message = (
+            f"merging needs about {need:.0f} GB of memory, and there are {have:.0f}: merge on another host (--host)"
+        )
+        raise PayloadFailure("env_error", message)
+
+
+def read_sample(paths: tuple[Path, ...]) -> tuple[str, list[Row], list[str]]:
+    """Read some rows to compare the two models on.
+
+    Returns:
+        Their kind, the rows (none where no file can be read any more), and a sentence for each that cannot.
+    """
+    findings = []
+    for path in paths:
+        try:
+            kind, rows = read_source(Source(path), Counter())
+        except PayloadFailure as failure:
+            findings.append(f"not compared on {path.name}: {failure.message}")
+        else:
+            return kind, rows[:_MOST_ROWS], findings
+    return "", [], [*findings, "there are no rows to compare on: random tokens are taken instead"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Handing a finished checkpoint over: hard links that the trainer's rotation cannot touch.
+
+The supervisor finds `.new-<step>`, hashes what is in it and gives it its final name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from armada_train.runfolder import RunFolder, replace_json
+
+
+def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object], base_model: Path | None) -> bool:
+    """Put a checkpoint into the outbox under `.new-<step>`.
+
+    Args:
+        run: Whose outbox.
+        checkpoint: The folder the trainer wrote.
+        announcement: Content of `.announce.json`; its `step` names the folders.
+        base_model: A model made on the spot, put beside the adapter because it can be had nowhere else.
+
+    Returns:
+        False when this step was announced before; then nothing happens.
+    """
+    step = announcement["step"]
+    marker = _marker(run, checkpoint)
+    final = run.outbox / f".new-{step}"
+    if marker.exists() or final.exists():
+        return False
+    part = run.outbox / f".part-{step}"
+    if part.exists():
+        shutil.rmtree(part)  # of an attempt that was killed while linking
+    _link_tree(checkpoint, part)
+    if base_model is not None:
+        _link_tree(base_model, part / "base_model")
+    replace_json(part / ".announce.json", announcement)
+    part.rename(final)
+    marker.touch()
+    return True
+
+
+def forget(run: RunFolder, checkpoint: Path) -> None:
+    """Remove a checkpoint that is about to be written again.
+
+    Its files share their bytes with the outbox: written over, they would change under the manifest. It was not
+    complete, or training would have resumed from it, so its successor is announced again.
+    """
+    if checkpoint.exists():
+        shutil.rmtree(checkpoint)
+    _marker(run, checkpoint).unlink(missing_ok=True)
+
+
+def _marker(run: RunFolder, checkpoint: Path) -> Path:
+    return run.checkpoints / f".announced-{checkpoint.name}"
+
+
+def _link_tree(source: Path, destination: Path) -> None:
+    destination.mkdir(parents=True)
+    for entry in sorted(source.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            _link_tree(entry, destination / entry.name)
+        elif entry.is_file():
+            _link_file(entry, destination / entry.name)
+
+
+def _link_file(source: Path, destination: Path) -> None:
+    try:
+        os.link(source, destination)
+    except OSError:  # file systems without hard links exist (FAT, some FUSE and object stores)
+        shutil.copy2(source, destination)

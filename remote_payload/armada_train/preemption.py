@@ -1,0 +1,41 @@
+"""Signals that ask a training to make room: noted on whichever rank they reach, obeyed by all at the end of a step."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from armada_train.failure import PREEMPTED, PayloadFailure
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # SIGUSR1 is what Slurm's --signal and many sites send ahead of the end
+
+
+class Preemption:
+    """What this rank was told, and what all ranks have agreed on."""
+
+    def __init__(self) -> None:
+        self.noted = 0
+        """Number of the signal that reached this rank."""
+        self.agreed = 0
+        """Number of the signal that all ranks know of; what follows from it happens on all of them."""
+        self._has_work = False
+
+    def listen(self) -> None:
+        """Take the signals over from Python, whose SIGTERM ends the process in the middle of whatever it does."""
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def begin(self) -> None:
+        """Say that from here on there is work worth saving."""
+        self._has_work = True
+
+    def failure(self, step: int) -> PayloadFailure:
+        """Make the failure that ends a preempted run."""
+        name = signal.Signals(self.agreed or self.noted).name
+        saved = f"checkpoint {step} is complete, and training goes on from it" if step else "nothing was trained yet"
+        return PayloadFailure(PREEMPTED, f"{name} asked for an end: {saved}")
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.noted = number
+        if not self._has_work:
+            raise self.failure(0)

@@ -1,0 +1,80 @@
+"""The run's folder as the payload sees it, and which of its processes this one is."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names inside `<root>/runs/<run_id>/`, and this process's place among the ranks of the attempt."""
+
+    path: Path
+    attempt: int = 1
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+
+    @classmethod
+    def from_environment(cls, path: Path, environment: Mapping[str, str]) -> RunFolder:
+        """Read the attempt from the supervisor's variables and the ranks from torchrun's.
+
+        accelerate's launcher for one process sets none of torchrun's: that is rank 0 of 1.
+        """
+
+        def number(name: str, default: int) -> int:
+            return int(environment.get(name) or default)
+
+        return cls(
+            path=path,
+            attempt=number("ARMADA_ATTEMPT", 1),
+            rank=number("RANK", 0),
+            local_rank=number("LOCAL_RANK", 0),
+            world_size=number("WORLD_SIZE", 1),
+            local_world_size=number("LOCAL_WORLD_SIZE", 1),
+        )
+
+    @property
+    def attempt_folder(self) -> Path:
+        return self.path / "attempts" / str(self.attempt)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def outbox(self) -> Path:
+        return self.path / "outbox"
+
+    @property
+    def model(self) -> Path:
+        """Where a model made on the spot lies; later attempts must find the same one."""
+        return self.path / "model"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples.jsonl"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.path / f"heartbeat-{self.rank}.json"
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+
+def replace_json(path: Path, content: Mapping[str, object]) -> None:
+    """Replace a JSON file so that a reader sees the old one or the new one, never half of one."""
+    part = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,51 @@
+"""Rows of like length together, in an order that depends on the seed and the epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch.utils.data import Sampler
+
+_SORTED_AT_ONCE = 50
+"""Batches that are sorted among each other: more waste less padding, fewer are more random."""
+
+
+class LengthSampler(Sampler):  # type: ignore[misc]  # torch is not installed where types are checked
+    """A permutation per epoch, the same on every rank and at every start.
+
+    The Trainer's own sampler by length draws from the process's global generator: resumed in a later epoch it takes other
+    rows than the run would have taken, without a word, and ranks agree only as long as they draw equally often. It also
+    puts all batches of a step at one length, so that a step of short rows weighs as much as one of long ones; here the
+    batches that accumulate are shuffled, and a step holds the mixture that the data does.
+
+    Args:
+        lengths: Of the rows, in tokens.
+        batch_size: How many rows are computed together: a micro batch of every rank.
+        seed: Of all epochs.
+        epoch: Asked for the epoch when an iteration begins.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._lengths = lengths
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch())  # no two seeds share epochs
+        order = torch.randperm(len(self._lengths), generator=generator).tolist()
+        size, at_once = self._batch_size, self._batch_size * _SORTED_AT_ONCE
+        batches: list[list[int]] = []
+        for start in range(0, len(order), at_once):
+            alike = sorted(order[start : start + at_once], key=self._lengths.__getitem__, reverse=True)
+            batches += [alike[at : at + size] for at in range(0, len(alike), size)]
+        ragged = batches.pop() if batches and len(batches[-1]) < size else []  # in between it would shift all after it
+        shuffled = [batches[at] for at in torch.randperm(len(batches), generator=generator).tolist()]
+        # What needs most memory comes first, and not after an hour; each batch begins with its longest row.
+        longest = max(range(len(shuffled)), key=lambda at: self._lengths[shuffled[at][0]], default=0)
+        shuffled[:1], shuffled[longest : longest + 1] = shuffled[longest : longest + 1], shuffled[:1]
+        return iter([row for batch in [*shuffled, ragged] for row in batch])

@@ -1,0 +1,196 @@
+"""What to train: `training` of spec.json as frozen values, every one final."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from armada_train.failure import PayloadFailure
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """A Qwen2 with random weights, made on the spot."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate_size: int
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """One split of a dataset on the Hugging Face hub; without `revision` whatever is newest there."""
+
+    id: str
+    split: str = "train"
+    config: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A data file, a dataset of the hub, or a hook `module:function` that makes rows.
+
+    `weight` is how many passes over a file one epoch makes (0.5: a random half of it); beside hooks, its share of the
+    samples.
+    """
+
+    path: Path
+    weight: float = 1.0
+    hook: str | None = None
+    hub: Hub | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in a sentence."""
+        return self.hook or (f"{self.hub.id} ({self.hub.split})" if self.hub else str(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples per optimizer step: overall = micro × accumulation × processes."""
+
+    overall: int
+    micro: int
+    accumulation: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    max_steps: int | None
+    epochs: float | None
+    max_length: int
+    long_samples: str
+    drop_limit: float
+    learning_rate: float
+    warmup_steps: float
+    lr_scheduler: str
+    weight_decay: float
+    max_grad_norm: float
+    seed: int
+    log_every_steps: int
+    eval_every_steps: int | None
+    activation_checkpointing: bool | None
+    packing: bool
+    group_by_length: bool
+    neftune_alpha: float | None
+    kernels: str
+    compile: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    r: int
+    alpha: float
+    dropout: float
+    dora: bool
+    rslora: bool
+    target_modules: str | tuple[str, ...]
+    modules_to_save: tuple[str, ...]
+    init: bool | str
+    quantize: str = "none"
+    """The frozen base in 4 bits: `nf4` or `fp4`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFrom:
+    """Another training's checkpoint whose weights this one begins with; `moments`: and with its optimizer's moments."""
+
+    path: Path
+    moments: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """`samples` prompts of the eval set are answered after each evaluation, in `sample_tokens` tokens at most."""
+
+    samples: int
+    sample_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    wandb: str
+    project: str | None
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The whole specification; every value is final."""
+
+    model: str | TinyModel
+    train_data: tuple[Source, ...]
+    eval_data: tuple[Source, ...]
+    workers: int
+    batch: Batch
+    schedule: Schedule
+    lora: Lora | None
+    precision: str
+    attention: str
+    device: str
+    save_every_steps: int | None
+    save_every_minutes: float | None
+    keep_last: int
+    accept_changes: bool
+    evaluation: Evaluation
+    peak_flops: float | None
+    tracking: Tracking
+    start_from: StartFrom | None = None
+    prepared: Path | None = None
+    """Where tokenised data is kept for all runs of a host; None: in the run's own folder."""
+    deepspeed: str | None = None
+    """A DeepSpeed configuration, whose values were compared with these at home."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether rows are made while training."""
+        return any(source.hook for source in self.train_data)
+
+    @property
+    def data_is_local(self) -> bool:
+        return not any(source.hub for source in (*self.train_data, *self.eval_data))
+
+    @property
+    def model_is_local(self) -> bool:
+        return isinstance(self.model, TinyModel) or Path(self.model).is_absolute()
+
+
+def check_world(training: Training, world_size: int) -> None:
+    """Refuse a launcher that started another number of processes: the batch would silently be another one.
+
+    Raises:
+        PayloadFailure: `world_mismatch`.
+    """
+    if world_size != training.batch.processes:
+        raise PayloadFailure(
+            "world_mismatch",
+            f"the launcher started {world_size} process(es), but the batch is planned for {training.batch.processes}: "
+            f"launch/accelerate.yaml and `training.batch.processes` must agree",
+        )
+
+
+def check_gpus(training: Training, local_world_size: int, visible: int, torch: str) -> None:
+    """Hold the GPUs in sight against the plan: one for each process here, no more and no fewer.
+
+    More of them would mean that somebody else's are in reach, or that the batch was planned for another machine.
+
+    Args:
+        training: The plan.
+        local_world_size: Processes on this machine.
+        visible: GPUs that torch sees.
+        torch: Its version, for the sentence.
+
+    Raises:
+        PayloadFailure: `env_error` where torch sees none at all, else `world_mismatch`.
+    """
+    if visible == local_world_size:
+        return
+    planned = f"{training.batch.processes} process(es) are planned, {local_world_size} of them here, with a GPU each"
+    reason = "world_mismatch" if visible else "env_error"
+    raise PayloadFailure(reason, f"{planned}, but torch {torch} sees {visible}")

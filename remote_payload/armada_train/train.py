@@ -1,0 +1,227 @@
+"""One training, read from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+from trl.chat_template_utils import is_chat_template_stop_token_trained
+
+from armada_train import checkpoints
+from armada_train.agreement import Agreement
+from armada_train.arguments import choose_weights_dtype, make_arguments, make_lora
+from armada_train.attention import ATTEMPTS, Attention, choose_attention
+from armada_train.failure import PayloadFailure
+from armada_train.heartbeat import Heartbeat
+from armada_train.hooks import Stream
+from armada_train.manifest import Settings, describe_settings
+from armada_train.memory import is_out_of_memory, out_of_memory
+from armada_train.metrics import History, Metrics, read_history
+from armada_train.model import base_model_folder, load_model, model_path
+from armada_train.preemption import Preemption
+from armada_train.preparation import as_main_first, prepare_model_and_data
+from armada_train.report import describe, ignored_keys
+from armada_train.resume import Resume, find_resume
+from armada_train.rows import Files
+from armada_train.runfolder import RunFolder
+from armada_train.samples import Samples
+from armada_train.specification import Training, check_gpus, check_world
+from armada_train.stream import StreamDataset
+from armada_train.trainer import Trainer
+
+_LONG_S = 60
+
+
+@record  # type: ignore[untyped-decorator]  # torch is not installed where types are checked
+def train(training: Training, *given: Any, **options: Any) -> None:
+    """Train, and say what would fit where the memory does not; takes what `_train` takes.
+
+    Raises:
+        PayloadFailure: With the reason, where it is known.
+    """
+    try:
+        _train(training, *given, **options)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise out_of_memory(training.batch, error) from error
+        raise
+
+
+def _train(
+    training: Training,
+    run: RunFolder,
+    heartbeat: Heartbeat,
+    preemption: Preemption,
+    train_rows: Files | Stream,
+    eval_files: Files | None,
+    *,
+    reports_to_wandb: bool,
+) -> None:
+    """Train, evaluate before and after, and leave everything in the run's folder."""
+    started = time.monotonic()
+    _check_devices(training, run)
+    settings = describe_settings(training)
+    resume = _find_resume(training, run, settings)
+    checkpoint = resume.checkpoint
+
+    heartbeat.beat("preparing")
+    tokenizer, template, splits = as_main_first(
+        run, heartbeat, lambda: prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
+    )
+    for line in describe(splits):
+        _say(run, line)
+    heartbeat.beat("loading")
+    arguments = make_arguments(training, run, reports_to_wandb=reports_to_wandb)
+    check_world(training, arguments.world_size)
+    history = read_history(run.metrics, checkpoints.step_of(checkpoint)) if checkpoint else History()
+    metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
+    metrics.begin(history)
+    arguments.eval_on_start = eval_files is not None and checkpoint is None
+
+    attention = _choose_attention(training, run)
+    torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
+    dtype = choose_weights_dtype(training)
+    model = load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+    stream = None
+    if isinstance(train_rows, Stream):
+        samples = arguments.max_steps * training.batch.overall
+        stream = StreamDataset(train_rows, tokenizer, template, training.schedule, samples)
+    trainer = Trainer(
+        run=run,
+        splits=splits,
+        stream=stream,
+        metrics=metrics,
+        heartbeat=heartbeat,
+        preemption=preemption,
+        settings=settings,
+        settings_win=resume.changed,
+        schedule=training.schedule,
+        samples=_make_samples(training, run, eval_files),
+        peak_flops=training.peak_flops,
+        save_every_minutes=training.save_every_minutes,
+        base_model=base_model_folder(training, run),
+        train_tokens=history.train_tokens,
+        model=model,
+        args=arguments,
+        processing_class=tokenizer,
+        peft_config=make_lora(training),
+    )
+    if training.start_from and checkpoint is None:
+        trainer.start_from(training.start_from)
+        what = "weights and the optimizer's moments" if training.start_from.moments else "weights"
+        _say(run, f"starting with the {what} of {training.start_from.path}; the schedule is this run's own")
+    trainable = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
+    _say(run, f"{trainable:,} trainable parameters, {len(trainer.train_dataset):,} training rows")
+    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings]
+    if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
+        findings.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
+    findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
+    for finding in findings:
+        _say(run, f"finding: {finding}")
+
+    _run_trainer(trainer, run, checkpoint)
+    if preemption.agreed:
+        _leave(trainer)
+        raise preemption.failure(trainer.state.global_step)
+
+    summary = {
+        "loss_first": metrics.loss_first,
+        "loss_last": metrics.loss_last,
+        "eval_loss_before": metrics.eval_loss_before,
+        "eval_loss_after": metrics.eval_loss_after,
+        "best_step": trainer.state.best_global_step,
+        "train_tokens": trainer.train_tokens,
+        "tokens_per_s": (trainer.train_tokens - history.train_tokens) / max(trainer.throughput.total_s, 1e-9),
+        "dropped_samples": sum(fitted.dropped for fitted in trainer.fitted),
+        "truncated_samples": sum(fitted.truncated for fitted in trainer.fitted),
+        "split_samples": sum(fitted.split for fitted in trainer.fitted),
+        "attention": attention.name,
+        "attention_why": attention.why,
+        "findings": [*resume.findings, *findings],
+        "trainable_parameters": trainable,
+        "seconds": time.monotonic() - started,
+    }
+    metrics.append("summary", trainer.state.global_step, summary)
+    heartbeat.beat("ended", trainer.state.global_step)
+    _leave(trainer)
+
+
+def _choose_attention(training: Training, run: RunFolder) -> Attention:
+    capability = torch.cuda.get_device_capability(run.local_rank) if training.device == "cuda" else None
+    attention = choose_attention(
+        training, capability, ATTEMPTS, lambda mine: Agreement(run.world_size).highest(mine)[0]
+    )
+    _say(run, f"attention: {attention.name} ({attention.why})")
+    return attention
+
+
+def _leave(trainer: Trainer) -> None:
+    trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one has left
+    trainer.accelerator.end_training()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> list[str]:
+    """Say why the model may never learn to stop: its loss would look healthy all the same."""
+    doubts = []
+    if kind == "messages" and not is_chat_template_stop_token_trained(tokenizer, chat_template=chat_template):
+        doubts.append(
+            "the chat template leaves the end of the assistant's turn out of the loss: the model may not stop"
+        )
+    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id == tokenizer.eos_token_id:
+        doubts.append(f"padding and end are both {tokenizer.eos_token!r}: tools that mask padding mask the end with it")
+    return doubts
+
+
+def _make_samples(training: Training, run: RunFolder, eval_files: Files | None) -> Samples | None:
+    asked = training.evaluation
+    if eval_files is None or not asked.samples:
+        return None
+    return Samples(run.samples if run.is_main else None, run.attempt, eval_files, asked.samples, asked.sample_tokens)
+
+
+def _check_devices(training: Training, run: RunFolder) -> None:
+    if training.device == "cpu":
+        return
+    check_gpus(training, run.local_world_size, torch.cuda.device_count(), torch.__version__)
+    if training.precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name(0)
+        raise PayloadFailure("env_error", f"{name} has no bf16: the profile's `precision` must be fp16 or fp32")
+
+
+def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resume:
+    resume = find_resume(training, run, settings)
+    for finding in resume.findings:
+        _say(run, f"finding: {finding}")
+    if run.is_main:
+        step = checkpoints.step_of(resume.checkpoint) if resume.checkpoint else 0
+        checkpoints.set_aside_newer(run.checkpoints, step, run.attempt)
+    if resume.checkpoint:
+        _say(run, f"resuming from {resume.checkpoint.name}")
+    return resume
+
+
+def _run_trainer(trainer: Trainer, run: RunFolder, checkpoint: Path | None) -> None:
+    if checkpoint is None:
+        trainer.train()
+        return
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    is_final = state["global_step"] >= state["max_steps"]
+    if run.is_main:
+        trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
+    if not is_final:
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+        return
+    trainer.restore(checkpoint)  # the Trainer would make one step more
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+
+
+def _say(run: RunFolder, sentence: str) -> None:
+    if run.is_main:
+        print(sentence, flush=True)

@@ -1,0 +1,250 @@
+"""Content-addressed folders: nothing wrong is ever published, and publishing twice is no harm."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.conversation import Conversation, Host, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FILES = {"run.py": (b"print(1)\n", 0o755), "pkg/é ü.txt": (b"text", 0o644), "pkg/deep/empty": (b"", 0o644)}
+Manifest = list[list[Any]]
+
+
+def manifest_of(files: dict[str, tuple[bytes, int]]) -> tuple[Manifest, str]:
+    manifest = [[name, len(c), hashlib.sha256(c).hexdigest(), mode] for name, (c, mode) in sorted(files.items())]
+    canonical = json.dumps(manifest, separators=(",", ":"), ensure_ascii=True)
+    return manifest, hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def stage(host: Host, sha: str, files: dict[str, tuple[bytes, int]] = FILES) -> Path:
+    answer = host.call("content.check", kind="code", sha=sha)
+    assert answer["present"] is False
+    staging = host.root / "code" / f".new-{sha}"
+    assert answer["staging"] == str(staging)
+    for name, (content, _) in files.items():
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_bytes(content)
+    return staging
+
+
+def test_what_is_whole_is_published_once(python: str, converse: Callable[..., Conversation]) -> None:
+    host = Host(converse(python, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"}))
+    manifest, sha = manifest_of(FILES)
+    staging = stage(host, sha)
+    path = host.root / "code" / sha
+    assert host.call("content.publish", kind="code", sha=sha, manifest=manifest) == {"path": str(path)}
+    assert not staging.exists()
+    for name, (content, mode) in FILES.items():
+        assert (path / name).read_bytes() == content
+        assert (path / name).stat().st_mode & 0o777 == mode
+    assert host.call("content.check", kind="code", sha=sha)["present"] is True
+    assert host.call("content.publish", kind="code", sha=sha, manifest=manifest) == {"path": str(path)}
+
+
+def test_the_order_of_a_manifest_does_not_matter(this_host: Host) -> None:
+    manifest, sha = manifest_of(FILES)
+    stage(this_host, sha)
+    this_host.call("content.publish", kind="code", sha=sha, manifest=manifest[::-1])
+    assert this_host.call("content.check", kind="code", sha=sha)["present"] is True
+
+
+def damage_bytes(staging: Path) -> None:
+    (staging / "run.py").write_bytes(b"print(2)\n")
+
+
+def damage_size(staging: Path) -> None:
+    (staging / "run.py").write_bytes(b"print")
+
+
+def remove_one(staging: Path) -> None:
+    (staging / "run.py").unlink()
+
+
+def add_one(staging: Path) -> None:
+    (staging / "extra").touch()
+
+
+def add_folder(staging: Path) -> None:
+    (staging / "extra/deep").mkdir(parents=True)
+    (staging / "extra/deep/file").touch()
+
+
+def link_file(staging: Path) -> None:
+    (staging / "run.py").unlink()
+    (staging / "run.py").symlink_to("/etc/hostname")
+
+
+def link_folder(staging: Path) -> None:
+    (staging / "pkg").rename(staging.parent / "elsewhere")
+    (staging / "pkg").symlink_to(staging.parent / "elsewhere")
+
+
+def make_pipe(staging: Path) -> None:
+    (staging / "run.py").unlink()
+    os.mkfifo(staging / "run.py")
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_bytes, damage_size, remove_one, add_one, add_folder, link_file, link_folder, make_pipe]
+)
+def test_what_is_wrong_is_refused_and_repaired_by_sending_it_again(
+    this_host: Host, damage: Callable[[Path], None]
+) -> None:
+    manifest, sha = manifest_of(FILES)
+    damage(stage(this_host, sha))
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="code", sha=sha, manifest=manifest)
+    assert refused.value.kind == "io"
+    assert not (this_host.root / "code" / sha).exists()
+    stage(this_host, sha)
+    this_host.call("content.publish", kind="code", sha=sha, manifest=manifest)
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../b", "a//b", "", ".", "a\n", "a\x1b[2J", "\u202ex", "a/"])
+def test_a_path_that_leads_elsewhere_is_refused(this_host: Host, path: str) -> None:
+    manifest, sha = manifest_of({path: (b"", 0o644)})
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
+    assert refused.value.kind == "bad_request"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o4755, 0, "0o644"])
+def test_an_odd_mode_is_refused(this_host: Host, mode: Any) -> None:
+    manifest, sha = manifest_of({"a": (b"", mode)})
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
+    assert refused.value.kind == "bad_request"
+
+
+def test_a_manifest_of_another_content_is_refused(this_host: Host) -> None:
+    manifest, sha = manifest_of(FILES)
+    stage(this_host, sha)
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="code", sha=sha, manifest=manifest[:-1])
+    assert refused.value.kind == "bad_request"
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="code", sha=sha, manifest=[manifest[0], *manifest])
+    assert refused.value.kind == "bad_request"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sha"), [("envs", "0" * 64), ("code", "../" + "0" * 61), ("code", "0" * 63), (None, "0" * 64)]
+)
+def test_kinds_and_names_are_checked(this_host: Host, kind: Any, sha: str) -> None:
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.check", kind=kind, sha=sha)
+    assert refused.value.kind == "bad_request"
+
+
+def test_publishing_what_was_never_sent_says_so(this_host: Host) -> None:
+    manifest, sha = manifest_of(FILES)
+    with pytest.raises(Refused) as refused:
+        this_host.call("content.publish", kind="models", sha=sha, manifest=manifest)
+    assert refused.value.kind == "not_found"
+
+
+def test_two_homes_publish_the_same_content_at_once(converse: Callable[..., Conversation]) -> None:
+    homes = [Host(converse()) for _ in range(2)]
+    manifest, sha = manifest_of(FILES)
+    stage(homes[0], sha)
+    answers: list[dict[str, Any]] = []
+
+    def publish(home: Host) -> None:
+        answers.append(home.call("content.publish", kind="code", sha=sha, manifest=manifest))
+
+    threads = [threading.Thread(target=publish, args=(home,)) for home in homes * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [{"path": str(homes[0].root / "code" / sha)}] * 6
+    assert not (homes[0].root / "code" / f".new-{sha}").exists()
+
+
+def pour(talk: Conversation, sha: str, members: list[tuple[tarfile.TarInfo, bytes]], cut: int = 0) -> dict[str, Any]:
+    """Send a tar stream after its request, as home does where rsync cannot be used."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar:
+        for member, data in members:
+            member.size = len(data) if member.isreg() else 0
+            tar.addfile(member, io.BytesIO(data))
+    number = talk.ask("content.receive", {"kind": "code", "sha": sha})
+    talk.write_raw(stream.getvalue()[: -cut or None])
+    if cut and talk.process.stdin is not None:
+        talk.process.stdin.close()
+    return talk.answer(number)
+
+
+def test_a_tar_stream_is_staged_and_a_second_one_goes_on_in_the_middle_of_a_file(
+    python: str, converse: Callable[..., Conversation]
+) -> None:
+    ascii_only = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+    manifest, sha = manifest_of(FILES)
+    half = dict(FILES, **{"run.py": (b"prin", 0o755)})
+    members = [(tarfile.TarInfo(name), content) for name, (content, _) in half.items()]
+    assert pour(converse(python, environment=ascii_only), sha, members) == {"files": 3}
+    staged = Host(converse(python, environment=ascii_only)).call("content.staged", kind="code", sha=sha)["files"]
+    assert sorted(staged) == [["pkg/deep/empty", 0], ["pkg/é ü.txt", 4], ["run.py", 4]]
+    rest = tarfile.TarInfo("run.py")
+    rest.pax_headers = {"ARMADA.offset": "4"}
+    assert pour(converse(python, environment=ascii_only), sha, [(rest, b"t(1)\n")]) == {"files": 1}
+    host = Host(converse(python, environment=ascii_only))
+    host.call("content.publish", kind="code", sha=sha, manifest=manifest)
+    for name, (content, _) in FILES.items():
+        assert (host.root / "code" / sha / name).read_bytes() == content
+
+
+def special(name: str, kind: bytes = tarfile.REGTYPE, offset: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    member.linkname = "/etc/passwd" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+    member.pax_headers = {"ARMADA.offset": offset} if offset else {}
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        special("../escaped"),
+        special("/tmp/escaped"),
+        special("a\nb"),
+        special("link", tarfile.SYMTYPE),
+        special("link", tarfile.LNKTYPE),
+        special("fifo", tarfile.FIFOTYPE),
+        special("folder", tarfile.DIRTYPE),
+        special("behind/passwd"),
+        special("short", offset="100"),
+        special("short", offset="-1"),
+    ],
+    ids=lambda member: f"{member.name!a} type {member.type!r} {len(member.pax_headers)}",
+)
+def test_a_tar_stream_with_anything_but_files_below_the_folder_is_refused(
+    converse: Callable[..., Conversation], root: Path, tmp_path: Path, member: tarfile.TarInfo
+) -> None:
+    _, sha = manifest_of(FILES)
+    staging = root / "code" / f".new-{sha}"
+    staging.mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (staging / "behind").symlink_to(tmp_path / "outside")
+    with pytest.raises(Refused):
+        pour(converse(), sha, [(member, b"content")])
+    assert not (root / "code" / "escaped").exists()
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_tar_stream_that_is_cut_off_is_no_success(converse: Callable[..., Conversation]) -> None:
+    _, sha = manifest_of(FILES)
+    with pytest.raises(Refused, match="ends too early"):
+        pour(converse(), sha, [(tarfile.TarInfo("run.py"), b"x" * 100_000)], cut=50_000)

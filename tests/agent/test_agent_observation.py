@@ -1,0 +1,210 @@
+"""Looking: whole lines, whole characters, bounded answers, and damaged files that hide nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from armada_agent import observation
+
+from tests.agent.conversation import Host, Refused, check, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def question(run_id: str, metrics_offset: int = 0, events_offset: int = 0) -> dict[str, Any]:
+    return {"run_id": run_id, "metrics_offset": metrics_offset, "events_offset": events_offset}
+
+
+def test_one_answer_shows_many_runs_and_says_which_are_not_there(host: Host) -> None:
+    for run_id in ("look-1", "look-2"):
+        host.launch(run_id, "true")
+    host.create("look-3", "true")
+    for run_id in ("look-1", "look-2"):
+        host.await_end(run_id)
+    asked = [question(run_id) for run_id in ("look-2", "absent-1", "look-3", "look-1")]
+    entries = host.call("run.observe", runs=asked)["runs"]
+    assert [entry["run_id"] for entry in entries] == ["look-2", "absent-1", "look-3", "look-1"]
+    assert [entry["exists"] for entry in entries] == [True, False, True, True]
+    assert entries[1]["evidence"] is None
+    evidence = entries[2]["evidence"]
+    assert (evidence["submission"], evidence["supervisor"], evidence["state"]) == (None, "none", None)
+
+
+def test_metrics_come_in_whole_lines_from_where_the_last_look_ended(this_host: Host) -> None:
+    this_host.create("lines-1", "true")
+    path = this_host.folder("lines-1") / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
+    first = this_host.call("run.observe", runs=[question("lines-1")])["runs"][0]["metrics"]
+    assert first == {"text": '{"step": 1}\n{"step": 2}\n', "next_offset": 24}
+    path.write_bytes(path.read_bytes() + b'ep": 3}\n')
+    second = this_host.call("run.observe", runs=[question("lines-1", 24)])["runs"][0]["metrics"]
+    assert second == {"text": '{"step": 3}\n', "next_offset": 36}
+    assert this_host.call("run.observe", runs=[question("lines-1", 36)])["runs"][0]["metrics"]["text"] == ""
+    path.write_bytes(b'{"step": 9}\n')
+    again = this_host.call("run.observe", runs=[question("lines-1", 36)])["runs"][0]["metrics"]
+    assert again == {"text": '{"step": 9}\n', "next_offset": 12}
+
+
+def test_an_answer_is_bounded_and_every_line_arrives_once(this_host: Host) -> None:
+    this_host.create("long-1", "true")
+    lines = [json.dumps({"step": step, "text": "é" * 40}, ensure_ascii=False) for step in range(3000)]
+    lines[1500] = json.dumps({"step": 1500, "text": "x" * 200_000})
+    (this_host.folder("long-1") / "metrics.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    seen, offset = [], 0
+    while True:
+        part = this_host.call("run.observe", runs=[question("long-1", offset)])["runs"][0]["metrics"]
+        assert len(part["text"].encode()) <= 65536
+        if part["next_offset"] == offset:
+            break
+        offset = part["next_offset"]
+        seen += [json.loads(line)["step"] for line in part["text"].splitlines()]
+    assert seen == [step for step in range(3000) if step != 1500]
+
+
+def test_all_texts_of_one_answer_together_are_bounded(this_host: Host) -> None:
+    for number in range(70):
+        folder = this_host.root / "runs" / f"many-{number}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text(("x" * 99 + "\n") * 700)
+    asked = [question(f"many-{number}") for number in range(70)]
+    parts = [entry["metrics"] for entry in this_host.call("run.observe", runs=asked)["runs"]]
+    assert sum(len(part["text"]) for part in parts) <= 4 * 2**20
+    assert parts[-1] == {"text": "", "next_offset": 0}
+
+
+@pytest.mark.parametrize(
+    "name", ["state.json", "submissions/1/job.json", "attempts/1/run.json", "attempts/1/exit.json", "heartbeat-0.json"]
+)
+@pytest.mark.parametrize("damage", [b"", b'{"state": "runn', b"[]", b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_file_is_a_finding_and_hides_no_other_run(this_host: Host, name: str, damage: bytes) -> None:
+    for run_id in ("whole-1", "torn-1"):
+        this_host.launch(run_id, "true")
+        this_host.await_end(run_id)
+    (this_host.folder("torn-1") / name).write_bytes(damage)
+    torn, whole = this_host.call("run.observe", runs=[question("torn-1"), question("whole-1")])["runs"]
+    assert len(torn["findings"]) == 1
+    assert name.rsplit("/", 1)[-1] in torn["findings"][0]
+    assert whole["findings"] == []
+    assert whole["evidence"]["state"]["state"] == "succeeded"
+
+
+def test_the_newest_heartbeat_is_shown(this_host: Host) -> None:
+    this_host.create("beat-1", "true")
+    for rank, (moment, step) in enumerate([(100.0, 5), (102.0, 6), (101.0, 5)]):
+        beat = {"rank": rank, "phase": "training", "step": step, "total_steps": 20, "time": moment, "attempt": 1}
+        check(beat, "files", "heartbeat-<rank>.json")
+        (this_host.folder("beat-1") / f"heartbeat-{rank}.json").write_text(json.dumps(beat))
+    shown = this_host.look("beat-1")["evidence"]["heartbeat"]
+    assert shown == {"rank": 1, "phase": "training", "step": 6, "total_steps": 20, "time": 102.0}
+
+
+def test_the_files_of_a_run_are_what_the_protocol_says(this_host: Host) -> None:
+    this_host.launch("files-1", "sh", "-c", "exit 3")
+    this_host.await_end("files-1")
+    folder = this_host.folder("files-1")
+    telemetry = folder / "telemetry.jsonl"
+    eventually(telemetry.exists)
+    for name, where in {
+        "spec.json": "spec.json",
+        "state.json": "state.json",
+        "submissions/1/claim.json": "submissions/<k>/claim.json",
+        "submissions/1/job.json": "submissions/<k>/job.json",
+        "attempts/1/run.json": "attempts/<n>/run.json",
+        "attempts/1/exit.json": "attempts/<n>/exit.json",
+    }.items():
+        check(json.loads((folder / name).read_text()), "files", where)
+    for name in ("events.jsonl", "telemetry.jsonl"):
+        for line in (folder / name).read_text().splitlines():
+            check(json.loads(line), "files", name)
+
+
+@pytest.fixture
+def logged(this_host: Host) -> Host:
+    this_host.create("log-1", "true")
+    return this_host
+
+
+def write_log(host: Host, content: bytes) -> None:
+    (host.folder("log-1") / "output.log").write_bytes(content)
+
+
+def test_a_log_is_read_by_offset_without_cutting_a_character(logged: Host) -> None:
+    text = "aé€💥" * 50
+    write_log(logged, text.encode())
+    for limit in (4, 5, 6, 7, 11):
+        pieces, offset = [], 0
+        while offset < len(text.encode()):
+            piece = logged.call("run.log", run_id="log-1", offset=offset, limit_bytes=limit)
+            assert piece["offset"] == offset
+            assert piece["next_offset"] > offset
+            pieces.append(piece["text"])
+            offset = piece["next_offset"]
+        assert "".join(pieces) == text
+
+
+def test_bytes_that_are_no_text_are_replaced(logged: Host) -> None:
+    write_log(logged, b"a\xff\xfe\x80b")
+    assert logged.call("run.log", run_id="log-1")["text"] == "a\ufffd\ufffd\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("content", "lines", "expected"),
+    [
+        (b"1\n2\n3\n", 2, "2\n3\n"),
+        (b"1\n2\n3", 2, "2\n3"),
+        (b"1\n2\n3\n", 9, "1\n2\n3\n"),
+        (b"\n\n\n", 1, "\n"),
+        (b"1\n2\n", 0, ""),
+        (b"", 5, ""),
+    ],
+)
+def test_the_last_lines_of_a_log(logged: Host, content: bytes, lines: int, expected: str) -> None:
+    write_log(logged, content)
+    piece = logged.call("run.log", run_id="log-1", tail_lines=lines)
+    assert piece["text"] == expected
+    assert piece["offset"] == len(content) - len(expected)
+    assert piece["next_offset"] == piece["size_bytes"] == len(content)
+
+
+def test_the_tail_of_a_large_log_is_bounded(logged: Host) -> None:
+    write_log(logged, b"x" * 99_999 + b"\nlast\n")
+    piece = logged.call("run.log", run_id="log-1", tail_lines=1)
+    assert piece["text"] == "last\n"
+    assert len(logged.call("run.log", run_id="log-1", tail_lines=2)["text"]) == 65536
+
+
+def test_a_log_of_nothing_and_an_offset_behind_its_end(logged: Host) -> None:
+    empty = {"offset": 0, "text": "", "next_offset": 0, "size_bytes": 0}
+    assert logged.call("run.log", run_id="log-1") == empty
+    write_log(logged, b"abc")
+    assert logged.call("run.log", run_id="log-1", offset=99)["next_offset"] == 3
+    with pytest.raises(Refused) as refused:
+        logged.call("run.log", run_id="log-1", offset=-1)
+    assert refused.value.kind == "bad_request"
+
+
+@pytest.mark.parametrize(
+    ("block", "whole"),
+    [
+        (b"a\xc3", b"a"),
+        (b"a\xe2\x82", b"a"),
+        (b"a\xf0\x9f\x92", b"a"),
+        (b"\xc3\xa9", b"\xc3\xa9"),
+        (b"\x80\x80\x80\x80\x80", b"\x80" * 5),
+        (b"\xc3", b"\xc3"),
+    ],
+)
+def test_only_a_character_that_is_cut_is_put_back(block: bytes, whole: bytes) -> None:
+    assert observation.whole_characters(block) == whole
+
+
+def test_what_other_folders_lie_among_the_runs_is_not_listed(this_host: Host, tmp_path: Path) -> None:
+    this_host.create("listed-1", "true")
+    (this_host.root / "runs/.hidden").mkdir()
+    (this_host.root / "runs/UPPER").mkdir()
+    (this_host.root / "runs/file").touch()
+    (this_host.folder("listed-1") / "spec.json").write_text("{")
+    assert this_host.call("run.list")["runs"] == [{"run_id": "listed-1", "state": "unknown", "created_at": None}]

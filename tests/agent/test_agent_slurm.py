@@ -1,0 +1,236 @@
+"""What Slurm prints, and what is believed of it: recordings of 22.05, and answers that cannot be had from a healthy one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_agent import slurm
+
+from tests.agent.conversation import Conversation, Refused, eventually, spec_of
+
+QUEUE = """3|CANCELLED|None|node1|armada.a-1.1
+5|PENDING|BeginTime||armada.b-1.1
+8|COMPLETING|None|node2|armada.c-1.1
+4|RUNNING|None|node2|a | name of | somebody's
+9|CANCELLED by 1001|None|node2|armada.d-1.1
+not a line of ours
+"""
+SACCT = """11|PREEMPTED|0:15|2026-11-20T14:00:17|node1|armada.a-1.1
+11|COMPLETED|0:0|2026-11-20T15:00:17|node2|armada.a-1.1
+12|FAILED|1:0|2026-11-20T15:00:17|node2|another
+"""
+SETTINGS = {"kind": "slurm", "poll_s": 0.05, "max_retries": 0, "requeue_at_time_limit": True}
+SPEC = spec_of("a-1", "true", scheduler=SETTINGS)
+# Prints what the test put beside it and notes that it was called, as `squeue` of a controller in trouble would.
+PROGRAM = """#!/bin/sh
+echo "$@" >> {folder}/{name}.calls
+cat {folder}/{name}.out
+exit $(cat {folder}/{name}.code)
+"""
+
+
+def test_lines_of_squeue_become_rows() -> None:
+    rows = slurm.parse_queue(QUEUE)
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "armada.a-1.1": "CANCELLED",
+        "armada.b-1.1": "PENDING",
+        "armada.c-1.1": "COMPLETING",
+        "a | name of | somebody's": "RUNNING",
+        "armada.d-1.1": "CANCELLED",
+    }
+
+
+def test_of_two_jobs_of_one_name_the_living_one_counts() -> None:
+    ended, waiting = "3|CANCELLED|None|n|x\n", "9|PENDING|Priority||x\n"
+    assert slurm.parse_queue(ended + waiting)["x"]["id"] == "9"
+    assert slurm.parse_queue(waiting + ended)["x"]["id"] == "9"
+
+
+def test_the_last_record_of_a_requeued_job_counts() -> None:
+    found = slurm.parse_accounting(SACCT, "armada.a-1.1")
+    assert found is not None
+    assert (found["state"], found["node"]) == ("COMPLETED", "node2")
+    assert slurm.parse_accounting(SACCT, "armada.z-1.1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("gpu:4", 4),
+        ("gpu:a100:4(S:0-1)", 4),
+        ("gpu:a100:2(IDX:0,3),gpu:v100:1(IDX:0)", 3),
+        ("(null)", 0),
+        ("mps:100", 0),
+    ],
+)
+def test_gpus_are_counted(text: str, count: int) -> None:
+    assert slurm.count_gres(text) == count
+
+
+class Programs:
+    """Stand-ins for Slurm's programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("squeue", "sbatch", "scancel", "scontrol", "sacct"):
+            (folder / name).write_text(PROGRAM.format(folder=folder, name=name))
+            (folder / name).chmod(0o755)
+            self.say(name, "", code=0 if name != "sacct" else 1)
+        self.say("scontrol", "MinJobAge               = 300 sec\n")
+
+    def say(self, name: str, text: str, code: int = 0) -> None:
+        for end, content in (("out", text), ("code", str(code))):
+            new = self.folder / f"{name}.{end}.new"
+            new.write_text(content)
+            new.rename(self.folder / f"{name}.{end}")
+
+    def calls(self, name: str) -> int:
+        file = self.folder / f"{name}.calls"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return Programs(folder)
+
+
+@pytest.fixture
+def slurm_host(programs: Programs, some_python: str, agent: Path, root: Path) -> Iterator[Callable[[], Conversation]]:
+    """A function that begins another conversation with a host whose Slurm is the stand-in."""
+    open_ones: list[Conversation] = []
+
+    def begin() -> Conversation:
+        environment = {**os.environ, "PATH": f"{programs.folder}:{os.environ['PATH']}"}
+        open_ones.append(Conversation(some_python, agent, root, environment))
+        return open_ones[-1]
+
+    yield begin
+    for conversation in open_ones:
+        conversation.hang_up()
+
+
+def hand_over(host: Conversation, programs: Programs) -> None:
+    programs.say("sbatch", "11;cluster\n")
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
+
+
+def look(host: Conversation) -> dict[str, Any]:
+    (run,) = host.call("run.observe", runs=[{"run_id": "a-1", "metrics_offset": 0, "events_offset": 0}])["runs"]
+    sight: dict[str, Any] = run["evidence"]["scheduler"]
+    return sight
+
+
+def test_an_empty_answer_is_believed_only_when_it_persists(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "running")
+    programs.say("squeue", "")
+    assert eventually(lambda: look(host)["state"] == "unknown")
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "running")
+    assert not (host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json").exists()
+
+
+def test_a_job_that_stays_away_is_gone(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    assert eventually(lambda: look(host)["state"] == "unknown")
+    watch = host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json"
+    seen = json.loads(watch.read_text())
+    watch.write_text(json.dumps({**seen, "since": seen["since"] - 40, "looks": 2}))  # as if it had been away so long
+    assert eventually(lambda: look(host)["state"] == "gone")
+
+
+def test_accounting_knows_how_a_job_that_is_gone_ended(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("sacct", "11|TIMEOUT|0:0|2026-11-20T15:00:17|node2|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "unknown")
+    watch = host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json"
+    watch.write_text(json.dumps({**json.loads(watch.read_text()), "since": 0, "looks": 9}))
+    seen = eventually(lambda: (s := look(host))["state"] == "ended" and s)
+    assert (seen["detail"], seen["reason"]) == ("TIMEOUT", "time_limit")
+
+
+def test_a_controller_that_is_down_changes_only_the_age(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    before = eventually(lambda: (s := look(host))["state"] == "running" and s)
+    programs.say("squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", code=1)
+    after = eventually(lambda: (s := look(host))["error"] and s)
+    assert after["state"] == "running"
+    assert before["seen_at"] <= after["seen_at"] < eventually(lambda: host.call("host.facts")["time"])
+    assert "Unable to contact" in after["error"]
+
+
+def test_everybody_who_looks_shares_one_answer(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    spec = host.root / "runs" / "a-1" / "spec.json"
+    spec.write_text(json.dumps({**SPEC, "scheduler": {**SETTINGS, "poll_s": 3600.0}}))
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    for conversation in (host, slurm_host(), slurm_host()):
+        for _ in range(3):
+            look(conversation)
+    assert programs.calls("squeue") == 1
+
+
+def test_a_lost_answer_is_looked_up_and_nothing_is_handed_over_twice(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    programs.say(
+        "sbatch", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", code=1
+    )
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused) as first:
+        host.call("run.submit", run_id="a-1", submission=1)
+    assert first.value.kind == "outcome_unknown"
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
+    assert host.call("run.submit", run_id="a-1", submission=1)["outcome"] == "already"
+    assert programs.calls("sbatch") == 1
+
+
+def test_what_cannot_be_known_is_never_handed_over_again(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    programs.say("sbatch", "Socket timed out\n", code=1)
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused):
+        host.call("run.submit", run_id="a-1", submission=1)
+    asked = host.root / "runs" / "a-1" / "submissions" / "1" / "asked.json"
+    asked.write_text(json.dumps({"time": json.loads(asked.read_text())["time"] - 3600}))  # Slurm has forgotten by now
+    with pytest.raises(Refused, match="cannot be known") as caught:
+        host.call("run.submit", run_id="a-1", submission=1)
+    assert caught.value.kind == "outcome_unknown"
+    assert programs.calls("sbatch") == 1
+
+
+def test_a_refused_job_may_be_mended_and_handed_over_again(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    programs.say("sbatch", "sbatch: error: invalid partition specified: nope\n", code=1)
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused, match="invalid partition") as caught:
+        host.call("run.submit", run_id="a-1", submission=1)
+    assert caught.value.kind == "scheduler"
+    hand_over(host, programs)

@@ -1,0 +1,162 @@
+"""What home asks for when it syncs: listings, hashes, blocks of files, deletions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from armada.config.hosts import Host as ConfiguredHost
+from armada.errors import ArmadaError, NotFound
+from armada.paths import HomePaths
+from armada.stream import Block, Stream
+from armada.transport.local import LocalTransport
+from tests.agent.conversation import Host, Refused
+
+
+def save(host: Host, run_id: str, step: int, data: bytes = b"x") -> str:
+    entry = {"path": "model", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    manifest = {
+        "format": 1,
+        "run_id": run_id,
+        "attempt": 1,
+        "step": step,
+        "kind": "periodic",
+        "created_at": float(step),
+    }
+    text = json.dumps({**manifest, "metrics": {}, "files": [entry]})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    folder = host.folder(run_id) / "outbox" / digest
+    folder.mkdir()
+    (folder / "model").write_bytes(data)
+    (folder / "MANIFEST.json").write_text(text)
+    return digest
+
+
+def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host) -> None:
+    host.create("r-1", "true")
+    digest = save(host, "r-1", 5)
+    work = host.folder("r-1") / "work"
+    for name in ("results/a/b.txt", "results.txt", "plot.png", "__pycache__/x.pyc"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(name)
+    (work / "link").symlink_to("/etc/passwd")
+    (host.folder("r-1") / "output.log").write_text("hello")
+    first, second = host.call(
+        "sync.look", runs=[{"run_id": "r-1", "outputs": ["results/**", "*.png"]}, {"run_id": "no"}]
+    )["runs"]
+    assert [entry["digest"] for entry in first["outbox"]] == [digest]
+    assert {entry["path"] for entry in first["outputs"]} == {
+        "output.log",
+        "spec.json",
+        "work/results/a/b.txt",
+        "work/plot.png",
+    }
+    assert first["others"] == {"count": 1, "size_bytes": len("results.txt"), "examples": ["work/results.txt"]}
+    assert (second["exists"], second["outbox"], second["outputs"]) == (False, [], [])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.csv", ["a.csv"], ["a/b.csv", "a.csvx"]),
+        ("**/*.csv", ["a.csv", "x/y/a.csv"], ["a.txt"]),
+        ("results/**", ["results/a", "results/a/b"], ["results2/a"]),
+        ("results", ["results", "results/a/b"], ["results2"]),
+        ("results/", ["results/a"], []),
+        ("a[0].txt", ["a[0].txt"], ["a0.txt"]),
+        ("?.bin", ["a.bin"], ["/.bin", "ab.bin"]),
+    ],
+)
+def test_patterns_mean_what_people_expect(pattern: str, yes: list[str], no: list[str]) -> None:
+    from armada_agent.outputs import matcher
+
+    assert [path for path in yes + no if matcher(pattern).fullmatch(path)] == yes
+
+
+def test_hashes_are_of_the_length_that_was_asked_for(some_host: Host) -> None:
+    some_host.create("r-1", "true")
+    (some_host.folder("r-1") / "output.log").write_bytes(b"12345")
+    files = [["output.log", 3], ["output.log", 9], ["work/missing", 1]]
+    expected = [hashlib.sha256(b"123").hexdigest(), None, None]
+    assert some_host.call("sync.hash", run_id="r-1", files=files)["sha256"] == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["secrets.env", "../x", "/etc/passwd", "work/../secrets.env", "", "supervisor.log", "attempts/1"]
+)
+def test_nothing_else_of_a_run_can_be_read(this_host: Host, path: str) -> None:
+    this_host.create("r-1", "true")
+    with pytest.raises(Refused):
+        this_host.call("sync.hash", run_id="r-1", files=[[path, 0]])
+
+
+def test_blocks_of_files_follow_their_answers(python: str, tmp_path: Path) -> None:
+    home = HomePaths(tmp_path / "config", tmp_path / "state")
+    folder = home.local_root / "runs" / "r-1"
+    (folder / "work" / "sub").mkdir(parents=True)
+    data = os.urandom(3_000_000)
+    (folder / "work" / "big").write_bytes(data)
+    (folder / "work" / "sub" / "ü 日本").write_bytes(b"name")
+    (folder / "work" / "out").symlink_to("/etc/hostname")
+    local = ConfiguredHost(name="local")
+    transport = LocalTransport(local, python=python)
+    stream = Stream(transport.open_bulk_channel(), local, home)
+    came = bytearray(len(data))
+
+    def take(block: Block, offset: int, part: bytes | memoryview) -> None:
+        came[offset : offset + len(part)] = part
+
+    try:
+        for offset in range(0, 4_000_000, 1_000_000):
+            stream.ask(Block("r-1", "work/big", offset, 1_000_000))
+        sizes = [stream.receive(take)[1] for _ in range(4)]
+        assert sorted(sizes) == [0, 1_000_000, 1_000_000, 1_000_000]
+        assert bytes(came) == data
+        stream.ask(Block("r-1", "work/sub/ü 日本", 0, 100))
+        assert stream.receive(take)[1] == 4
+        stream.ask(Block("r-1", "work/out", 0, 10))
+        with pytest.raises(NotFound):
+            stream.receive(take)
+    finally:
+        transport.close()
+    stream = Stream(transport.open_bulk_channel(), local, home)
+    try:
+        stream.ask(Block("r-1", "secrets.env", 0, 10))
+        with pytest.raises(ArmadaError, match="may travel"):
+            stream.receive(take)
+    finally:
+        transport.close()
+
+
+def test_a_host_is_wiped_of_everything_that_is_ours_and_of_nothing_else(some_host: Host) -> None:
+    some_host.create("r-1", "true", secrets={"KEY": "value"})
+    (some_host.root / "somebody's").write_text("else")
+    assert some_host.call("host.forget_secrets") == {"removed": ["r-1"], "kept": []}
+    answer = some_host.call("host.wipe")
+    assert "runs" in answer["removed"]
+    assert answer["left"] == ["somebody's"]
+    assert [path.name for path in some_host.root.iterdir()] == ["somebody's"]
+
+
+def test_a_host_with_a_living_run_keeps_everything(some_host: Host) -> None:
+    some_host.launch("r-1", "sleep", "100", secrets={"KEY": "value"})
+    some_host.await_state("r-1", "running")
+    assert some_host.call("host.forget_secrets")["kept"] == ["r-1"]
+    with pytest.raises(Refused, match="still lives"):
+        some_host.call("host.wipe")
+    assert some_host.folder("r-1").is_dir()
+
+
+def test_pruning_takes_a_left_over_trash_with_it(some_host: Host) -> None:
+    some_host.create("r-1", "true")
+    first, second = save(some_host, "r-1", 1), save(some_host, "r-1", 2)
+    some_host.call("outbox.ack", run_id="r-1", digest=first)
+    outbox = some_host.folder("r-1") / "outbox"
+    (outbox / f".trash-{'f' * 64}").mkdir()
+    assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]
+    assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]  # again is no harm
+    assert sorted(path.name for path in outbox.iterdir()) == [second]

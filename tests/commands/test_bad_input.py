@@ -1,0 +1,131 @@
+"""Wrong words and wrong files: a sentence that says what, where and what would be right; nothing is started."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import Armada
+
+SFT = {
+    "name": "x",
+    "task": "sft",
+    "model": {"tiny": {}},
+    "data": {"train": [{"path": "train.jsonl"}]},
+    "train": {"global_batch_size": 4, "max_steps": 2, "max_length": 64},
+}
+ROW = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
+
+
+def launch(armada: Armada, text: str, *more: str) -> tuple[int, str]:
+    done = armada.run("launch", "--host", "local", armada.write("exp.yaml", text), *more)
+    assert armada.json("ps") == []
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\ntask: command\ncomand: [a]\n", ["exp.yaml:3", "comand", "command"]),
+        ("name: x\ntask: command\ncommand: ls -l\n", ["exp.yaml:3", "list"]),
+        ("name: x\ntask: command\ncommand: [ls\n", ["exp.yaml:"]),
+        ("name: 7\ntask: command\ncommand: [ls]\n", ["exp.yaml:1", "name"]),
+        ("name: x\ntask: comand\ncommand: [ls]\n", ["exp.yaml:2", "task"]),
+        ("", ["exp.yaml"]),
+        ("name: x\nname: y\ntask: command\ncommand: [ls]\n", ["exp.yaml:2"]),
+    ],
+)
+def test_a_wrong_experiment_is_said_with_its_line(armada: Armada, text: str, said: list[str]) -> None:
+    code, err = launch(armada, text)
+    assert code == 2
+    assert all(word in err for word in said), err
+    assert "Traceback" not in err
+
+
+def test_a_file_that_does_not_exist_is_named(armada: Armada) -> None:
+    done = armada.run("launch", "--host", "local", "missing.yaml")
+    assert done.returncode == 2
+    assert "missing.yaml" in done.stderr
+
+
+def test_an_unknown_host_is_7_and_the_nearest_is_named(armada: Armada) -> None:
+    done = armada.run("launch", "--host", "locla", armada.command("true"))
+    assert done.returncode == 7
+    assert "local" in done.stderr
+
+
+def test_an_unknown_profile_is_7_and_the_nearest_is_named(armada: Armada) -> None:
+    armada.write("train.jsonl", ROW + "\n")
+    done = armada.run("launch", "--host", "local", "--profile", "cpus", armada.write("e.yaml", json.dumps(SFT)))
+    assert done.returncode == 7
+    assert "cpu" in done.stderr
+
+
+def test_line_17_of_a_dataset_that_is_not_json_is_said_before_anything_starts(armada: Armada) -> None:
+    armada.write("train.jsonl", "\n".join([ROW] * 16 + ["{broken"] + [ROW] * 3))
+    code, err = launch(armada, json.dumps(SFT))
+    assert code == 2
+    assert "train.jsonl:17" in err
+
+
+def test_an_empty_dataset_is_refused(armada: Armada) -> None:
+    armada.write("train.jsonl", "")
+    code, err = launch(armada, json.dumps(SFT))
+    assert code == 2
+    assert "train.jsonl" in err
+
+
+def test_a_dataset_that_is_missing_is_refused(armada: Armada) -> None:
+    code, err = launch(armada, json.dumps(SFT))
+    assert code == 2
+    assert "train.jsonl" in err
+
+
+def test_batch_arithmetic_that_does_not_come_out_names_values_that_do(armada: Armada) -> None:
+    armada.write("train.jsonl", ROW + "\n")
+    experiment = {**SFT, "train": {**SFT["train"], "global_batch_size": 10, "micro_batch_size": 4}}  # type: ignore[dict-item]
+    code, err = launch(armada, json.dumps(experiment))
+    assert code == 3
+    assert "8" in err
+    assert "12" in err
+
+
+@pytest.mark.parametrize("override", ["train.max_stepz=3", "train.max_steps=soon", "train", "=3", "a.b.c=1"])
+def test_a_wrong_override_is_quoted(armada: Armada, override: str) -> None:
+    armada.write("train.jsonl", ROW + "\n")
+    code, err = launch(armada, json.dumps(SFT), "--set", override)
+    assert code == 2
+    assert override.partition("=")[0] in err or override in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["launch"],
+        ["fly"],
+        ["launch", "x.yaml"],
+        ["logs"],
+        ["logs", "x", "--tail", "many"],
+        ["stop", "x", "--grace", "-1"],
+        ["hosts"],
+        ["ps", "--jsn"],
+    ],
+)
+def test_wrong_usage_is_2_in_a_sentence(armada: Armada, words: list[str]) -> None:
+    done = armada.run(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("armada: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["show", "logs", "stop", "rm", "pull"])
+def test_a_run_that_does_not_exist_is_7(armada: Armada, verb: str) -> None:
+    done = armada.run(verb, "nothing")
+    assert done.returncode == 7
+    assert "armada ps" in done.stderr
+
+
+def test_exit_codes_are_explained(armada: Armada) -> None:
+    out = armada.run("help", "exit-codes").stdout
+    assert [line.split()[0] for line in out.splitlines()] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "130"]

@@ -1,0 +1,64 @@
+"""From a run that reaches no internet to W&B's records at home, with W&B's own program; its service cannot be reached here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Armada, eventually
+
+LOGS = "import wandb; r = wandb.init(project='p'); [r.log({'loss': 1 / (i + 1)}, step=i) for i in range(3)]; r.finish()"
+
+
+def offline(armada: Armada) -> None:
+    config = armada.folder / "home" / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "hosts.yaml").write_text("hosts: {local: {internet: false}}\n")
+
+
+def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada) -> None:
+    pytest.importorskip("wandb", reason="pip install 'armada[wandb]': real offline records are made with it")
+    offline(armada)
+    run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", LOGS))["run_id"]
+    eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"), within_s=120)
+    assert armada.json("ps")[0]["state"] == "succeeded", armada.run("logs", run_id).stdout
+    early = armada.run("wandb", "sync", run_id)
+    assert (early.returncode, "are home" in early.stdout) == (0, True)
+    assert armada.run("sync", "now", run_id).returncode == 0
+    told = armada.json("wandb", "sync", run_id, "--dry-run")
+    (folder,) = map(Path, told["home"])
+    (records,) = folder.glob("run-*.wandb")
+    assert records.stat().st_size > 100
+    assert told["command"][-1] == str(folder)
+    armada.env.update({"HOME": str(armada.folder), "NETRC": "/dev/null"})
+    keyless = armada.run("wandb", "sync", run_id)
+    assert keyless.returncode == 2, keyless.stderr
+    assert "no key" in keyless.stderr
+    assert list(folder.glob("*.synced")) == []
+
+
+def test_wandb_online_is_refused_where_no_run_has_internet(armada: Armada) -> None:
+    offline(armada)
+    armada.write("train.jsonl", json.dumps({"text": "a"}) + "\n")
+    tiny = {
+        "tiny": {"hidden_size": 32, "layers": 1, "heads": 1, "kv_heads": 1, "intermediate_size": 64, "vocab_size": 300}
+    }
+    train = {"global_batch_size": 4, "max_steps": 1, "max_length": 64, "learning_rate": 0.01}
+    experiment = {
+        "name": "t",
+        "task": "sft",
+        "model": tiny,
+        "data": {"train": [{"path": "train.jsonl"}]},
+        "train": train,
+    }
+    armada.write("exp.yaml", json.dumps({**experiment, "tracking": {"wandb": "online"}}))
+    words = ("launch", "--host", "local", "--profile", "cpu", "exp.yaml", "--dry-run")
+    refused = armada.run(*words)
+    assert refused.returncode == 3, refused.stdout + refused.stderr
+    assert "ARM013" in refused.stdout + refused.stderr
+    spec = armada.run(*words, "--set", "tracking.wandb=offline")
+    assert spec.returncode == 0, spec.stderr
+    assert "armada wandb sync RUN" in spec.stdout

@@ -1,0 +1,57 @@
+"""The built wheel, in an empty environment outside the checkout: everything a host needs is inside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Armada
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def test_the_wheel_carries_payload_profiles_and_quickstart(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for name in (
+        "remote_payload/armada_agent/serve.py",
+        "remote_payload/armada_train/train.py",
+        "remote_payload/protocol.json",
+        "profiles/cpu.yaml",
+        "profiles/requirements/train.txt",
+        "quickstart/quickstart.yaml",
+        "quickstart/data/train.jsonl",
+    ):
+        assert f"armada/bundled/{name}" in names
+
+
+@pytest.mark.timeout(300)
+def test_an_installed_armada_runs_away_from_its_sources(armada: Armada, wheel: Path, tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], check=True)
+    env = {key: value for key, value in armada.env.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [python.with_name("armada"), *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == os.EX_OK, done.stderr
+        return done.stdout
+
+    assert run("--version").startswith("armada ")
+    assert "succeeded" in run("launch", "--host", "local", armada.command("true"), "--follow")
+    assert "16 samples a step" in run("launch", "--host", "local", "quickstart", "--dry-run")

@@ -1,0 +1,308 @@
+"""What the daemon decides, with the clock in the test's hand."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from armada.daemon import watcher
+from armada.daemon.board import Board
+from armada.daemon.clock import MOST_AT_ONCE, SyncClock
+from armada.daemon.hosts import KnownHosts
+from armada.daemon.service import IDLE_S, Clock, Daemon
+from armada.paths import HomePaths
+from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
+from armada.store.database import MIGRATIONS, Database
+from armada.sync.schedule import Due
+from tests.conftest import eventually
+
+
+class Hand:
+    """A clock that goes when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+        self.monotonic = 100.0
+
+    def go(self, seconds: float) -> None:
+        self.now += seconds
+        self.monotonic += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """The machine is suspended: only the wall clock goes on."""
+        self.now += seconds
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, lambda: self.monotonic)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> HomePaths:
+    paths = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
+    paths.make()
+    paths.daemon.mkdir()
+    return paths
+
+
+@pytest.fixture
+def database(home: HomePaths) -> Database:
+    return Database(home.store)
+
+
+@pytest.fixture
+def begin(home: HomePaths) -> Iterator[Callable[..., Daemon]]:
+    """Make daemons that end with the test."""
+    made: list[Daemon] = []
+
+    def make(clock: Clock, *, auto: bool = False) -> Daemon:
+        made.append(Daemon(home, auto=auto, clock=clock))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.close()
+
+
+def add(database: Database, run_id: str = "x-aaaaaa", state: str = "running", host: str = "local") -> None:
+    runs.insert(database, run_id=run_id, name="x", host=host, task="command", experiment=None, spec={})
+    runs.record(
+        database, run_id, runs.Verdict(state, attempt=1, seq=1), ended_at=1_800_000_000.0, observed_at=1_800_000_000.0
+    )
+
+
+def test_a_daemon_started_by_itself_ends_when_nothing_is_left(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon]
+) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock, auto=True)
+    assert daemon.tick(database)
+    hand.go(IDLE_S - 1)
+    assert daemon.tick(database)
+    hand.go(2)
+    assert not daemon.tick(database)
+
+
+def test_one_started_by_a_person_stays(home: HomePaths, database: Database, begin: Callable[..., Daemon]) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock)
+    daemon.tick(database)
+    hand.go(10 * IDLE_S)
+    assert daemon.tick(database)
+
+
+def test_a_run_that_lives_or_is_not_home_keeps_it_and_counting_begins_anew(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon]
+) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock, auto=True)
+    daemon.tick(database)
+    hand.go(IDLE_S - 1)
+    add(database, state="running", host="nowhere-yet")
+    home.hosts_file.write_text("hosts: {nowhere-yet: {local: true, root: /proc/cannot/be/made}}")
+    assert daemon.tick(database)
+    hand.go(2 * IDLE_S)
+    assert daemon.tick(database)
+    runs.record(database, "x-aaaaaa", runs.Verdict("succeeded", attempt=1, seq=2), ended_at=hand.now)
+    hand.go(2 * IDLE_S)
+    assert daemon.tick(database)
+    run_sync.succeeded(database, "x-aaaaaa", began=hand.now, next_due_at=hand.now, final=True)
+    hand.go(10)
+    assert daemon.tick(database)
+    hand.go(IDLE_S + 1)
+    assert not daemon.tick(database)
+
+
+@pytest.mark.parametrize("left", ["on a host nobody knows", "ended and never found for weeks"])
+def test_what_nobody_can_bring_home_any_more_keeps_no_daemon(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon], left: str
+) -> None:
+    hand = Hand()
+    if left == "on a host nobody knows":
+        add(database, host="forgotten")
+    else:
+        home.hosts_file.write_text("hosts: {gone: {local: true, root: /proc/cannot/be/made}}")
+        add(database, state="failed", host="gone")
+        hand.go(30 * 86_400)
+    daemon = begin(hand.clock, auto=True)
+    daemon.tick(database)
+    hand.go(IDLE_S + 1)
+    assert not daemon.tick(database)
+
+
+def test_a_notification_on_its_way_keeps_it(home: HomePaths, database: Database, begin: Callable[..., Daemon]) -> None:
+    hand = Hand()
+    notifications.post(database, key="k@d", kind="run_failed", title="t", body="b", now=hand.now)
+    daemon = begin(hand.clock, auto=True)
+    daemon.tick(database)
+    hand.go(IDLE_S + 1)
+    assert daemon.tick(database)
+
+
+def test_a_sleep_is_noticed_by_either_clock(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon], caplog: pytest.LogCaptureFixture
+) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock)
+    with caplog.at_level(logging.INFO, "armada"):
+        daemon.tick(database)
+        hand.go(1)
+        daemon.tick(database)
+        assert "slept" not in caplog.text
+        hand.sleep(86_400)
+        daemon.tick(database)
+    assert "the machine slept for 1 d" in caplog.text
+
+
+def test_a_clock_set_back_does_not_end_it(home: HomePaths, database: Database, begin: Callable[..., Daemon]) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock, auto=True)
+    daemon.tick(database)
+    hand.sleep(-86_400)
+    assert daemon.tick(database)
+    hand.go(IDLE_S - 1)
+    assert daemon.tick(database)
+
+
+def test_a_broken_hosts_file_leaves_the_hosts_that_were_known(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon]
+) -> None:
+    hand = Hand()
+    daemon = begin(hand.clock)
+    daemon.tick(database)
+    home.hosts_file.write_text("hosts: [broken")
+    assert daemon.tick(database)
+    assert "local" in (home.daemon / "status.json").read_text()
+
+
+def test_a_broken_project_file_hides_only_its_own_hosts(home: HomePaths, database: Database, tmp_path: Path) -> None:
+    project = tmp_path / "armada.yaml"
+    project.write_text("hosts: [broken")
+    hosts.record_facts(database, "mine", {}, origin=str(project))
+    home.hosts_file.write_text("hosts: {desk: {ssh: desk}, released: {ssh: gone}}")
+    hosts.mark_released(database, "released", 1.0)
+    known = KnownHosts(home)
+    assert set(known.read(database)) == {"local", "desk"}
+    project.write_text("hosts: {mine: {local: true, root: /srv/mine}, desk: {ssh: other}}")
+    found = known.read(database)
+    assert set(found) == {"local", "desk", "mine"}
+    assert found["desk"].ssh == "desk"
+    hosts.mark_released(database, "released", None)
+    assert "released" in known.read(database)
+
+
+def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomePaths, database: Database) -> None:
+    from armada.config.hosts import Host
+
+    names = [f"h{n}" for n in range(MOST_AT_ONCE + 3)]
+    everyone = {name: Host(name=name, local=True) for name in names}
+    board = Board()
+    for name in names:
+        board.add(name)
+    for name in names[3:]:
+        board.saw(name, 0.0, 0.0)
+    release, begun = threading.Event(), list[str]()
+
+    def sync_host(_database: object, session: object, _home: object, run_ids: object, /, **_: object) -> list[object]:
+        begun.append(session.host.name)  # type: ignore[attr-defined]  # a HostSession
+        release.wait(60)
+        return []
+
+    clock = SyncClock(
+        home,
+        board,
+        due=lambda _database, _now: [Due(f"run-{name}", name, "every 10m") for name in names],
+        sync_host=sync_host,  # type: ignore[arg-type]  # it answers with nothing
+    )
+    clock.tick(database, everyone, 0.0)
+    clock.tick(database, everyone, 1.0)
+    eventually(lambda: len(begun) == MOST_AT_ONCE)
+    assert sorted(begun) == sorted(names[3:])
+    release.set()
+    eventually(lambda: not clock.busy)
+
+
+def test_a_host_left_alone_is_asked_again_within_a_minute() -> None:
+    waits = [watcher.wait_after_failure_s(failures, 0.999) for failures in range(1, 40)]
+    assert waits == sorted(waits)
+    assert max(waits) <= watcher.IDLE_S
+    assert watcher.wait_after_failure_s(20, 0.0) >= watcher.IDLE_S / 2
+
+
+def test_while_a_dashboard_is_open_active_hosts_are_looked_at_every_second(home: HomePaths) -> None:
+    assert watcher.active_wait_s(home, 1000.0) == watcher.ACTIVE_S
+    home.daemon.mkdir(parents=True, exist_ok=True)
+    home.looked_at.touch()
+    os.utime(home.looked_at, (1000.0, 1000.0))
+    assert watcher.active_wait_s(home, 1002.0) == watcher.SEEN_S
+    assert watcher.active_wait_s(home, 1010.0) == watcher.ACTIVE_S, "it was closed, or killed"
+
+
+def test_a_run_that_is_just_being_launched_is_left_to_its_launch(database: Database) -> None:
+    from armada.operations import operation
+
+    runs.insert(database, run_id="x-aaaaaa", name="x", host="box", task="command", experiment=None, spec={})
+    with operation(database, kind="launch", argv=["armada"], run_id="x-aaaaaa"):
+        assert watcher.watchable(database, "box") == []
+    assert [run.run_id for run in watcher.watchable(database, "box")] == ["x-aaaaaa"]
+
+
+def test_numbers_from_a_host_are_numbers_or_nothing() -> None:
+    load = {
+        "gpus": [
+            {"index": 0, "utilization": 97, "memory_used_bytes": 5, "power_w": None, "temperature_c": "hot"},
+            {"index": "1"},
+            "junk",
+            {"index": 2, "utilization": float("nan"), "memory_used_bytes": 1e300},
+        ]
+    }
+    first, third = watcher.points_of(load, 5.0)
+    assert first == telemetry.Point(0, 5.0, 97.0, 5, None, None)
+    assert third == telemetry.Point(2, 5.0, None, None, None, None)
+    assert watcher.points_of({}, 5.0) == []
+
+
+def test_old_telemetry_is_thinned_and_new_is_kept(database: Database) -> None:
+    now = 2_000_000_000.0
+    points = [telemetry.Point(gpu, now - age, 50.0, 1, None, None) for gpu in (0, 1) for age in range(0, 200_000, 10)]
+    telemetry.record(database, "box", points)
+    telemetry.record(database, "other", points[:10])
+    assert telemetry.thin(database, "box", now) > 0
+    assert telemetry.thin(database, "box", now) == 0
+    for gpu in (0, 1):
+        ages = [now - point.time for point in telemetry.of_host(database, "box") if point.gpu == gpu]
+        assert len([age for age in ages if age <= 3600]) == 361
+        assert len([age for age in ages if 3600 < age <= 86_400]) in range(1379, 1383)
+        assert len([age for age in ages if age > 86_400]) in range(188, 192)
+    assert len(telemetry.of_host(database, "other")) == 10
+    telemetry.record(database, "box", [telemetry.Point(0, now - 40 * 86_400, 1.0, 1, None, None)])
+    assert telemetry.thin(database, "box", now) == 1
+
+
+def test_facts_clear_what_made_a_host_unreachable_and_keep_its_origin(database: Database) -> None:
+    hosts.record_facts(database, "box", {"cpu_count": 8}, origin="/project/armada.yaml")
+    hosts.mark_unreachable(database, "box", "no route")
+    hosts.record_facts(database, "box", {"cpu_count": 9})
+    record = hosts.find(database, "box")
+    assert record is not None
+    assert (record.facts, record.unreachable_since, record.origin) == ({"cpu_count": 9}, None, "/project/armada.yaml")
+
+
+def test_a_store_of_the_first_version_is_brought_up(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.executescript(MIGRATIONS[0])
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute(
+            """INSERT INTO runs (run_id, name, host, task, spec, state, created_at)
+               VALUES ('x-aaaaaa', 'x', 'box', 'command', '{}', 'running', 1)"""
+        )
+    with Database(path) as database:
+        assert runs.find(database, "x-").because is None
+        assert operations.recent(database) == []

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.sync.conftest import home, place
+
+__all__ = ["home", "place"]

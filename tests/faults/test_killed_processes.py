@@ -1,0 +1,143 @@
+"""kill -9 of the supervisor and of the agent at random instants: one start at most, and a record that says what became of it.
+
+The process at home is killed in tests/commands/test_interruption.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
+
+import pytest
+
+from armada.config.hosts import Host
+from armada.errors import ArmadaError
+from armada.monitor.observe import observe
+from armada.paths import HomePaths
+from armada.session import HostSession
+from armada.store import runs
+from armada.store.database import Database
+from tests.conftest import Armada, eventually
+from tests.faults.test_floods import creation
+
+KILLS = 50 if "ARMADA_FAULT_KILLS" in os.environ else 6
+JOB = "echo start >> starts; sleep 0.4; exit 3"
+
+
+def arguments() -> Iterator[tuple[int, list[str]]]:
+    """(pid, argv) of every process that can be seen."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            yield int(folder.name), (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+
+
+def kill(chosen: Callable[[list[str]], bool]) -> int:
+    """Kill -9 the processes with such arguments; how many there were."""
+    found = [pid for pid, argv in arguments() if chosen(argv)]
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+@pytest.mark.fault(
+    "kill -9 of the supervisor at random instants",
+    "never_started without a start, supervisor_lost or its exit with one; no process of the run is left",
+)
+def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    chance = random.Random(11)
+    home = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
+    home.make()
+    host = Host(name="local", local=True, root=str(tmp_path / "root"))
+    run_ids = [f"kill-{number:06}" for number in range(KILLS)]
+    killed = 0
+    with HostSession(host, home) as session, Database(home.store) as database, ThreadPoolExecutor(1) as pool:
+        for run_id in run_ids:
+            runs.insert(database, run_id=run_id, name="kill", host="local", task="command", experiment=None, spec={})
+            question = creation(run_id, "sh", "-c", JOB)
+            asked = pool.submit(session.call, "run.create", question, timeout_s=60.0)
+            with contextlib.suppress(NotYet):
+                asked.result(timeout=chance.uniform(0.0, 0.3))
+                pool.submit(threading.Event().wait, chance.uniform(0.0, 0.5)).result()
+            killed += kill(lambda argv, run_id=run_id: "supervise" in argv and run_id in argv)  # type: ignore[misc]
+            try:
+                asked.result(timeout=60)
+            except ArmadaError:
+                session.call("run.create", question)  # nobody had taken it up: asking again is safe
+
+        def ended() -> bool:
+            observe(database, session, [run for run in runs.every(database) if not run.ended])
+            return all(run.ended for run in runs.every(database))
+
+        eventually(ended, within_s=120)
+        found = {run.run_id: run for run in runs.every(database)}
+    reasons: dict[str, int] = {}
+    for run_id, run in found.items():
+        marks = tmp_path / "root" / "runs" / run_id / "work" / "starts"
+        starts = marks.read_text().count("start") if marks.exists() else 0
+        reasons[str(run.reason)] = reasons.get(str(run.reason), 0) + 1
+        assert run.state == "failed", run
+        assert run.reason in {"never_started", "supervisor_lost", "exit_3"}, run
+        assert starts <= (run.reason != "never_started"), run
+        assert starts == 1 or run.reason != "exit_3", run
+        eventually(lambda run_id=run_id: not [argv for _, argv in arguments() if run_id in " ".join(argv)])  # type: ignore[misc]
+    assert killed >= KILLS // 3
+    record_property("times", KILLS)
+    record_property("seen", ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())))
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return []  # it ended
+
+
+@pytest.mark.fault(
+    "kill -9 of the agent at random instants of a launch",
+    "the launch asks again or says that nothing was started; one start for each run that succeeded",
+)
+def test_an_agent_killed_at_any_instant_of_a_launch_starts_one_job_at_most(
+    armada: Armada, record_property: Callable[[str, object], None]
+) -> None:
+    chance = random.Random(12)
+    marks = armada.folder / "starts"
+    marks.mkdir()
+    codes: list[int] = []
+    killed = 0
+    for number in range(KILLS):
+        experiment = armada.command("sh", "-c", f"echo start >> {marks / str(number)}", name=f"cut-{number}")
+        launch = armada.start("launch", "--host", "local", experiment)
+        eventually(lambda launch=launch: children(launch.pid) or launch.poll() is not None)  # type: ignore[misc]
+        try:
+            launch.wait(timeout=chance.uniform(0.0, 0.6))
+        except subprocess.TimeoutExpired:
+            for agent in children(launch.pid):
+                with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                    os.kill(agent, signal.SIGKILL)
+                    killed += 1
+        _, err = launch.communicate(timeout=120)
+        assert "Traceback" not in err
+        codes.append(launch.returncode)
+    assert set(codes) <= {0, 4, 5, 9}, codes
+    eventually(lambda: not {"queued", "running", "submitted"} & {run["state"] for run in armada.json("ps")})
+    found = {run["name"]: run for run in armada.json("ps")}
+    for number, code in enumerate(codes):
+        mark = marks / str(number)
+        starts = mark.read_text().count("start") if mark.exists() else 0
+        run = found.get(f"cut-{number}")
+        assert starts == int(run is not None and run["state"] == "succeeded"), (number, code, run)
+        assert starts == 1 or code != 0, (number, run)
+    assert killed >= KILLS // 3
+    record_property("times", KILLS)
+    record_property("seen", f"{codes.count(0)} launched all the same, {KILLS - codes.count(0)} said so")

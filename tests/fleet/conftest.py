@@ -1,0 +1,245 @@
+"""The fleet for tests: hosts start when the first test asks for them and go with the last test process.
+
+Several pytest processes (xdist) share one fleet: each holds a shared lock while it lives, so that whoever gets the exclusive
+one is the last and may turn off the lights; the kernel frees the locks of processes that are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from armada.paths import HomePaths
+from armada.transport.host_keys import pin, scan
+from armada.transport.resolve import resolve
+from armada.transport.shared_connection import end_connections
+from tests.fleet import machines
+from tests.fleet.machines import MACHINES, Machine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.fleet)
+
+
+class Fleet:
+    """The hosts that this test process has asked for."""
+
+    def __init__(self) -> None:
+        self._up: set[str] = set()
+
+    def host(self, name: str) -> Machine:
+        """Return a host, started; without its batch system skip, or fail where CI has installed that."""
+        if name not in self._up:
+            if reason := _why_not_cluster(name) or machines.why_not_host(MACHINES[name]):
+                if os.environ.get("ARMADA_REQUIRE_CLUSTERS"):
+                    pytest.fail(f"{name} cannot run here: {reason}")
+                pytest.skip(f"{name} cannot run here: {reason}")
+            machines.start([MACHINES[name]])
+            self._up.add(name)
+        return MACHINES[name]
+
+    @contextlib.contextmanager
+    def borrow(self, name: str) -> Iterator[Machine]:
+        """Have a host to oneself, for tests that reboot, freeze or rekey it; it is up again afterwards."""
+        machine = self.host(name)
+        with (machine.place / "borrowed").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            machines.start([machine])
+            yield machine
+            machines.start([machine])
+
+    def run(self, name: str, script: str, *, user: str | None = None, stdin: bytes = b"") -> str:
+        """Run a shell script inside a host, as root or as `user`, not over SSH."""
+        as_user = ["su", "-s", "/bin/sh", user, "-c", script] if user else ["sh", "-c", script]
+        return machines.execute(self.host(name), as_user, stdin=stdin).decode()
+
+
+def _why_not_cluster(name: str) -> str | None:
+    """What `fleet probe` found, where whoever runs the tests asked it."""
+    return os.environ.get("ARMADA_WITHOUT_CLUSTERS") if name.startswith(("slurm", "condor")) else None
+
+
+@pytest.fixture(scope="session")
+def fleet() -> Iterator[Fleet]:
+    """Yield the fleet, or skip saying why it cannot run; where it is required (CI), that is a failure."""
+    if reason := machines.why_not():
+        if os.environ.get("CI") or os.environ.get("ARMADA_REQUIRE_FLEET"):
+            pytest.fail(f"the fleet cannot run here: {reason}")
+        pytest.skip(f"the fleet cannot run here: {reason}")
+    machines.CACHE.mkdir(parents=True, exist_ok=True)
+    with (machines.CACHE / f"{machines.STATE.name}.users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        yield Fleet()
+        fcntl.flock(users, fcntl.LOCK_UN)
+        with contextlib.suppress(BlockingIOError):  # another test process still uses it
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (machines.STATE / "kept").exists():
+                machines.down()
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep tests of one group apart by locks: pytest-xdist 3.8 puts groups into node ids, which pytest 9.2 takes no longer."""
+    groups = sorted({str(mark.args[0]) for mark in request.node.iter_markers("xdist_group")})
+    with contextlib.ExitStack() as held:
+        for group in groups if os.geteuid() == 0 else ():  # without root there are no hosts to share
+            machines.CACHE.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((machines.CACHE / f"{group}.turn").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HomePaths]:
+    """A home of the test's own, which ARMADA_HOME names; no SSH agent and no SSH configuration of a person."""
+    monkeypatch.setenv("ARMADA_HOME", str(tmp_path / "armada home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    paths = HomePaths.from_environment()
+    paths.make()
+    yield paths
+    for name in {socket.name.partition("+")[0] for socket in paths.ssh.glob("*.ctl")}:
+        end_connections(name, paths)
+
+
+@pytest.fixture
+def ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An SSH configuration that knows the fleet's hosts by name; tests may add to it."""
+    path = tmp_path / "ssh_config"
+    path.write_text(machines.ssh_config())
+    monkeypatch.setenv("ARMADA_SSH_CONFIG", str(path))
+    return path
+
+
+@dataclass(frozen=True)
+class SshHost:
+    """The part of a host's configuration that the transport reads."""
+
+    name: str
+    ssh: str
+    identity: Path | None = machines.IDENTITY
+    root: str | None = None
+    transport: str = "fabric"
+    reuse_only: bool = False
+    local: bool = field(default=False)
+
+
+@pytest.fixture
+def transport_kind() -> str:
+    """What `known` hosts are reached by; test files that are about both say `params=["fabric", "openssh"]`."""
+    return "fabric"
+
+
+@pytest.fixture
+def known(fleet: Fleet, home: HomePaths, ssh_config: Path, transport_kind: str) -> Callable[..., SshHost]:
+    """Return a function that makes a host's configuration with the key it shows now pinned."""
+
+    def make(
+        machine: str, *, name: str | None = None, ssh: str | None = None, root: str | None = None, identity: bool = True
+    ) -> SshHost:
+        up = fleet.host(machine)
+        key = machines.IDENTITY if identity else None
+        host = SshHost(name or machine, ssh or up.target, root=root, identity=key, transport=transport_kind)
+        pin(home, host.name, scan(resolve(host), home))
+        return host
+
+    return make
+
+
+NAMES = [
+    "plain",
+    "sub/deep/x.sh",
+    'it\'s "q" $(touch x)',
+    "#hash",
+    ";semi",
+    "ünï — 漢",
+    "-dash",
+    "a b",
+    "empty",
+    "*",
+    "~",
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A folder full of files with names that are trouble."""
+    folder = tmp_path / "it's a source $(touch x)"
+    for name in NAMES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("" if name == "empty" else name * 1000)
+    (folder / "sub/deep/x.sh").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def there() -> str:
+    """A folder on a host that no other test knows."""
+    return f"/tmp/test-{uuid.uuid4().hex}"
+
+
+class BadLink(SimpleNamespace):
+    """A running `wan` in front of a host."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def toggle(self) -> None:
+        """Make it a black hole, or open it again."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def reset(self) -> None:
+        self.process.send_signal(signal.SIGUSR2)
+
+
+@pytest.fixture
+def bad_link() -> Iterator[Callable[..., BadLink]]:
+    """Return a function that puts a bad link in front of a host; options are those of `wan`."""
+    running: list[subprocess.Popen[str]] = []
+
+    def put(machine: Machine, *options: str) -> BadLink:
+        command = [
+            sys.executable,
+            str(machines.HERE / "wan"),
+            "127.0.0.1:0",
+            f"{machine.address}:{machine.port}",
+            *options,
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        return BadLink(process=process, port=int(process.stdout.readline().split()[1]))
+
+    yield put
+    for process in running:
+        process.terminate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    """Poll until something is so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    return wait_for

@@ -1,0 +1,171 @@
+"""Clusters in trouble: links cut while runs are handed over, controllers that are down, nodes that restart."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import Armada, eventually
+from tests.fleet import machines
+from tests.fleet.batch_hosts import Cluster, add_cluster
+from tests.fleet.conftest import BadLink, Fleet
+from tests.fleet.test_batch import COUNT, shell_job
+
+pytestmark = [pytest.mark.timeout(1500)]
+CUTS = 30 if "ARMADA_FAULT_KILLS" in os.environ else 6
+ENGINES = [pytest.param(engine, marks=pytest.mark.xdist_group(engine)) for engine in ("slurm", "htcondor")]
+
+
+@pytest.fixture(params=ENGINES)
+def cluster(request: pytest.FixtureRequest, armada: Armada, fleet: Fleet) -> Cluster:
+    return add_cluster(armada, fleet, request.param)
+
+
+@pytest.mark.fault(
+    "link reset at a random point of a launch on a cluster",
+    "one job for each launch that says it handed one over, none for the others",
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_cut_links_hand_over_one_job_each(
+    armada: Armada,
+    fleet: Fleet,
+    engine: str,
+    bad_link: Callable[..., BadLink],
+    record_property: Callable[[str, object], None],
+) -> None:
+    cluster = add_cluster(armada, fleet, engine)
+    link = bad_link(fleet.host(cluster.host), "--rtt-ms", "4")
+    hosts = armada.folder / "home" / "config" / "hosts.yaml"
+    assert armada.run("hosts", "rm", cluster.host).returncode == 0
+    words = ["hosts", "add", cluster.host, f"researcher@127.0.0.1:{link.port}", "--scheduler", engine, "--yes"]
+    added = armada.run(*words, "--identity", str(machines.IDENTITY))
+    assert added.returncode == 0, added.stderr
+    hosts.write_text(hosts.read_text() + f"    {engine}: {{poll: 1s}}\n")
+    chance = random.Random(5)
+    codes = []
+    for number in range(CUTS):
+        shell_job(armada, f"{COUNT}; exit 3", name=f"cut-{number}")
+        launch = armada.start("launch", "--host", cluster.host, "exp.yaml", "--json")
+        try:
+            launch.wait(timeout=chance.uniform(0.25, 1.4))
+        except subprocess.TimeoutExpired:
+            link.reset()
+        _, err = launch.communicate(timeout=180)
+        codes.append(launch.returncode)
+        assert launch.returncode in (0, 4), err
+    eventually(lambda: all(run["state"] == "failed" for run in armada.json("ps")), within_s=400)
+    ended = armada.json("ps", "--cached")
+    assert {run["exit_code"] for run in ended} == {3}
+    assert len(ended) == codes.count(0)
+    for run in ended:
+        assert cluster.starts(run["run_id"]) == 1
+        assert len(cluster.job_ids(run["run_id"])) == 1
+    record_property("times", CUTS)
+    record_property("seen", f"{engine}: {codes.count(0)} single jobs, {codes.count(4)} refused with exit 4")
+
+
+@pytest.mark.fault(
+    "slurmctld or schedd down while a run is on",
+    "the state stays and its age grows; a launch is refused or its outcome unknown; everything goes on when it is back",
+)
+def test_a_controller_that_is_down_harms_no_run(cluster: Cluster) -> None:
+    shell_job(cluster.armada, "echo ready; while [ ! -e go ]; do sleep 0.2; done; exit 5")
+    run_id = cluster.launch()
+    cluster.says(run_id, "ready")
+    down, up = {
+        "slurm": ("pkill slurmctld", "slurmctld"),
+        "htcondor": ("condor_off -fast -daemon schedd", "condor_on -daemon schedd"),
+    }[cluster.engine]
+    cluster.root_shell(down)
+    try:
+        eventually(lambda: not cluster.answers())
+        during = cluster.look(run_id)
+        assert during["state"] == "running"
+        refused = cluster.armada.run("launch", "--host", cluster.host, "exp.yaml", "--json", timeout_s=300)
+        assert refused.returncode in (3, 9), refused.stderr
+        assert len(cluster.armada.json("ps", "--cached")) <= 2
+    finally:
+        cluster.root_shell(up)
+    cluster.is_ready()
+    cluster.shell(f"touch ~/.armada/runs/{run_id}/work/go")
+    # HTCondor lets a schedd that was away reconnect to its job, or starts the job anew: either way it ends as it should.
+    run = cluster.becomes(run_id, "failed", "succeeded", within_s=300)
+    assert (run["state"], run["exit_code"]) == ("failed", 5), run
+
+
+@pytest.mark.fault(
+    "kill -9 of the supervisor on a cluster",
+    "failed with what the batch system says, one job; what of the run still lives is the batch system's to end",
+)
+def test_a_supervisor_killed_on_a_worker_ends_the_run_with_the_word_of_the_batch_system(cluster: Cluster) -> None:
+    shell_job(cluster.armada, "echo ready; exec sleep 86399")
+    run_id = cluster.launch()
+    cluster.says(run_id, "ready")
+    workers = ["slurm", "slurm-2"] if cluster.engine == "slurm" else [cluster.host]
+    left = "pgrep -fx 'sleep 86399'"
+    try:
+        for worker in workers:
+            cluster.fleet.run(worker, f"pkill -9 -f '[s]upervise.*{run_id}' || true")
+        run = cluster.becomes(run_id, "failed", within_s=240)
+        assert run["reason"] not in (None, "never_started"), run
+        assert len(cluster.job_ids(run_id)) == 1
+        if cluster.engine == "htcondor":  # the fleet's Slurm follows process groups, not cgroups, and so loses the job
+            eventually(lambda: cluster.fleet.run(cluster.host, f"{left} | wc -l").strip() == "0")
+    finally:
+        for worker in workers:
+            cluster.fleet.run(worker, f"{left} | xargs -r kill -9")
+
+
+@pytest.mark.fault(
+    "black hole during the hand-over to a cluster",
+    "exit 9; the same command finds the run, one job",
+)
+@pytest.mark.skipif("ARMADA_FAULT_KILLS" not in os.environ, reason="two minutes of silence: the long form")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_hand_over_into_a_black_hole_is_found_again(
+    armada: Armada, fleet: Fleet, engine: str, bad_link: Callable[..., BadLink]
+) -> None:
+    cluster = add_cluster(armada, fleet, engine)
+    link = bad_link(fleet.host(cluster.host), "--rtt-ms", "600")
+    hosts = armada.folder / "home" / "config" / "hosts.yaml"
+    assert armada.run("hosts", "rm", cluster.host).returncode == 0
+    words = ["hosts", "add", cluster.host, f"researcher@127.0.0.1:{link.port}", "--scheduler", engine, "--yes"]
+    assert armada.run(*words, "--identity", str(machines.IDENTITY)).returncode == 0
+    hosts.write_text(hosts.read_text() + f"    {engine}: {{poll: 1s}}\n")
+    shell_job(armada, f"{COUNT}; exit 3")
+    launch = armada.start("launch", "--host", cluster.host, "exp.yaml", "--json")
+    eventually(lambda: [run["state"] for run in armada.json("ps", "--cached")] == ["preparing"])
+    link.toggle()
+    _, err = launch.communicate(timeout=400)
+    assert launch.returncode == 9, err
+    link.toggle()
+    again = armada.json("launch", "--host", cluster.host, "exp.yaml")
+    (run,) = eventually(lambda: [run for run in armada.json("ps") if run["state"] == "failed"], within_s=200)
+    assert (run["run_id"], run["exit_code"]) == (again["run_id"], 3)
+    assert cluster.starts(run["run_id"]) == 1
+    assert len(cluster.job_ids(run["run_id"])) == 1
+
+
+@pytest.mark.fault(
+    "a Slurm node dies under a run and comes back", "the run is queued again and goes on as its next attempt"
+)
+@pytest.mark.xdist_group("slurm")
+def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm", lines=["#SBATCH --nodelist=slurm-2"])
+    cluster.is_ready()
+    shell_job(armada, f"{COUNT}; [ $ARMADA_ATTEMPT = 2 ] && exit 0; sleep 600")
+    run_id = cluster.launch()
+    cluster.says(run_id, "attempt 1")
+    with fleet.borrow("slurm-2") as node:
+        machines.kill(node)
+        lost = cluster.becomes(run_id, "queued", "failed", within_s=240)
+        assert lost["state"] == "queued", lost
+    cluster.is_ready()
+    cluster.hurry(run_id)
+    run = cluster.becomes(run_id, "succeeded", "failed", within_s=300)
+    assert (run["state"], run["attempt"]) == ("succeeded", 2), run
+    assert cluster.starts(run_id) == 2

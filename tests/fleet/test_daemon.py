@@ -1,0 +1,104 @@
+"""The daemon over real SSH: checkpoints come home through a link that goes away and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from armada.paths import HomePaths
+from armada.store import runs
+from armada.store.database import Database
+from tests.conftest import Armada, eventually
+from tests.daemon.conftest import SAVER, all_home, condition, published
+from tests.fleet import machines
+from tests.fleet.conftest import BadLink, Fleet
+
+
+@pytest.fixture
+def own_home(armada: Armada) -> HomePaths:
+    base = armada.folder / "home"
+    return HomePaths(config=base / "config", state=base / "state")
+
+
+@contextlib.contextmanager
+def daemon(armada: Armada) -> Iterator[subprocess.Popen[str]]:
+    running = armada.start("daemon", "run")
+    try:
+        yield running
+    finally:
+        running.terminate()
+        running.communicate(timeout=60)
+
+
+@pytest.mark.fault(
+    "black hole and reset under the daemon",
+    "it looks again; everything comes home",
+)
+def test_a_daemon_goes_on_after_a_black_hole_and_a_reset(
+    armada: Armada, own_home: HomePaths, fleet: Fleet, bad_link: Callable[..., BadLink]
+) -> None:
+    link = bad_link(fleet.host("a100-1"), "--rtt-ms", "20")
+    words = ["hosts", "add", "far", f"root@127.0.0.1:{link.port}", "--identity", str(machines.IDENTITY), "--yes"]
+    assert armada.run(*words).returncode == 0
+    experiment = armada.command("python3", "-c", SAVER, "8", "200000", "1.5", name="saver")
+    run_id = armada.json("launch", "--host", "far", experiment)["run_id"]
+
+    def far() -> dict[str, Any]:
+        seen: dict[str, Any] = condition(armada)["hosts"].get("far", {})
+        return seen
+
+    with daemon(armada):
+        eventually(lambda: published(own_home, run_id))
+        link.toggle()
+        eventually(lambda: far().get("state") == "unreachable", within_s=120)
+        (run,) = armada.json("ps", "--cached")
+        assert run["state"] == "running"
+        assert run["unreachable_since"] is not None
+        link.toggle()
+        eventually(lambda: far().get("state") == "ok", within_s=120)
+        link.reset()
+        all_home(armada, own_home, run_id)
+    assert {1, 8} <= set(published(own_home, run_id))
+    (run,) = armada.json("ps", "--cached")
+    assert (run["state"], run["unreachable_since"]) == ("succeeded", None)
+    staging = own_home.checkpoints(run_id) / ".staging"
+    assert not staging.exists() or not any(staging.iterdir())
+
+
+@pytest.mark.fault(
+    "black hole during the hand-over",
+    "exit 9; the same command finds the run, one start",
+)
+def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
+    armada: Armada, own_home: HomePaths, fleet: Fleet, bad_link: Callable[..., BadLink], there: str
+) -> None:
+    """The link becomes a black hole while the run is handed over: exit 9; the second launch finds the first one's run."""
+    link = bad_link(fleet.host("a100-1"), "--rtt-ms", "600")
+    fleet.run("a100-1", f"mkdir -p {there}")
+    words = ["hosts", "add", "far", f"root@127.0.0.1:{link.port}", "--identity", str(machines.IDENTITY), "--yes"]
+    assert armada.run(*words).returncode == 0
+    experiment = armada.command("sh", "-c", f"echo start >> {there}/starts; sleep 1000")
+    launch = armada.start("launch", "--host", "far", experiment)
+
+    def handed_over() -> bool:
+        with Database(own_home.store) as database:
+            return [run.state for run in runs.every(database)] == ["preparing"]  # its request goes out now
+
+    eventually(handed_over)
+    link.toggle()
+    _, err = launch.communicate(timeout=240)
+    assert launch.returncode == 9, err
+    assert "broke off" in armada.run("ps", "--cached").stdout
+    (run,) = armada.json("ps", "--cached")
+    assert (run["state"], run["reason"]) == ("unknown", "link_lost")
+    link.toggle()
+    again = armada.json("launch", "--host", "far", experiment)
+    assert again["run_id"] == run["run_id"]
+    eventually(lambda: fleet.run("a100-1", f"cat {there}/starts 2>/dev/null || true") == "start\n")
+    eventually(lambda: armada.json("ps")[0]["state"] == "running")
+    assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0
+    assert fleet.run("a100-1", f"cat {there}/starts") == "start\n"

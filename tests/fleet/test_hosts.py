@@ -1,0 +1,99 @@
+"""`armada hosts provision | trust | release` against real SSH hosts: what a person would otherwise do by hand on each box."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import Armada, eventually
+from tests.fleet import machines
+from tests.fleet.conftest import Fleet
+
+Add = Callable[..., None]
+
+
+@pytest.fixture
+def add(armada: Armada, fleet: Fleet) -> Add:
+    """A function that adds a host of the fleet the way a user would."""
+
+    def add_host(machine: str, *more: str) -> None:
+        up = fleet.host(machine)
+        done = armada.run("hosts", "add", machine, up.target, "--identity", str(machines.IDENTITY), "--yes", *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return add_host
+
+
+@pytest.mark.timeout(900)
+def test_an_environment_is_built_once_and_the_host_says_that_it_is_ready(armada: Armada, add: Add) -> None:
+    add("a100-1", "--profile", "cpu")
+    first = json.loads(armada.run("hosts", "provision", "a100-1", "--json", timeout_s=800).stdout)
+    again = armada.run("hosts", "provision", "a100-1")
+    assert again.returncode == 0, again.stderr
+    assert f"environment {first['environment']} was there already" in again.stdout
+    assert f"environment {first['environment']} ready" in armada.run("hosts", "check", "a100-1").stdout
+    (record,) = (host for host in armada.json("hosts", "ls") if host["name"] == "a100-1")
+    assert record["facts"]["environments"][first["environment"]] == "ready"
+
+
+@pytest.mark.timeout(300)
+def test_an_environment_that_cannot_be_built_is_5_with_what_the_installer_said(armada: Armada, add: Add) -> None:
+    add("a100-1")
+    profiles = armada.folder / "home" / "config" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "broken.yaml").write_text("extends: cpu\nenvironment: {packages: [no-such-package-of-armada==1.0]}\n")
+    refused = armada.run("hosts", "provision", "a100-1", "--profile", "broken", timeout_s=250)
+    assert refused.returncode == 5, refused.stdout + refused.stderr
+    assert "no-such-package-of-armada" in refused.stderr
+
+
+def test_a_host_or_profile_that_nobody_knows_is_7_and_asks_nobody(armada: Armada, add: Add) -> None:
+    add("a100-1")
+    for words in (("no-such-host",), ("a100-1", "--profile", "no-such-profile")):
+        refused = armada.run("hosts", "provision", *words)
+        assert refused.returncode == 7
+        assert words[-1] in refused.stderr
+
+
+def test_a_changed_key_is_pinned_only_if_it_is_the_one_that_was_compared(
+    armada: Armada, add: Add, fleet: Fleet
+) -> None:
+    with fleet.borrow("a100-2") as machine:
+        add("a100-2")
+        before = armada.json("hosts", "trust", "a100-2", "--dry-run")
+        assert before["offered"] == before["pinned_before"]
+        machines.rekey(machine)
+        shown = armada.json("hosts", "trust", "a100-2", "--dry-run")
+        assert shown["pinned_before"] == before["offered"]
+        (new,) = (key["fingerprint"] for key in shown["offered"])
+        (old,) = (key["fingerprint"] for key in before["offered"])
+        assert new != old
+        assert armada.run("hosts", "check", "a100-2").returncode == 4, "a look pinned nothing"
+        wrong = armada.run("hosts", "trust", "a100-2", "--expect", old)
+        assert wrong.returncode == 4
+        assert new in wrong.stderr
+        assert armada.run("hosts", "check", "a100-2").returncode == 4
+        assert armada.run("hosts", "trust", "a100-2", "--expect", new).returncode == 0
+        assert armada.run("hosts", "check", "a100-2").returncode == 0
+
+
+def test_a_release_that_only_looks_keeps_secrets_and_one_that_does_not_deletes_them(
+    armada: Armada, add: Add, fleet: Fleet, there: str
+) -> None:
+    fleet.run("a100-1", f"mkdir -m 777 {there}")
+    add("a100-1", "--root", there)
+    armada.env["WORD"] = "of honour"
+    script = "echo results > work.txt"
+    run_id = armada.json("launch", "--host", "a100-1", armada.command("sh", "-c", script, secrets=["WORD"]))["run_id"]
+    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
+    secrets = f"{there}/runs/{run_id}/secrets.env"
+    fleet.run("a100-1", f"echo WORD=x > {secrets}")  # as a run leaves it whose supervisor was killed
+    looked = armada.json("hosts", "release", "a100-1", "--dry-run", rc=8)
+    assert not looked["safe"]
+    assert fleet.run("a100-1", f"ls {secrets}").strip() == secrets
+    drained = armada.run("hosts", "release", "a100-1", "--drain", "--ignore-work")
+    assert drained.returncode == 0, drained.stdout + drained.stderr
+    assert "nothing would be lost" in drained.stdout
+    assert fleet.run("a100-1", f"ls {secrets} 2>/dev/null | wc -l").strip() == "0"

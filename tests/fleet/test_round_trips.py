@@ -1,0 +1,130 @@
+"""How many round trips things take over a real SSH connection: what a person on a train waits for.
+
+`wan --count` counts the longest chain of words and answers, not seconds, so a slow machine does not change the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from armada.agent import Question
+from armada.config.experiments import load_experiment
+from armada.config.hosts import Host
+from armada.daemon.board import Board
+from armada.daemon.watcher import Watcher
+from armada.errors import ArmadaError
+from armada.launch.plan import make_plan
+from armada.launch.start import start
+from armada.paths import HomePaths
+from armada.session import HostSession
+from armada.store import hosts, runs
+from armada.store.database import Database
+from tests.fleet import machines
+from tests.fleet.conftest import BadLink, Fleet
+
+if TYPE_CHECKING:
+    from armada.transport.protocol import TransferProgress
+    from tests.fleet.conftest import SshHost
+
+TO_STARTED = 8
+"""TCP, SSH's two, the login, the channel, the command, what the host is, the run."""
+
+
+class Counted(HostSession):
+    """A session that notes at each answer how many round trips its connection has taken."""
+
+    def __init__(self, host: Host, home: HomePaths, count: Path) -> None:
+        super().__init__(host, home)
+        self._count = count
+        self.taken: dict[str, int] = {}
+
+    def call(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
+        answer = super().call(method, params, **options)
+        self.taken[method] = newest(self._count)
+        return answer
+
+    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        answers = super().call_all(questions)
+        self.taken |= {question.method: newest(self._count) for question in questions}
+        return answers
+
+
+class Silent:
+    """Nobody listens."""
+
+    def stage(self, name: str, message: str) -> None: ...
+    def now(self, name: str, message: str) -> None: ...
+    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
+
+
+def newest(count: Path) -> int:
+    """The round trips of the connection that was made last."""
+    return int(count.read_text().split()[-1])
+
+
+@pytest.fixture
+def far(
+    fleet: Fleet, known: Callable[..., SshHost], bad_link: Callable[..., BadLink], there: str, tmp_path: Path
+) -> tuple[Host, Path]:
+    """A host behind a long link, and where its round trips are counted."""
+    count = tmp_path / "count"
+    # Long enough that two things said at once are on their way before the answer to the first can be.
+    link = bad_link(fleet.host("workstation"), "--rtt-ms", "60", "--count", str(count))
+    address = f"researcher@127.0.0.1:{link.port}"
+    known("workstation", name="far", ssh=address)
+    return Host(name="far", ssh=address, identity=machines.IDENTITY, root=there), count
+
+
+def test_a_warm_launch_has_started_after_eight_round_trips(
+    far: tuple[Host, Path], home: HomePaths, tmp_path: Path
+) -> None:
+    host, count = far
+    experiment = tmp_path / "exp.yaml"
+    experiment.write_text(json.dumps({"name": "far", "task": "command", "command": ["true"]}))
+    with HostSession(host, home) as session:
+        session.call("host.facts", {})  # warm: the agent is there
+    with Counted(host, home, count) as session, Database(home.store) as database:
+        plan = make_plan(session, home, load_experiment(experiment, []))
+        run = start(database, session, plan, Silent(), lock=home.lock("host-far"))
+        assert run.state in {"queued", "running", "succeeded"}
+        assert session.taken == {"host.facts": TO_STARTED - 1, "run.create": TO_STARTED, "run.observe": TO_STARTED + 1}
+
+
+def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path], home: HomePaths) -> None:
+    """With more runs than one question carries, and with facts and load due in the same look."""
+    host, count = far
+    run_ids = [f"many-{number:06}" for number in range(55)]
+    with HostSession(host, home) as session:
+        made = session.call_all([Question("run.create", creation(run_id), 120.0) for run_id in run_ids])
+        assert not [answer for answer in made if isinstance(answer, ArmadaError)]
+    clock = [1_800_000_000.0]
+    watcher = Watcher(host, home, Board(), now=lambda: clock[0])
+    try:
+        with Database(home.store) as database:
+            for run_id in run_ids:
+                runs.insert(database, run_id=run_id, name="many", host="far", task="command", experiment=None, spec={})
+            watcher.look(database)
+            for passes in (2.0, 2.0, 10.0, 60.0):
+                before, clock[0] = newest(count), clock[0] + passes
+                watcher.look(database)
+                assert newest(count) == before + 1, passes
+            (record,) = hosts.every(database)
+            assert (record.facts or {})["hostname"] == "workstation"
+            assert {runs.find(database, run_id).observed_at is not None for run_id in run_ids} == {True}
+    finally:
+        watcher.close()
+
+
+def creation(run_id: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "format": 1, "run_id": run_id, "name": "many", "task": "command", "created_at": "2026-01-01T00:00:00+00:00",
+        "host": "far", "profile": None, "job": {"argv": ["true"], "env": {}, "code": None, "secrets": []},
+        "gpus": 0, "processes": 1, "environment": None, "stop_grace_s": 5.0,
+        "outbox": {"keep": 3, "disk_floor_bytes": 0}, "training": None, "experiment": {},
+    }  # fmt: skip
+    return {"run_id": run_id, "spec": spec, "files": {}, "secrets": {}}

@@ -1,0 +1,60 @@
+"""Slurm of 2021 and of 2025: the same questions, the same answers. These forget an ended job after two seconds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import Armada, eventually
+from tests.fleet.batch_hosts import ROOT, Cluster, add_cluster
+from tests.fleet.conftest import Fleet
+from tests.fleet.test_batch import COUNT, shell_job
+
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("htcondor")]
+
+
+@pytest.fixture(params=["slurm-20", "slurm-24"])
+def cluster(request: pytest.FixtureRequest, armada: Armada, fleet: Fleet) -> Cluster:
+    return add_cluster(armada, fleet, "slurm", on=request.param)
+
+
+def forgotten(cluster: Cluster, run_id: str) -> None:
+    """Wait until slurmctld no longer knows the run's job."""
+    eventually(lambda: not cluster.job_ids(run_id), within_s=120)
+
+
+def test_a_run_goes_through(cluster: Cluster) -> None:
+    shell_job(cluster.armada, f"{COUNT}; exit 4")
+    run_id = cluster.launch()
+    run = cluster.becomes(run_id, "failed", "succeeded")
+    assert (run["state"], run["exit_code"]) == ("failed", 4)
+    assert cluster.starts(run_id) == 1
+
+
+def test_a_preempted_run_goes_on(cluster: Cluster) -> None:
+    shell_job(cluster.armada, f"{COUNT}; [ $ARMADA_ATTEMPT = 2 ] && exit 0; sleep 600")
+    run_id = cluster.launch()
+    cluster.says(run_id, "attempt 1")
+    cluster.preempt(run_id)
+    cluster.hurry(run_id)
+    run = cluster.becomes(run_id, "succeeded", "failed")
+    assert (run["state"], run["attempt"]) == ("succeeded", 2), run
+
+
+def test_what_could_never_run_is_refused(cluster: Cluster) -> None:
+    shell_job(cluster.armada, "true")
+    assert "ARM012" in cluster.launch("--set", "resources.cpus=99", rc=3)
+
+
+def test_a_job_that_ended_unseen_without_a_word_is_told_by_accounting_or_said_to_be_gone(cluster: Cluster) -> None:
+    shell_job(cluster.armada, "echo ready; sleep 600")
+    run_id = cluster.launch()
+    cluster.says(run_id, "ready")
+    supervisor = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/attempts/1/run.json"))["supervisor"]
+    cluster.root_shell(f"kill -9 {supervisor['pid']}")
+    forgotten(cluster, run_id)
+    assert cluster.look(run_id)["state"] == "running"  # an answer without the job is not believed at once
+    run = cluster.becomes(run_id, "failed", "cancelled", "succeeded", within_s=240)
+    expected = {"slurm-20": "gone", "slurm-24": "ended_silently"}[cluster.host]
+    assert (run["state"], run["reason"]) == ("failed", expected), run

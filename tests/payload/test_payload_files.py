@@ -1,0 +1,292 @@
+"""What the payload reads and writes with the standard library alone; no torch is needed here."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_train import checkpoints, outbox
+from armada_train.failure import PayloadFailure, write_failure
+from armada_train.heartbeat import Heartbeat
+from armada_train.libraries import configure_libraries
+from armada_train.manifest import write_manifest
+from armada_train.metrics import History, Metrics, read_history
+from armada_train.parser import parse_training
+from armada_train.rows import Files
+from armada_train.runfolder import RunFolder
+from armada_train.section import Section
+from armada_train.specification import Source
+from armada_train.throughput import Throughput
+
+from tests.payload.payload_run import chat, make_training, wait_until, write_jsonl
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "is not JSON"),
+        ("\xff", "is not JSON"),
+        ("[1]", "must be an object"),
+        ("{}", "has none of `messages`"),
+        ('{"text": 3}', "`text` must be a text"),
+        ('{"text": "\\ud800"}', "holds half a character"),
+        ('{"messages": []}', "must be a list of turns"),
+        ('{"messages": [{"role": "boss", "content": "x"}]}', "has the role 'boss'"),
+        ('{"messages": [{"role": "user", "content": "x"}]}', "has no assistant turn"),
+        ('{"messages": [{"role": "assistant", "content": [1]}]}', "[0].content must be a text"),
+        ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "holds tool calls"),
+        ('{"text": "plain"}', "holds text, but the rows before hold messages"),
+    ],
+)
+def test_a_row_that_cannot_be_trained_on_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(json.dumps(chat("q", "a")).encode() + b"\n\n" + line.encode("latin-1") + b"\n")
+    with pytest.raises(PayloadFailure) as caught:
+        Files([Source(path)]).check()
+    assert caught.value.reason == "data_error"
+    assert caught.value.message.startswith(f"{path}:3: ")
+    assert message in caught.value.message
+
+
+def test_a_missing_file_and_an_empty_one_are_data_errors(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    for name in ("empty.jsonl", "missing.jsonl"):
+        with pytest.raises(PayloadFailure, match=name) as caught:
+            Files([Source(tmp_path / name)]).check()
+        assert caught.value.reason == "data_error"
+
+
+def test_sharegpt_rows_become_messages(tmp_path: Path) -> None:
+    turns = [{"from": "system", "value": "Be kind."}, {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]
+    rows = Files([Source(write_jsonl(tmp_path / "rows.jsonl", [{"conversations": turns}]))])
+    assert [turn["role"] for turn in rows.first(1)[0]["messages"]] == ["system", "user", "assistant"]
+    assert list(rows.texts()) == ["Be kind.", "Hi", "Yo"]
+
+
+# --- checkpoints ---------------------------------------------------------------------------------------------------
+
+
+def make_checkpoint(folder: Path, step: int) -> Path:
+    checkpoint = folder / f"checkpoint-{step}"
+    checkpoint.mkdir(parents=True)
+    header = json.dumps({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    (checkpoint / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"1234")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        with zipfile.ZipFile(checkpoint / name, "w") as archive:
+            archive.writestr("data", "x" * 100)
+    (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 100}))
+    return checkpoint
+
+
+def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint-5"
+    folder = checkpoint / "global_step5"
+    folder.mkdir(parents=True)
+    (checkpoint / "latest").write_text("global_step5")
+
+    def put(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x", "x")
+
+    for rank in range(2):
+        put(checkpoint / f"rng_state_{rank}.pth")
+    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/mp_rank_00_model_states.pt"]
+    put(folder / "mp_rank_00_model_states.pt")
+    assert checkpoints.missing_states(checkpoint, 2) == []  # without ZeRO the optimizer lies beside the weights
+    put(folder / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/*optim_states.pt of a rank"]
+    (folder / "zero_pp_rank_1_mp_rank_00_optim_states.pt").write_bytes(b"half")
+    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/zero_pp_rank_1_mp_rank_00_optim_states.pt"]
+    put(folder / "zero_pp_rank_1_mp_rank_00_optim_states.pt")
+    assert checkpoints.missing_states(checkpoint, 2) == []
+    (checkpoint / "latest").write_text("../elsewhere")
+    assert checkpoints.missing_states(checkpoint, 2) != []
+
+
+def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        make_checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-x").mkdir()
+    assert checkpoints.last_complete(tmp_path, 1) == (tmp_path / "checkpoint-100", [])
+    assert checkpoints.last_complete(tmp_path / "nowhere", 1) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "name", ["trainer_state.json", "adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
+)
+def test_a_checkpoint_with_a_file_missing_or_cut_is_skipped_aloud(tmp_path: Path, name: str) -> None:
+    whole = make_checkpoint(tmp_path, 10)
+    cut, without = make_checkpoint(tmp_path, 20) / name, make_checkpoint(tmp_path, 30) / name
+    cut.write_bytes(cut.read_bytes()[:-1])
+    without.unlink()
+    found, skipped = checkpoints.last_complete(tmp_path, 1)
+    assert found == whole
+    assert [sentence.split(" is skipped")[0] for sentence in skipped] == ["checkpoint-30", "checkpoint-20"]
+
+
+def test_a_checkpoint_of_fewer_ranks_lacks_random_states(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, 10)
+    assert checkpoints.missing_states(checkpoint, 2) == ["rng_state_0.pth", "rng_state_1.pth"]
+    write_manifest(checkpoint, {"batch.processes": 1})
+    assert checkpoints.missing_states(checkpoint, 2) == []  # it says itself that one rank wrote it
+
+
+# --- outbox --------------------------------------------------------------------------------------------------------
+
+
+def test_an_announced_checkpoint_survives_rotation_and_rewriting(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    checkpoint = make_checkpoint(run.checkpoints, 10)
+    (run.outbox / ".part-10").mkdir(parents=True)
+    assert outbox.announce(run, checkpoint, {"step": 10}, None)
+    announced = run.outbox / ".new-10"
+    before = (announced / "optimizer.pt").read_bytes()
+    assert (announced / "optimizer.pt").stat().st_ino == (checkpoint / "optimizer.pt").stat().st_ino
+
+    outbox.forget(run, checkpoint)
+    make_checkpoint(run.checkpoints, 10)
+    (checkpoint / "optimizer.pt").write_bytes(b"rewritten")
+    assert (announced / "optimizer.pt").read_bytes() == before
+    assert not list(run.outbox.glob(".part-*"))
+
+
+def test_a_checkpoint_that_the_supervisor_took_is_announced_no_second_time(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    checkpoint = make_checkpoint(run.checkpoints, 10)
+    outbox.announce(run, checkpoint, {"step": 10}, None)
+    (run.outbox / ".new-10").rename(run.outbox / "digest")
+    assert not outbox.announce(run, checkpoint, {"step": 10}, None)
+    assert [entry.name for entry in run.outbox.iterdir()] == ["digest"]
+
+
+# --- failures, metrics, heartbeat, speed ---------------------------------------------------------------------------
+
+
+def test_the_cause_of_a_failure_outranks_what_followed_from_it(tmp_path: Path) -> None:
+    def reason() -> Any:
+        return json.loads((tmp_path / "failure.json").read_text())["reason"]
+
+    write_failure(tmp_path, "exception", "connection closed by peer")
+    write_failure(tmp_path, "oom", "out of memory")
+    assert reason() == "oom"
+    write_failure(tmp_path, "exception", "connection closed by peer")
+    write_failure(tmp_path, "nan_loss", "too late")
+    assert reason() == "oom"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["failure.json"]
+
+
+def test_a_new_attempt_continues_the_metrics_of_a_killed_one(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = Metrics(path, attempt=1)
+    first.begin(History())
+    first.append("eval", 0, {"eval_loss": 7.0})
+    for step in (1, 10, 20):
+        first.append("train", step, {"loss": 6.0 - step / 10, "num_tokens": 100 * step})
+    with path.open("a") as file:
+        file.write('{"kind": "train", "step": 2')
+
+    history = read_history(path, step=10)
+    assert history == History(loss_first=5.9, loss_last=5.0, eval_loss_before=7.0, train_tokens=1000)
+    second = Metrics(path, attempt=2)
+    second.begin(history)
+    second.append("train", 11, {"loss": 4.9, "num_tokens": 1100})
+    last = json.loads(path.read_text().splitlines()[-1])
+    assert (last["attempt"], last["step"]) == (2, 11)
+    assert second.loss_first == 5.9
+    assert second.losses_at(11) == {"loss": 4.9}
+    assert second.losses_at(12) == {}
+
+
+def test_a_heartbeat_is_written_once_a_second_and_at_every_new_phase(tmp_path: Path) -> None:
+    clock, run = Clock(), RunFolder(tmp_path, attempt=3, rank=1)
+    heartbeat = Heartbeat(run, clock)
+
+    def seen() -> tuple[str, int, int | None]:
+        content = json.loads((tmp_path / "heartbeat-1.json").read_text())
+        return content["phase"], content["step"], content["total_steps"]
+
+    heartbeat.beat("training", 1, 10)
+    clock.now += 0.9
+    heartbeat.beat("training", 2)
+    assert seen() == ("training", 1, 10)
+    heartbeat.beat("saving")
+    assert seen() == ("saving", 2, 10)
+    clock.now += 1
+    heartbeat.beat("saving", 3)
+    wait_until(lambda: seen() == ("saving", 3, 10), "its thread to write")
+    clock.now += 0.9
+    heartbeat.beat("saving", 4)
+    heartbeat.beat("training")
+    assert seen() == ("training", 4, 10)
+
+
+def test_a_heartbeat_that_cannot_be_written_for_a_while_is_written_later(tmp_path: Path) -> None:
+    clock, run = Clock(), RunFolder(tmp_path / "run")
+    run.path.mkdir()
+    heartbeat = Heartbeat(run, clock)
+    heartbeat.beat("training", 1, 10)
+    run.path.rename(tmp_path / "away")
+    clock.now += 1
+    heartbeat.beat("training", 2)
+    (tmp_path / "away").rename(run.path)
+
+    def step() -> Any:
+        clock.now += 1
+        heartbeat.beat("training", 3)
+        return json.loads((run.path / "heartbeat-0.json").read_text())["step"]
+
+    wait_until(lambda: step() == 3, "the disk to be there again")
+
+
+def test_speed_counts_no_time_of_evaluation_or_saving() -> None:
+    clock = Clock()
+    throughput = Throughput(clock)
+    for _ in range(2):
+        clock.now += 2
+        throughput.step()
+    clock.now += 60
+    throughput.restart()
+    assert throughput.lap(tokens=800, samples=8) == {"tokens_per_s": 200, "samples_per_s": 2, "step_time_s": 2}
+    assert throughput.total_s == 4
+
+
+@pytest.mark.parametrize(("wandb", "key", "reports"), [("off", "k", False), ("auto", "", False), ("offline", "", True)])
+def test_tracking_is_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wandb: str, key: str, reports: bool
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "wandb.py").touch()
+    tracking = {"wandb": wandb, "project": "p"}
+    training = parse_training(Section(make_training(Path("/t"), tracking=tracking), "training"))
+    environment = {"WANDB_API_KEY": key}
+    assert configure_libraries(training, RunFolder(tmp_path), environment) is reports
+    assert environment["HF_HUB_DISABLE_TELEMETRY"] == "1"
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    if reports:
+        assert environment["WANDB_RUN_ID"] == "a-test-1"
+        assert environment["WANDB_RESUME"] == "allow"
+        assert environment["WANDB_DIR"] == str(tmp_path)
+        assert environment["WANDB_MODE"] == "offline"
+
+
+def test_one_process_without_a_launcher_is_rank_0_of_1() -> None:
+    run = RunFolder.from_environment(Path("/r"), {})
+    assert (run.rank, run.world_size, run.attempt, run.is_main) == (0, 1, 1, True)
+    run = RunFolder.from_environment(Path("/r"), {"RANK": "3", "WORLD_SIZE": "4", "ARMADA_ATTEMPT": "2"})
+    assert (run.rank, run.world_size, run.is_main) == (3, 4, False)
+    assert run.attempt_folder == Path("/r/attempts/2")

@@ -1,0 +1,178 @@
+"""Adapters merged into their base: the same losses, loadable by anybody, home like a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Armada
+from tests.payload.payload_run import PAYLOAD, TINY, PayloadRun, chats, make_training, write_jsonl
+from tests.payload.prepared import output, prepare_environment
+
+pytestmark = pytest.mark.payload
+
+LORAS: dict[str, dict[str, Any]] = {
+    "rslora": {"rslora": True},
+    "dora": {"dora": True, "rslora": False},
+    "pissa": {"init": "pissa"},
+    "dora over pissa": {"dora": True, "init": "pissa"},
+}
+
+
+def merge(run: PayloadRun, step: int, folder: Path, **changes: Any) -> PayloadRun:
+    """Merge what is in a run's outbox, by the payload alone."""
+    adapter = run.path / "outbox" / f".new-{step}"
+    rows = [source["path"] for source in run.training["data"]["eval"]]
+    request = {
+        "adapter": str(adapter),
+        "base": None,
+        "precision": run.training["precision"],
+        "step": step,
+        "rows": rows,
+    }
+    merged = PayloadRun(folder, run.python, run.training)
+    (folder / "work").mkdir(parents=True)
+    spec = {"format": 1, "run_id": "merge-1", "training": {"merge": request | changes}}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    return merged
+
+
+def finish(merged: PayloadRun) -> tuple[int, str]:
+    ended = subprocess.run(
+        [merged.python, "-m", "armada_train.merge", "--spec", str(merged.path / "spec.json")],
+        cwd=merged.path / "work", env={**os.environ, "PYTHONPATH": str(PAYLOAD), "ARMADA_ATTEMPT": "1"},
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("kind", LORAS)
+def test_the_merged_model_has_the_eval_loss_of_the_training(
+    kind: str, chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path
+) -> None:
+    training = make_training(*chat_files, lora=LORAS[kind], train={"max_steps": 6, "learning_rate": 0.02})
+    trained = make_run(training, "trained")
+    ended = trained.finish()
+    assert ended.code == 0, ended.output
+    after = trained.summary["eval_loss_after"]
+    assert abs(after - trained.summary["eval_loss_before"]) > 0.05  # an adapter that did nothing would prove nothing
+
+    merged = merge(trained, 6, tmp_path / "merged")
+    code, said = finish(merged)
+    assert code == 0, said
+    assert merged.summary["loss_merged"] == pytest.approx(merged.summary["loss_unmerged"], abs=1e-4)
+    assert merged.summary["compared_tokens"] > 100
+    folder = merged.path / "outbox" / ".new-6"
+    assert json.loads((folder / ".announce.json").read_text())["kind"] == "final"
+    assert not list(folder.glob("adapter*"))
+
+    # The training's own evaluation of it, as a model that somebody loads by its path: every weight, before any step.
+    again = make_training(*chat_files, model={"path": str(folder)}, lora=None, train={"max_steps": 1})
+    again["lora"] = None
+    loaded = make_run(again, "loaded")
+    ended = loaded.finish()
+    assert ended.code == 0, ended.output
+    assert loaded.summary["eval_loss_before"] == pytest.approx(after, abs=1e-4)
+
+
+def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
+    chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, payload_python: str
+) -> None:
+    # Trained until it is sure of its answers: then rounding its weights to 16 bits shows in the loss.
+    trained = make_run(make_training(*chat_files, train={"max_steps": 30, "learning_rate": 0.02}), "trained")
+    assert trained.finish().code == 0
+    base = trained.path / "outbox" / ".new-30" / "base_model"
+    script = (
+        "import sys, torch; from transformers import AutoModelForCausalLM as M; "
+        "M.from_pretrained(sys.argv[1], dtype=torch.bfloat16).save_pretrained(sys.argv[2])"
+    )
+    half = tmp_path / "half"
+    shutil.copytree(base, half)
+    subprocess.run([payload_python, "-c", script, str(base), str(half)], check=True, capture_output=True)
+    merged = merge(trained, 30, tmp_path / "auto", base=str(half), rows=["/gone.jsonl", str(chat_files[1])])
+    code, said = finish(merged)
+    assert code == 0, said
+    assert merged.summary["dtype"] == "float32"
+    assert abs(merged.summary["loss_merged"] - merged.summary["loss_unmerged"]) <= 1e-4
+    assert any(finding.startswith("not compared on gone.jsonl") for finding in merged.summary["findings"])
+    assert any("written as bfloat16 the loss is" in finding for finding in merged.summary["findings"])
+
+    merged = merge(trained, 30, tmp_path / "asked", base=str(half), dtype="bfloat16")
+    code, said = finish(merged)
+    assert code == 0, said
+    assert merged.summary["dtype"] == "bfloat16"
+    assert any("float32 would be exact" in finding for finding in merged.summary["findings"])
+    config = json.loads((merged.path / "outbox" / ".new-30" / "config.json").read_text())
+    assert config["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"dtype": "int8"}, "bad_spec", "must be one of auto, float32"),
+        ({"adapter": "/nowhere"}, "env_error", "/nowhere holds no adapter_config.json"),
+        ({"base": "/nowhere"}, "env_error", "the base model /nowhere is not on this host"),
+        ({"memory_bytes": 1000}, "env_error", "merging needs about"),
+        ({"extra": 1}, "bad_spec", "`training.merge.extra` is not known"),
+    ],
+)
+def test_a_merge_that_cannot_be_is_refused_before_torch(
+    payload_python: str, tmp_path: Path, changes: dict[str, Any], reason: str, words: str
+) -> None:
+    adapter = tmp_path / "run" / "outbox" / ".new-1"
+    (adapter / "base_model").mkdir(parents=True)
+    for name in ("adapter_config.json", "adapter_model.safetensors", "base_model/config.json"):
+        (adapter / name).write_text("{}")
+    (adapter / "base_model" / "model.safetensors").write_bytes(b"\0" * 1000)
+    run = PayloadRun(tmp_path / "run", payload_python, make_training(tmp_path / "none.jsonl"))
+    merged = merge(run, 1, tmp_path / "merged", **changes)
+    code, said = finish(merged)
+    assert code == 2, said
+    assert merged.failure["reason"] == reason
+    assert words in merged.failure["message"]
+
+
+def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_python: str) -> None:
+    prepare_environment(armada, payload_python)
+    write_jsonl(armada.folder / "train.jsonl", chats(32))
+    experiment = {
+        "name": "tiny",
+        "task": "sft",
+        "model": {"tiny": TINY},
+        "data": {"train": [{"path": "train.jsonl"}]},
+        "train": {"global_batch_size": 4, "max_steps": 3},
+        "lora": {"r": 4},
+        "tracking": {"wandb": "off"},
+    }
+    file = armada.write("tiny.yaml", json.dumps(experiment))
+    trained = armada.json("launch", "--host", "local", file, "--follow")
+    assert trained["state"] == "succeeded", output(armada, trained["run_id"])
+
+    merged = armada.json("merge", trained["run_id"], "--follow")
+    assert merged["state"] == "succeeded", output(armada, merged["run_id"])
+    assert (merged["task"], merged["host"], merged["name"]) == ("merge", "local", "tiny merged")
+    shown = armada.json("show", merged["run_id"])
+    (checkpoint,) = shown["checkpoints"]
+    home = Path(checkpoint["home_path"])
+    names = {path.name for path in home.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= names
+    assert (checkpoint["step"], shown["spec"]["experiment"]["merge"]["run"]) == (3, trained["run_id"])
+
+    refused = armada.run("merge", merged["run_id"])
+    assert refused.returncode == 3
+    assert "is a merge, not a training" in refused.stderr
+    assert armada.run("merge", trained["run_id"], "--checkpoint", "7").returncode == 7
+    whole = armada.write(
+        "whole.yaml", json.dumps({**experiment, "lora": None, "train": {"global_batch_size": 4, "max_steps": 1}})
+    )
+    run_id = armada.json("launch", "--host", "local", whole)["run_id"]
+    refused = armada.run("merge", run_id)
+    assert refused.returncode == 3
+    assert "trained every weight" in refused.stderr
+    armada.run("stop", run_id, "--grace", "0")

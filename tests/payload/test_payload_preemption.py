@@ -1,0 +1,127 @@
+"""A signal on any rank: one complete checkpoint, `preempted`, an exit code of its own, and a resume as if nothing was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_train.failure import INTERRUPTED, read_failure, write_failure
+
+from tests.payload.payload_run import PayloadRun, make_training, wait_until
+
+pytestmark = pytest.mark.payload
+
+
+def ranks_of(run: PayloadRun) -> dict[int, int]:
+    """Find the processes of a run: rank → pid."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = dict(item.split(b"=", 1) for item in (folder / "environ").read_bytes().split(b"\0") if item)
+        except (OSError, ValueError):
+            continue
+        if folder.name.isdigit() and b"armada_train" in words and str(run.path / "spec.json").encode() in words:
+            found[int(environment.get(b"RANK", b"0"))] = int(folder.name)
+    return found
+
+
+def wait_for_step(run: PayloadRun, process: subprocess.Popen[str], step: int) -> None:
+    def reached() -> bool:
+        path = run.path / "metrics.jsonl"
+        return process.poll() is not None or (path.exists() and f'"train", "step": {step},' in path.read_text())
+
+    wait_until(reached, f"step {step}")
+    assert process.poll() is None, process.communicate()[0]
+
+
+def check_preempted(run: PayloadRun, code: int, name: str, output: str) -> int:
+    assert code == INTERRUPTED, output
+    assert run.failure["reason"] == "preempted"
+    step = max(run.losses())
+    assert (
+        run.failure["message"]
+        == f"{name} asked for an end: checkpoint {step} is complete, and training goes on from it"
+    )
+    assert run.steps_in("checkpoints", "checkpoint-")[-1] == step
+    assert (run.path / "outbox" / f".new-{step}" / ".announce.json").exists()
+    assert run.lines("summary") == []
+    return step
+
+
+def test_a_signal_to_one_process_saves_and_the_resume_ends_as_if_undisturbed(
+    undisturbed: PayloadRun, make_run: Any
+) -> None:
+    run = make_run({**undisturbed.training, "train": {**undisturbed.training["train"], "log_every_steps": 1}})
+    process = run.start(launcher=True)
+    wait_for_step(run, process, 13)
+    process.send_signal(signal.SIGTERM)  # to what the supervisor started: for one process that is the rank itself
+    output, _ = process.communicate(timeout=120)
+    step = check_preempted(run, process.returncode, "SIGTERM", output)
+
+    run.attempt = 2
+    ended = run.finish(launcher=True)
+    assert ended.code == 0, ended.output
+    assert f"resuming from checkpoint-{step}" in ended.output
+    assert run.losses()[60] == pytest.approx(undisturbed.losses()[60] * 5 - sum(run.losses()[s] for s in range(56, 60)))
+    for name in ("adapter_model.safetensors", "scheduler.pt"):
+        ours, theirs = (folder / "checkpoints" / "checkpoint-60" / name for folder in (run.path, undisturbed.path))
+        assert ours.read_bytes() == theirs.read_bytes(), name
+
+
+@pytest.mark.parametrize(("number", "rank"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 0), (signal.SIGTERM, None)])
+def test_a_signal_to_any_single_rank_or_the_launcher_saves_once_on_all(
+    chat_files: tuple[Path, Path], make_run: Any, number: signal.Signals, rank: int | None
+) -> None:
+    batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
+    run = make_run(
+        make_training(chat_files[0], batch=batch, train={"max_steps": 2000}, checkpoint={"every_steps": 1000})
+    )
+    process = run.start(launcher=True)
+    wait_for_step(run, process, 3)
+    if rank is None:
+        process.send_signal(number)
+    else:
+        os.kill(ranks_of(run)[rank], number)
+    output, _ = process.communicate(timeout=120)
+    step = check_preempted(run, process.returncode, number.name, output)
+    assert run.steps_in("outbox", ".new-") == [step]
+    checkpoint = run.path / "checkpoints" / f"checkpoint-{step}"
+    assert {"rng_state_0.pth", "rng_state_1.pth", "optimizer.pt", "armada.json"} <= {
+        f.name for f in checkpoint.iterdir()
+    }
+    assert ranks_of(run) == {}
+
+
+def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    run = make_run(make_training(*chat_files))
+    process = run.start()
+    wait_until(lambda: (run.path / "heartbeat-0.json").exists() or process.poll() is not None, "the first heartbeat")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == INTERRUPTED, output
+    assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
+
+
+def test_minutes_save_as_well_as_steps(chat_files: tuple[Path, Path], make_run: Any) -> None:
+    checkpoint = {"every_steps": None, "every_minutes": 1e-6, "keep_last": 9}
+    run = make_run(make_training(chat_files[0], train={"max_steps": 3}, checkpoint=checkpoint))
+    ended = run.finish()
+    assert ended.code == 0, ended.output
+    assert run.steps_in("outbox", ".new-") == [1, 2, 3]
+
+
+def test_the_cause_of_an_end_outlives_what_it_does_to_the_other_ranks(tmp_path: Path) -> None:
+    write_failure(tmp_path, "preempted", "the launcher's SIGTERM")
+    write_failure(tmp_path, "oom", "the cause")
+    write_failure(tmp_path, "preempted", "another")
+    assert read_failure(tmp_path) == "oom"
+    assert json.loads((tmp_path / "failure.json").read_text())["message"] == "the cause"
+    assert read_failure(tmp_path / "nowhere") is None

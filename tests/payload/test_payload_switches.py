@@ -1,0 +1,126 @@
+"""Evaluation's best and samples, and the switches that make training faster or better."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payload.payload_run import PAYLOAD, chats, make_training, write_jsonl
+
+pytestmark = pytest.mark.payload
+
+
+def test_the_best_checkpoint_is_kept_announced_and_speaks(chat_files: tuple[Path, Path], make_run: Any) -> None:
+    # A learning rate that grows too large: the eval loss is 5.3, 4.5, 5.5 and 5.4.
+    train = {"max_steps": 8, "eval_every_steps": 2, "learning_rate": 0.1, "lr_scheduler": "linear", "warmup_steps": 7}
+    training = make_training(*chat_files, train=train, checkpoint={"every_steps": 2, "keep_last": 1})
+    training |= {"evaluation": {"samples": 2, "sample_tokens": 5}, "peak_flops": 1e12}
+    run = make_run(training)
+    ended = run.finish()
+    assert ended.code == 0, ended.output
+    losses = {line["step"]: line["eval_loss"] for line in run.lines("eval") if line["step"]}
+    best = min(losses, key=losses.__getitem__)
+    assert best < 8
+    assert run.summary["best_step"] == best
+    assert run.steps_in("checkpoints", "checkpoint-") == [best, 8]
+    announced = json.loads((run.path / "outbox" / ".new-8" / ".announce.json").read_text())["metrics"]
+    assert announced["best_step"] == best
+    assert announced["best_eval_loss"] == losses[best]
+
+    samples = [json.loads(line) for line in (run.path / "samples.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in samples] == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
+    assert samples[0]["prompt"] == [{"role": "user", "content": "What is 0 plus one?"}]
+    assert samples[0]["expected"] == "It is 1."
+    assert all(isinstance(line["generated"], str) for line in samples)
+
+    line = run.lines("train")[-1]
+    assert 0 <= line["data_wait_s"] < line["step_time_s"]
+    assert line["peak_memory_bytes"] > 100_000_000
+    assert 0 < line["mfu"] < 1
+
+
+def test_packed_rows_train_on_every_token_once(chat_files: tuple[Path, Path], make_run: Any) -> None:
+    plain = make_run(make_training(*chat_files, train={"max_steps": None, "epochs": 1}), "plain")
+    packed = make_run(make_training(*chat_files, train={"max_steps": None, "epochs": 1, "packing": True}), "packed")
+    for run in (plain, packed):
+        ended = run.finish()
+        assert ended.code == 0, ended.output
+    assert packed.summary["train_tokens"] == plain.summary["train_tokens"]
+    assert packed.lines("train")[-1]["step"] < plain.lines("train")[-1]["step"]
+    before = [run.summary["eval_loss_before"] for run in (plain, packed)]
+    assert before[0] == pytest.approx(before[1], rel=1e-6)  # evaluation is not packed
+
+
+def test_grouping_by_length_and_noise_are_switches(tmp_path: Path, make_run: Any) -> None:
+    train = {"max_steps": 4, "group_by_length": True, "neftune_alpha": 5.0}
+    run = make_run(make_training(write_jsonl(tmp_path / "t.jsonl", chats(32)), train=train))
+    ended = run.finish()
+    assert ended.code == 0, ended.output
+
+
+@pytest.mark.parametrize(
+    "lora",
+    [
+        pytest.param({"dora": True, "rslora": False}, id="dora"),
+        pytest.param({"init": "pissa"}, id="pissa"),
+        pytest.param({"init": "olora", "target_modules": ["q_proj", "v_proj"]}, id="olora"),
+        pytest.param(None, id="every weight"),
+    ],
+)
+def test_every_kind_of_adapter_learns_and_says_which_attention_it_had(
+    chat_files: tuple[Path, Path], make_run: Any, lora: dict[str, Any] | None
+) -> None:
+    training = make_training(*chat_files, train={"max_steps": 3, "activation_checkpointing": True})
+    training["lora"] = lora if lora is None else training["lora"] | lora
+    run = make_run(training)
+    ended = run.finish()
+    assert ended.code == 0, ended.output
+    assert run.summary["eval_loss_after"] < run.summary["eval_loss_before"]
+    assert (run.summary["attention"], run.summary["attention_why"]) == ("sdpa", "the run is on CPUs")
+    assert "attention: sdpa (the run is on CPUs)" in ended.output
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="torch.compile needs a C++ compiler")
+def test_a_compiled_model_has_the_losses_of_the_plain_one(chat_files: tuple[Path, Path], make_run: Any) -> None:
+    losses = []
+    for compiled in (False, True):
+        train = {"max_steps": 2, "compile": compiled}
+        run = make_run(make_training(chat_files[0], train=train), f"compile-{compiled}")
+        ended = run.finish()
+        assert ended.code == 0, ended.output
+        losses.append(run.losses())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_rows_of_like_length_are_computed_together_and_steps_stay_mixed(payload_python: str) -> None:
+    program = """
+import random
+from armada_train.sampling import LengthSampler
+draw = random.Random(1)
+lengths = [round(10 * 10 ** draw.random()) for _ in range(1003)]
+orders = [list(LengthSampler(lengths, 8, seed, lambda: epoch)) for seed in (5, 6) for epoch in (0, 1)]
+assert list(LengthSampler(lengths, 8, 5, lambda: 0)) == orders[0]
+assert len({tuple(order) for order in orders}) == 4
+for order in orders:
+    assert sorted(order) == list(range(1003))
+    assert lengths[order[0]] == max(lengths)
+    batches = [[lengths[row] for row in order[at : at + 8]] for at in range(0, 1003, 8)]
+    padded = sum(max(batch) * len(batch) for batch in batches)
+    assert padded < 1.05 * sum(lengths), padded / sum(lengths)
+    firsts = [batch[0] for batch in batches]
+    alike = sum(abs(a - b) < 10 for a, b in zip(firsts, firsts[1:]))
+    assert alike < 0.4 * len(batches), alike  # neighbours, which accumulate, are of any length
+for count in (0, 1, 7, 8, 9):
+    assert sorted(LengthSampler(lengths[:count], 8, 5, lambda: 0)) == list(range(count))
+print("mixed")
+"""
+    environment = {"PYTHONPATH": str(PAYLOAD)}
+    ended = subprocess.run(
+        [payload_python, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.stdout == "mixed\n", ended.stderr

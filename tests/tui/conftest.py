@@ -1,0 +1,143 @@
+"""A home with a store that is filled through armada.store, and the dashboard on it, driven by keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.paths import HomePaths
+from armada.store import checkpoints, metrics, runs
+from armada.store.database import Database
+from armada.store.runs import Verdict
+from armada.tui.app import Dashboard
+
+Use = Callable[[Pilot[None]], Awaitable[None]]
+
+
+@dataclass
+class World:
+    """The store, and what fills it as a daemon would."""
+
+    home: HomePaths
+    database: Database
+
+    def run(
+        self,
+        run_id: str,
+        *,
+        name: str | None = None,
+        host: str = "box",
+        state: str = "running",
+        reason: str | None = None,
+        message: str | None = None,
+        spec: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> str:
+        filled = spec or {"job": {"argv": ["true"]}, "experiment": {}}
+        runs.insert(
+            self.database, run_id=run_id, name=name or run_id, host=host, task="sft", experiment="e.yaml", spec=filled
+        )
+        now = time.time()
+        known: dict[str, Any] = {"observed_at": now, "started_at": now - 3600}
+        if state in runs.ENDED:
+            known["ended_at"] = now - 60
+        runs.record(self.database, run_id, Verdict(state, reason, message, 1, 1, "evidence"), **(known | facts))
+        return run_id
+
+    def losses(self, run_id: str, values: list[float], *, name: str = "loss") -> None:
+        (offset,) = self.database.connection.execute(
+            "SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        start = time.time() - len(values)
+        lines = [
+            {"kind": "train", "step": offset + step, "time": start + step, name: value, "num_tokens": 100 * step}
+            for step, value in enumerate(values, 1)
+        ]
+        assert metrics.take_metrics(
+            self.database, run_id, lines, offset=offset, next_offset=offset + max(1, len(values))
+        )
+
+    def checkpoint(self, run_id: str, step: int, *, home: bool) -> str:
+        digest = f"{step:064x}"
+        before = [
+            {"digest": c.digest, "step": c.step, "size_bytes": c.size_bytes, "file_count": 1, "created_at": 1.0}
+            for c in checkpoints.of_run(self.database, run_id)
+        ]
+        entry = {
+            "digest": digest,
+            "step": step,
+            "size_bytes": 2_100_000_000,
+            "file_count": 3,
+            "created_at": time.time(),
+        }
+        checkpoints.take_outbox(self.database, run_id, [*before, entry])
+        if home:
+            checkpoints.mark_home(self.database, run_id, digest, self.home.checkpoints(run_id) / f"checkpoint-{step}")
+        return digest
+
+    def hosts(self, **hosts: dict[str, Any]) -> None:
+        self.home.hosts_file.write_text(json.dumps({"hosts": hosts}))
+
+    def board(self, **options: Any) -> Dashboard:
+        return Dashboard(self.home, **({"watch": False} | options))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for name in [name for name in os.environ if name.startswith("ARMADA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.delenv("LC_ALL", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("ARMADA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ARMADA_NO_DAEMON", "1")
+    monkeypatch.chdir(tmp_path)
+    home = HomePaths.from_environment()
+    home.make()
+    with Database(home.store) as database:
+        yield World(home, database)
+
+
+def drive(board: Dashboard, use: Use, size: tuple[int, int] = (140, 40)) -> None:
+    """Run the dashboard without a terminal, and `use` it."""
+
+    async def go() -> None:
+        async with board.run_test(size=size) as pilot:
+            await use(pilot)
+
+    asyncio.run(go())
+
+
+def screen(pilot: Pilot[None]) -> str:
+    """What stands on the screen now."""
+    strips = pilot.app.screen._compositor.render_strips()  # what goes to a terminal; Textual has no public name for it
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float = 20.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + within_s
+    while not look():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not so within {within_s} s; on the screen:\n{screen(pilot)}")
+        await pilot.pause(0.02)
+
+
+async def shows(pilot: Pilot[None], *words: str) -> str:
+    """Wait until all words are on the screen; what is there then."""
+    await until(pilot, lambda: all(word in screen(pilot) for word in words))
+    return screen(pilot)
+
+
+async def lacks(pilot: Pilot[None], *words: str) -> str:
+    await until(pilot, lambda: not any(word in screen(pilot) for word in words))
+    return screen(pilot)

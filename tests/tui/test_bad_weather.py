@@ -1,0 +1,154 @@
+"""What goes on around an open dashboard: the daemon dies, the store is locked, the terminal has no colour."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import runs
+from armada.store.database import Database
+from tests.conftest import eventually
+from tests.tui.conftest import World, drive, lacks, screen, shows, until
+
+
+def test_a_daemon_that_is_killed_is_said_to_have_ended_and_the_rest_stays_right(world: World) -> None:
+    world.run("demo-aaaaaa", host="local", state="queued")
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "armada", "daemon", "run"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa", "daemon ✓")
+        daemon.kill()
+        daemon.wait()
+        await shows(pilot, "daemon ended", "demo-aaaaaa")
+        with Database(world.home.store) as database:
+            runs.record(database, "demo-aaaaaa", runs.Verdict("running", attempt=9, seq=9), step=1, total_steps=2)
+        await shows(pilot, "50%")
+
+    try:
+        drive(world.board(), use)
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
+def test_the_dashboard_starts_the_daemon_that_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARMADA_NO_DAEMON")
+    world.run("demo-aaaaaa", host="local", state="queued")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon")
+        await until(pilot, lambda: "daemon ✓" in screen(pilot), within_s=60)
+
+    try:
+        drive(world.board(watch=True), use)
+    finally:
+        subprocess.run([sys.executable, "-m", "armada", "daemon", "stop"], capture_output=True, check=False, timeout=60)
+
+
+def test_a_long_write_by_somebody_else_keeps_nobody_from_reading(world: World) -> None:
+    world.run("demo-aaaaaa")
+    with Database(world.home.store) as writer:
+        writer.connection.execute("BEGIN EXCLUSIVE")
+        writer.connection.execute("UPDATE runs SET step = 1, total_steps = 2")
+
+        async def use(pilot: Pilot[None]) -> None:
+            await shows(pilot, "demo-aaaaaa", "running 1h00m")
+            writer.connection.execute("COMMIT")
+            await shows(pilot, "50%")
+
+        drive(world.board(), use)
+
+
+def test_a_store_that_is_locked_altogether_is_said_to_be_and_comes_back(world: World) -> None:
+    world.run("demo-aaaaaa")
+    world.database.close()
+    thief = sqlite3.connect(world.home.store, isolation_level=None)
+    thief.execute("PRAGMA locking_mode = EXCLUSIVE")
+    thief.execute("UPDATE runs SET step = 1, total_steps = 2")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "the store cannot be read: another program has locked the store")
+        thief.close()
+        await shows(pilot, "demo-aaaaaa", "50%")
+        await lacks(pilot, "cannot be read")
+
+    drive(world.board(), use)
+
+
+def test_a_terminal_without_colour_gets_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    world.run("demo-aaaaaa", step=5, total_steps=10)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+    world.run("dead-bbbbbb", state="failed", reason="oom")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa", "✗", "●", "▸", "50%")
+        colours = {
+            tuple(colour.triplet)
+            for strip in pilot.app.screen._compositor.render_strips()
+            for _, style, _ in strip
+            if style is not None
+            for colour in (style.color, style.bgcolor)
+            if colour is not None and colour.triplet is not None
+        }
+        assert all(max(each) - min(each) <= 2 for each in colours), colours
+
+    drive(world.board(), use)
+
+
+def test_a_tiny_terminal_shows_the_run_under_the_cursor(world: World) -> None:
+    for letter in "abcdefgh":
+        world.run(f"run-{letter * 6}", state="failed", reason="oom")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "run-" in screen(pilot))
+        await pilot.press("end")
+        await until(pilot, lambda: "run-a" in screen(pilot))
+        await pilot.resize_terminal(100, 30)
+        await shows(pilot, "8 of 8 runs", "run-aaaaaa", "run-hhhhhh")
+
+    drive(world.board(), use, (20, 5))
+
+
+def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:
+    """The window was closed, or the SSH connection it ran in went away: no dashboard stays behind."""
+    import pty
+
+    master, slave = pty.openpty()
+    board = subprocess.Popen(
+        [sys.executable, "-m", "armada", "dashboard", "--read-only"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(slave)
+    seen = bytearray()
+
+    def read() -> None:
+        try:
+            while part := os.read(master, 65_536):
+                seen.extend(part)
+        except OSError:
+            return  # the other end is closed
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        eventually(lambda: b"Nothing has been launched yet" in seen)
+        board.send_signal(signal.SIGHUP)
+        assert board.wait(30) != 0
+    finally:
+        board.kill()
+        board.wait()
+        os.close(master)

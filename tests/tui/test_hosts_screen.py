@@ -1,0 +1,249 @@
+"""Hosts, against a real store: what is told of each, and the history of its GPUs. What is done to them: tests/fleet."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.paths import HomePaths
+from armada.provision.environment_key import environment_key
+from armada.store import hosts, telemetry
+from armada.tui.app import Dashboard
+from tests.tui.conftest import World, drive, lacks, screen, shows, until
+
+
+def gpu(index: int, *users: dict[str, Any]) -> dict[str, Any]:
+    total = 80 << 30
+    facts = {"index": index, "name": "NVIDIA A100", "memory_total_bytes": total, "memory_used_bytes": total // 2}
+    return {**facts, "utilization": 50, "processes": list(users)}
+
+
+def cpu_key(home: HomePaths) -> str:
+    from armada.config.profiles import load_profile
+
+    return environment_key(load_profile("cpu", home), {"machine": "x86_64", "gpus": [gpu(0)]})
+
+
+def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("mine-aaaaaa")
+    world.run("next-bbbbbb", state="queued")
+    waiting = [{"run_id": "next-bbbbbb", "since": time.time() - 130}, {"run_id": "far-cccccc", "since": time.time()}]
+    seats = [gpu(0, {"pid": 1, "run_id": "mine-aaaaaa"}), gpu(1, {"pid": 4711, "run_id": None}), gpu(2)]
+    seats.append(gpu(3, {"pid": 2, "run_id": "theirs-dddddd"}))
+    hosts.record_facts(
+        world.database, "box", {"gpus": seats, "queue": {"waiting": waiting, "summary": "7 ahead of mine"}}
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        seen = await shows(pilot, "2 wait for GPUs: next-bbbbbb 2m, far-cccccc (of another home)")
+        lines = {line.split()[0]: line for line in seen.splitlines() if "/80 G" in line}
+        for index, user in enumerate(("mine-aaaaaa", "stranger (pid 4711)", "free", "theirs-dddddd (of another home)")):
+            assert lines[str(index)].endswith(f"  {user}")
+
+    drive(world.board(), use)
+
+
+def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
+    world.hosts(box={"ssh": "me@192.0.2.1", "scheduler": "slurm"})
+    boost = {"name": "boost", "state": "up", "time_limit": "1-00:00:00", "nodes": 64, "cpus": 9, "cpus_free": 1}
+    answer = {"mine": {"RUNNING": 2, "PENDING": 1}, "others": {"PENDING": 212}, "quota": "used\n4.7 % of 5.2 %\n"}
+    queue = {**answer, "partitions": [{**boost, "gpus": 256, "gpus_free": 31}], "time": 1.0, "error": None}
+    hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"waiting": [], **queue}})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
+        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "name a `profile:`")
+        hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
+        await shows(pilot, "its batch system does not answer: slurmctld is down")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("condition", ["ready", "building", "partial", "absent"])
+def test_the_environment_of_the_hosts_profile_has_a_state(world: World, condition: str) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1", "profile": "cpu"})
+    key = cpu_key(world.home)
+    there = {key: condition} if condition != "absent" else {"cu130-000000000000": "ready"}
+    hosts.record_facts(world.database, "box", {"gpus": [gpu(0)], "machine": "x86_64", "environments": there})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, f"{condition} {key}")
+
+    drive(world.board(), use, (160, 40))
+
+
+def test_a_host_for_which_there_is_no_profile_says_so(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": [{**gpu(0), "name": "Voodoo 2"}], "machine": "x86_64"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "environment: no profile fits 1 × Voodoo 2")
+
+    drive(world.board(), use)
+
+
+def test_a_disk_that_is_foreseen_to_be_full_says_when_and_why(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": [], "disk": {"free_bytes": 412e9, "total_bytes": 2e12}})
+    now = time.time()
+    forecast = hosts.DiskForecast(now, 412_000_000_000, 1e7, None, now + 31 * 3600 + 120)
+    hosts.record_forecast(world.database, "box", forecast)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "412 GB", "disk full in about 1 d 7 h: its runs save 36.0 GB an hour")
+
+    drive(world.board(), use)
+
+
+def test_a_wiped_host_is_said_to_be_left_alone(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": []})
+    hosts.mark_released(world.database, "box", time.time() - 7230)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "wiped 2 h 00 m ago: left alone until something is launched on it")
+
+    drive(world.board(), use)
+
+
+def load(world: World, host: str, since_s: float, every_s: float) -> str:
+    """Fill the history of two GPUs; the clock at its first point."""
+    now = time.time()
+    moments = [now - since_s + every_s * number for number in range(int(since_s / every_s))]
+    points = [telemetry.Point(index, at, 10.0 * index, 70 << 30, 312.0, 71.0) for at in moments for index in range(2)]
+    telemetry.record(world.database, host, points)
+    return time.strftime("%H:%M:%S", time.localtime(moments[0]))
+
+
+def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_several_spans(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
+    for host in ("box", "far"):
+        hosts.record_facts(world.database, host, {"gpus": [gpu(0), gpu(1)]})
+    first = load(world, "box", 3000, 60)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        measures = (
+            "utilisation %, 15 m  0 0  1 10",
+            "memory GiB, 15 m  0 70",
+            "power W, 15 m  0 312",
+            "temperature °C, 15 m  0 71",
+        )
+        seen = await shows(pilot, *(f"box · {measure}" for measure in measures))
+        assert any(0x2800 < ord(character) <= 0x28FF for character in seen)
+        assert first not in seen
+        await pilot.press("minus")
+        await shows(pilot, "box · power W, 1 h", first)
+        await pilot.press("minus", "minus", "minus", "minus", "minus")
+        await shows(pilot, "box · power W, 7 d")
+        await pilot.press("plus", "plus", "plus", "plus", "plus")
+        await shows(pilot, "box · power W, 15 m")
+        await pilot.press("down")
+        await shows(pilot, "far", "the daemon writes this down while it watches the host")
+        await pilot.press("v")
+        await lacks(pilot, "the daemon writes this down")
+
+    drive(world.board(), use, (160, 48))
+
+
+def test_on_a_low_terminal_the_history_comes_by_a_key(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": [gpu(0), gpu(1)]})
+    load(world, "box", 600, 10)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        assert "utilisation" not in await shows(pilot, "70/80 G")
+        await pilot.press("v")
+        await shows(pilot, "box · utilisation %", "temperature °C")
+        await pilot.press("v")
+        await lacks(pilot, "utilisation")
+        await shows(pilot, "70/80 G")
+
+    drive(world.board(), use, (80, 24))
+
+
+def test_points_that_come_later_are_added_to_the_history(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": [gpu(0)]})
+    load(world, "box", 600, 10)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "312 W")
+        telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 99.0, 1 << 30, 123.0, 44.0)])
+        await shows(pilot, "123 W", "44 °C", "box · power W, 15 m  0 123")
+
+    drive(world.board(), use, (160, 48))
+
+
+def test_the_address_is_copied(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1:50022"})
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– box")
+        await pilot.press("home", "w")
+        await until(pilot, lambda: board.clipboard == "root@192.0.2.1:50022")
+
+    drive(board, use)
+
+
+def test_this_machine_has_no_key_to_compare_and_is_asked_for_none(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        await pilot.press("t")
+        await until(pilot, lambda: "this machine has no key to compare" in said(pilot))
+        assert not (world.home.state / "dashboard").exists()
+
+    drive(world.board(), use)
+
+
+def test_a_look_that_finds_nobody_says_why_and_asks_nothing(world: World) -> None:
+    world.hosts(gone={"ssh": "root@127.0.0.1:1"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– gone")
+        for key, words in (("t", "gone shows no key"), ("r", "nobody knows what gone holds")):
+            await pilot.press("home", key)
+            await until(pilot, lambda words=words: words in said(pilot), within_s=60)  # type: ignore[misc]  # bound by its default
+            assert len(pilot.app.screen_stack) == 2, screen(pilot)
+
+    drive(world.board(), use)
+
+
+def said(pilot: Pilot[None]) -> str:
+    board = pilot.app
+    assert isinstance(board, Dashboard)
+    return "\n".join(note.message for note in board._notifications)
+
+
+def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        await pilot.press("r")
+        await until(pilot, lambda: "local can be destroyed: nothing would be lost" in screen(pilot), within_s=60)
+        await pilot.press("d")  # there is nothing to drain
+        await shows(pilot, "y release it")
+        await pilot.press("escape")
+        await lacks(pilot, "release it")
+        await pilot.press("r")
+        await until(pilot, lambda: "y release it" in screen(pilot), within_s=60)
+        await pilot.press("y")
+        await until(pilot, lambda: "release local done" in said(pilot), within_s=60)
+
+    drive(world.board(), use)

@@ -1,0 +1,311 @@
+"""Run, Hosts, Sync, Compare, help and palette, against a real store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import hosts, run_sync, telemetry, transfers
+from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.run import RunScreen
+from tests.tui.conftest import World, drive, lacks, screen, shows, until
+
+GPU = {
+    "index": 0,
+    "name": "NVIDIA A100",
+    "memory_total_bytes": 80 << 30,
+    "memory_used_bytes": 71 << 30,
+    "utilization": 98,
+    "processes": [{"pid": 1, "run_id": "demo-aaaaaa"}, {"pid": 4711, "run_id": None}],
+}
+
+
+def test_the_run_screen_tells_state_evidence_batch_and_command(world: World) -> None:
+    spec = {
+        "job": {"argv": ["accelerate", "launch", "train.py"]},
+        "training": {"batch": {"global": 16, "micro": 4, "accumulation": 2, "processes": 2}},
+        "environment": {"key": "cu130-4f2a"},
+        "experiment": {"lora": {"r": 64}},
+    }
+    world.run("demo-aaaaaa", spec=spec, step=10, total_steps=20)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter")
+        await shows(
+            pilot, "16 samples a step = micro 4 × accumulate 2 × 2", "cu130-4f2a", "because      evidence", "train.py"
+        )
+        await pilot.press("f")
+        await shows(pilot, "lora.r", "64")
+        await pilot.press("escape")
+        await shows(pilot, "1 of 1 runs")
+
+    drive(world.board(), use)
+
+
+def test_charts_step_through_metrics_panels_scale_smoothing_and_zoom(world: World) -> None:
+    world.run("demo-aaaaaa", step=100, total_steps=200)
+    world.losses("demo-aaaaaa", [3.0 / (1 + step / 10) for step in range(100)])
+    world.losses("demo-aaaaaa", [0.1] * 10, name="grad_norm")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("2")
+        await pilot.press("c")
+        await shows(pilot, "loss (1 of 3)", "100")
+        await pilot.press("m")
+        await shows(pilot, "grad_norm (2 of 3)")
+        await pilot.press("M", "v")
+        await shows(pilot, "loss (1 of 3)", "grad_norm (2 of 3)")
+        await pilot.press("g", "s")
+        await shows(pilot, "(log)", "smoothed 0.6")
+        await pilot.press("plus")
+        await shows(pilot, "zoomed: 0 shows all")
+        await pilot.press("0")
+        await lacks(pilot, "zoomed")
+
+    drive(world.board(), use)
+
+
+def test_new_points_are_drawn_after_those_that_were_there(world: World) -> None:
+    world.run("demo-aaaaaa", step=3, total_steps=200)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c")
+        await shows(pilot, "loss (1 of 2) 1")
+        world.losses("demo-aaaaaa", [0.25, float("nan")])
+        await shows(pilot, "loss (1 of 2) 0.25")
+        view = pilot.app.screen
+        assert isinstance(view, RunScreen)
+        assert len(view.wall._curves["loss"]) == 5
+
+    drive(world.board(), use)
+
+
+def test_a_log_is_followed_searched_and_left_at_its_place(world: World) -> None:
+    world.run("demo-aaaaaa", host="local")
+    log = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"line {number}\n" for number in range(100_000)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "line 99999", "following")
+        with log.open("a") as file:
+            file.write("one more\n")
+        await shows(pilot, "one more")
+        await pilot.press("slash", *"line", "space", *"777", "enter")
+        seen = await shows(pilot, "search “line 777”", "line 77799")
+        assert "following" not in seen
+        await pilot.press("N")
+        await shows(pilot, "line 77798")
+        await pilot.press("home")
+        await shows(pilot, "line 0", "line 20")
+        await pilot.press("end")
+        await shows(pilot, "one more", "following")
+
+    drive(world.board(), use)
+
+
+def test_checkpoints_say_where_each_copy_is_and_events_are_listed(world: World) -> None:
+    world.run("demo-aaaaaa")
+    world.checkpoint("demo-aaaaaa", 100, home=True)
+    digest = world.checkpoint("demo-aaaaaa", 200, home=False)
+    transfers.begin(world.database, "demo-aaaaaa", digest, 2_100_000_000)
+    transfers.progress(world.database, "demo-aaaaaa", digest, 1_050_000_000, 22e6)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "k")
+        seen = await shows(pilot, "checkpoint-200", "50% on its way", "22.0 MB/s")
+        line = next(line for line in seen.splitlines() if "checkpoint-100" in line)
+        assert "2.1 GB" in line
+        assert f"home  {world.home.checkpoints('demo-aaaaaa') / 'checkpoint-100'}" in line
+        assert " s ago" in line.rpartition("checkpoint-100")[2], "verified when"
+        await pilot.press("e")
+        await shows(pilot, "none yet")
+
+    drive(world.board(), use, (300, 40))
+
+
+def test_a_run_that_is_removed_meanwhile_is_said_to_be_gone(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter")
+        from armada.store import runs
+
+        runs.delete(world.database, "demo-aaaaaa")
+        await shows(pilot, "no longer in the store")
+
+    drive(world.board(), use)
+
+
+def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 12.5}, new={"ssh": "root@192.0.2.2"})
+    world.run("demo-aaaaaa")
+    hosts.record_facts(world.database, "box", {"gpus": [GPU], "disk": {"free_bytes": 412e9, "total_bytes": 2e12}})
+    points = [telemetry.Point(0, time.time() - 10 * age, 90.0, 70 << 30, 312.0, 71.0) for age in range(30)]
+    telemetry.record(world.database, "box", points)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("3")
+        await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▇▇▇")
+        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not looked at yet: k")
+        hosts.mark_unreachable(world.database, "box", "no route to host")
+        await shows(pilot, "unreachable since", "no route to host")
+        await pilot.press("enter")
+        await shows(pilot, "/ host:box", "1 of 1 runs")
+
+    drive(world.board(), use)
+
+
+def test_facts_of_any_shape_break_nothing(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    odd = {"gpus": [{"index": [], "name": {}, "processes": "x", "utilization": "much"}, 7], "disk": [1], "x": None}
+    hosts.record_facts(world.database, "box", odd)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "box", "free")
+
+    drive(world.board(), use)
+
+
+def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: World) -> None:
+    world.run("demo-aaaaaa")
+    world.run("home-bbbbbb", state="succeeded")
+    digest = world.checkpoint("demo-aaaaaa", 200, home=False)
+    transfers.give_up(
+        world.database, "demo-aaaaaa", digest, "failed", "connection reset", next_try_at=time.time() + 200
+    )
+    run_sync.failed(
+        world.database, "demo-aaaaaa", now=time.time() - 7200, reason="connection reset", next_due_at=time.time() + 200
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        seen = await shows(pilot, "failed: connection reset", "again in 3 m", "fails for 2 h", "disk at home")
+        assert "home-bbbbbb" not in seen
+
+    drive(world.board(), use)
+
+
+def test_compare_overlays_marked_runs_and_lists_what_differs(world: World) -> None:
+    for run_id, rate in (("one-aaaaaa", 1e-4), ("two-bbbbbb", 5e-5)):
+        experiment = {"train": {"learning_rate": rate, "seed": 5}}
+        world.run(run_id, spec={"job": {"argv": []}, "experiment": experiment}, step=3, total_steps=9)
+        world.losses(run_id, [3.0, 2.0, 1.0 + rate])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await pilot.press("a", "c")
+        seen = await shows(pilot, "loss against step", "train.learning_rate", "0.0001", "5e-05")
+        assert "seed" not in seen
+        for against in ("time", "tokens", "cost"):
+            await pilot.press("b")
+            await shows(pilot, f"loss against {against}")
+        await shows(pilot, "it needs a price")
+
+    drive(world.board(), use)
+
+
+def test_compare_draws_the_run_whose_curve_the_preview_has_drawn_already(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, step=3, total_steps=9)
+        world.losses(run_id, [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "loss 1", "⠉")
+        await pilot.press("a", "c")
+        view = pilot.app.screen
+        assert isinstance(view, CompareScreen)
+        await until(pilot, lambda: len([line for line in view.chart.lines if len(line.xs)]) == 2)
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+def test_help_lists_the_keys_of_the_screen_first(world: World, key: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press(key)
+        await shows(pilot, "Stop these runs")
+        await pilot.press("escape")
+        await lacks(pilot, "Stop these runs")
+
+    drive(world.board(), use)
+
+
+def test_the_palette_finds_every_action(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        await pilot.press(*"go", "space", *"to", "space", *"sync")
+        await shows(pilot, "Go to Sync")
+        await pilot.press("enter")
+        await shows(pilot, "disk at home")
+
+    drive(world.board(), use)
+
+
+def test_themes_change_and_the_picture_stays(world: World) -> None:
+    world.run("demo-aaaaaa", step=3, total_steps=9)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        for name in ("textual-light", "armada-contrast", "nord"):
+            await pilot.press("ctrl+t")
+            assert pilot.app.theme == name
+            await pilot.pause()
+            assert "demo-aaaaaa" in screen(pilot)
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+def test_it_is_left_at_once_from_anywhere(world: World, key: str) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", key)
+        await until(pilot, lambda: not pilot.app.is_running)
+
+    drive(world.board(), use)
+
+
+def test_no_utf8_means_ascii_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANG", "C")
+    world.run("demo-aaaaaa", name="größe 日本", step=5, total_steps=10)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "gr??e ??", "######......", "loss")
+        ours = [line for line in seen.splitlines() if "aaaaaa" in line or "armada" in line]
+        assert all(line.isascii() for line in ours), ours
+
+    drive(world.board(), use)
+
+
+def test_the_launch_screen_plans_while_one_types_and_refuses_what_preflight_refuses(world: World) -> None:
+    Path("exp.yaml").write_text('{"name": "hello", "task": "command", "command": ["echo", "hi"]}')
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await shows(pilot, "Type an experiment and a host")
+        await pilot.press(*"exp", "full_stop", *"yaml", "tab", *"local")
+        await shows(pilot, "one command on local", "ctrl+l launches this", "echo hi")
+        await pilot.press("tab", *"nonsense=1")
+        await shows(pilot, "nonsense")
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: any("no plan" in note.message for note in pilot.app._notifications))
+
+    drive(world.board(), use)

@@ -1,0 +1,149 @@
+"""Curves, canvas, log files, keys: what screens are made of, without a screen."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armada.tui.bindings import KEYS, SCREENS, markdown
+from armada.tui.curves import NAN, Curve, Levels
+from armada.tui.filtering import fuzzy
+from armada.tui.log_file import LINE_BYTES, LogFile
+from armada.tui.settings_text import differing
+from armada.tui.symbols import ASCII, UNICODE
+from armada.tui.widgets.braille import Canvas, Window, draw
+
+VALUES = st.lists(st.one_of(st.just(NAN), st.floats(-1e6, 1e6)), max_size=300)
+
+
+@given(values=VALUES, more=VALUES, start=st.integers(0, 400), length=st.integers(0, 400))
+def test_extremes_by_blocks_are_those_of_the_points(
+    values: list[float], more: list[float], start: int, length: int
+) -> None:
+    repeated = values * 20
+    levels = Levels(repeated)
+    levels.extend(more)
+    everything = [*repeated, *more]
+    start, end = min(start * 7, len(everything)), min(start * 7 + length * 9, len(everything))
+    known = [value for value in everything[start:end] if not math.isnan(value)]
+    assert levels.extremes(start, end) == ((min(known), max(known)) if known else None)
+
+
+def drawn(values: list[float], width: int = 10, height: int = 4) -> list[str]:
+    canvas = Canvas(width, height)
+    known = [value for value in values if not math.isnan(value)]
+    xs = list(range(len(values)))
+    draw(canvas, xs, Levels(values), Window(0, len(values) - 1, min(known), max(known)), 0)
+    return ["".join(text for text, _ in canvas.row(row, utf8=True)) for row in range(height)]
+
+
+def test_a_rising_line_goes_from_corner_to_corner_without_holes() -> None:
+    picture = drawn([float(value) for value in range(20)])
+    assert picture[-1][0] != " "
+    assert picture[0][-1] != " "
+    assert all(any(row[column] != " " for row in picture) for column in range(10))
+
+
+@pytest.mark.parametrize("count", [20, 2000])
+def test_a_nan_is_a_gap(count: int) -> None:
+    values = [1.0 + 0.01 * (place % 2) for place in range(count)]
+    for place in range(count * 35 // 100, count * 65 // 100 + 1):
+        values[place] = NAN
+    picture = drawn(values)
+    assert all(row[4:6].strip() == "" for row in picture), picture
+    assert any(row[0] != " " for row in picture)
+
+
+def test_a_single_spike_among_half_a_million_points_is_drawn() -> None:
+    values = [0.0] * 500_000
+    values[250_123] = 1.0
+    picture = drawn(values, 60, 8)
+    assert any(row[30] != " " for row in picture[:4])
+
+
+def test_smoothing_keeps_gaps_and_the_level() -> None:
+    curve = Curve((step, float(step), None if step == 50 else 2.0) for step in range(100))
+    levels = curve.shown(log=False, smoothing=0.9)
+    assert math.isnan(levels.values[50])
+    assert levels.values[99] == pytest.approx(2.0)
+    assert curve.shown(log=True, smoothing=0.0).values[0] == pytest.approx(math.log10(2.0))
+
+
+def test_a_log_is_read_from_any_place(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = [f"{number} " + "x" * random.Random(number).randrange(0, 300) for number in range(5000)]
+    path.write_text("\n".join(lines) + "\n")
+    log = LogFile(path)
+    assert [line.text for line in log.forward(log.tail(3), 10)] == lines[-3:]
+    assert [line.text for line in log.forward(log.backward(log.tail(1), 100), 2)] == lines[-101:-99]
+    found = log.find_back("1234 ", log.size)
+    assert found is not None
+    assert log.forward(found, 1)[0].text == lines[1234]
+    assert log.find_back("not there", log.size) is None
+    assert log.find_back("4999 ", found) is None
+
+
+def test_a_line_of_a_megabyte_is_cut_and_the_next_one_found(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a" * 1_000_000 + b"\nnext\nunfinished")
+    first, second, third = LogFile(path).forward(0, 5)
+    assert len(first.text) <= LINE_BYTES + 2
+    assert (second.text, third.text) == ("next", "unfinished")
+    assert LogFile(path).backward(third.start, 2) == 0
+
+
+def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "none")
+    assert (log.size, log.forward(0, 5), log.tail(5), log.find_back("x", 10)) == (0, [], 0, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "so"), [("lra", "lora", True), ("arl", "lora", False), ("abc", "a" + "-" * 50 + "bc", False)]
+)
+def test_fuzzy_means_letters_in_order_and_near(word: str, text: str, so: bool) -> None:
+    assert fuzzy(word, text) is so
+
+
+def test_only_settings_that_differ_are_listed() -> None:
+    one, two = {"experiment": {"a": 1, "b": {"c": 2}}}, {"experiment": {"a": 1, "b": {"c": 3}, "d": 4}}
+    assert differing([one, two]) == [("b.c", ["2", "3"]), ("d", ["", "4"])]
+
+
+def test_bars_and_sparks_have_their_width() -> None:
+    for symbols in (UNICODE, ASCII):
+        assert [len(symbols.bar(share, 12)) for share in (-1, 0, 0.31, 1, 7)] == [12] * 5
+        assert len(symbols.spark([1.0, None, float("nan"), 3.0])) == 4
+    assert UNICODE.spark([]) == ""
+
+
+def test_every_key_has_an_action_and_a_place() -> None:
+    from armada.tui.app import Dashboard
+    from armada.tui.screens.compare import CompareScreen
+    from armada.tui.screens.hosts import HostsScreen
+    from armada.tui.screens.launch import LaunchScreen
+    from armada.tui.screens.run import RunScreen
+    from armada.tui.screens.runs import RunsScreen
+    from armada.tui.screens.sync import SyncScreen
+    from armada.tui.widgets.table import Table
+
+    owners: dict[str, type] = {"everywhere": Dashboard, "lists": Table, "runs": RunsScreen, "run": RunScreen}
+    owners |= {"hosts": HostsScreen, "sync": SyncScreen, "launch": LaunchScreen, "compare": CompareScreen}
+    assert set(owners) == set(SCREENS)
+    for key in KEYS:
+        assert hasattr(owners[key.where], "action_" + key.action.partition("(")[0]), key
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    for place in SCREENS:
+        taken = [one for key in KEYS if key.where == place for one in key.keys.split(",")]
+        assert len(taken) == len(set(taken)), place
+
+
+def test_the_docs_hold_the_table_of_keys() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text()
+    assert markdown() in page

@@ -1,0 +1,161 @@
+"""A handful of screens as they look, at the smallest size that is promised and at a large one; behaviour is tested elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import run_sync, runs, transfers
+from tests.tui.conftest import World, drive, shows
+from tests.tui.picture import looks_like
+
+NOW = 1_790_000_000.0
+SIZES = pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["80x24", "160x48"])
+
+
+@pytest.fixture
+def still(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which no time passes and every disk is alike."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10**12, used=4 * 10**11, free=6 * 10**11))
+    return world
+
+
+def fill(world: World) -> None:
+    """One of each: runs well, waits, is lost, fails, is over."""
+    prices = {"a100-1": 12.4, "workstation": None}
+    world.hosts(**{name: {"ssh": f"root@{name}.example", "price_per_hour": price} for name, price in prices.items()})
+    steps: dict[str, Any] = {
+        "total_steps": 20_000,
+        "tokens_per_s": 39_800.0,
+        "step_time_s": 0.7,
+        "gpus": "[0, 1, 2, 3, 4, 5, 6, 7]",
+    }
+    world.run("arc-r128-aaaaaa", name="arc-r128", host="a100-1", step=14_400, **steps)
+    world.losses("arc-r128-aaaaaa", [0.4 + 2.0 / (1 + step / 8) + 0.05 * (step % 3) for step in range(120)])
+    world.checkpoint("arc-r128-aaaaaa", 14_000, home=True)
+    world.run("sweep-lr1e-4-bbbbbb", name="sweep/lr1e-4", host="condor", state="queued")
+    world.run("dora-cccccc", name="dora", host="workstation", step=6_600, **steps)
+    runs.mark_unreachable(world.database, ["dora-cccccc"], "no route to host")
+    world.run(
+        "wide-dddddd", name="wide", host="a100-1", state="failed", reason="oom", message="CUDA out of memory on rank 3"
+    )
+    world.run("lora-eeeeee", name="größe-日本", host="workstation", state="succeeded", loss=0.455)
+    world.checkpoint("lora-eeeeee", 20_000, home=True)
+    runs.record(
+        world.database, "arc-r128-aaaaaa", runs.Verdict("running", attempt=1, seq=2), tokens_per_s=39_800.0, step=14_400
+    )
+
+
+@SIZES
+def test_runs(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128", "no route to host", "loss")
+        await looks_like(pilot, "runs")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_first_start(still: World, size: tuple[int, int]) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Nothing has been launched yet")
+        await looks_like(pilot, "first-start")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_a_filter_that_finds_nothing(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128")
+        await pilot.press("slash", *"nowhere", "enter")
+        await looks_like(pilot, "nothing-found")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_a_store_that_cannot_be_read(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await looks_like(pilot, "runs")
+        still.database.connection.execute("ALTER TABLE revision RENAME TO gone")
+        await shows(pilot, "the store cannot be read")
+        await looks_like(pilot, "store-trouble")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_a_question_before_runs_are_stopped(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await looks_like(pilot, "runs")  # what is under a question is not drawn anew
+        await pilot.press("a", "x")
+        await looks_like(pilot, "stop")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_curves(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128", "loss")
+        pilot.app.open_run("arc-r128-aaaaaa", "charts")  # type: ignore[attr-defined]  # it is the dashboard
+        await shows(pilot, "loss (1 of 2)")
+        await looks_like(pilot, "curves")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_sync_with_a_failure(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+    digest = still.checkpoint("arc-r128-aaaaaa", 14_400, home=False)
+    transfers.begin(still.database, "arc-r128-aaaaaa", digest, 2_100_000_000)
+    transfers.progress(still.database, "arc-r128-aaaaaa", digest, 700_000_000, 2.2e7)
+    lost = still.checkpoint("dora-cccccc", 6_000, home=False)
+    transfers.give_up(still.database, "dora-cccccc", lost, "failed", "connection reset", next_try_at=NOW + 200)
+    run_sync.failed(still.database, "dora-cccccc", now=NOW - 7200, reason="connection reset", next_due_at=NOW + 200)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128")
+        await pilot.press("4")
+        await shows(pilot, "connection reset")
+        await looks_like(pilot, "sync")
+
+    drive(still.board(), use, size)
+
+
+def test_a_picture_that_differs_says_where_and_how_to_keep_the_new_one(
+    still: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.tui.picture.FOLDER", still.home.state)
+    monkeypatch.setattr("tests.tui.picture.UPDATING", False)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Nothing has been launched yet")
+        (still.home.state / "first-start-80x24.txt").write_text("something else\n")
+        with pytest.raises(pytest.fail.Exception) as failure:
+            await looks_like(pilot, "first-start")
+        assert "-something else" in str(failure.value)
+        assert "+  Nothing has been launched yet, and here is how to begin:" in str(failure.value)
+        assert "ARMADA_UPDATE_PICTURES=1" in str(failure.value)
+
+    drive(still.board(), use, (80, 24))

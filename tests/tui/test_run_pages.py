@@ -1,0 +1,347 @@
+"""Log, charts, checkpoints and config of one run: what is more than a look at them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from armada.store import checkpoints, operations
+from armada.tui.app import Dashboard
+from armada.tui.screens.run import RunScreen
+from armada.tui.widgets.chart import Chart
+from tests.tui.conftest import World, drive, lacks, screen, shows, until
+
+
+def said(pilot: Pilot[None]) -> str:
+    board = pilot.app
+    assert isinstance(board, Dashboard)
+    return "\n".join(note.message for note in board._notifications)
+
+
+@functools.cache
+def hundred_thousand_lines() -> str:
+    """A line a second, from a midnight on."""
+    start = 1_790_000_000 - 1_790_000_000 % 86_400
+    times = (time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(start + number)) for number in range(100_000))
+    return "".join(f"{stamp} line {number}\n" for number, stamp in enumerate(times))
+
+
+@pytest.fixture
+def log(world: World) -> Path:
+    """A long log of a run on this machine."""
+    world.run("demo-aaaaaa", host="local")
+    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    path.parent.mkdir(parents=True)
+    path.write_text(hundred_thousand_lines())
+    return path
+
+
+def top(pilot: Pilot[None]) -> str:
+    """The number of the first line in sight."""
+    return screen(pilot).splitlines()[2].partition(" line ")[2]
+
+
+async def type_into(pilot: Pilot[None], key: str, text: str) -> None:
+    await pilot.press(key)
+    field = pilot.app.screen.query_one("#find", Input)
+    await until(pilot, lambda: field.has_focus)
+    field.value = text
+    await pilot.press("enter")
+
+
+@pytest.mark.parametrize(
+    ("place", "first"),
+    [
+        ("1", 0),
+        ("4,001", 4000),
+        ("100000", 99_999),
+        ("50%", None),
+        ("@2600000", None),
+        ("01:02:03", 86_400 + 3723),
+        ("23:59", 86_340),
+        ("2026-09-21 00:01", 60),
+    ],
+)
+def test_the_log_goes_to_a_line_a_share_a_byte_or_a_time(
+    world: World, log: Path, place: str, first: int | None
+) -> None:
+    if first is None:
+        offset = 2_600_000 if place.startswith("@") else log.stat().st_size // 2
+        first = log.read_bytes()[:offset].count(b"\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "line 99999", "following")
+        await type_into(pilot, "j", place)
+        await until(pilot, lambda: top(pilot) == str(first))
+        await lacks(pilot, "following")
+        await pilot.press("end")
+        await shows(pilot, "line 99999", "following")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("place", ["nonsense", "101%", "25:00", "@x", "-5"])
+def test_what_is_no_place_in_a_log_is_said_with_what_is(world: World, log: Path, place: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "j", place)
+        await until(pilot, lambda: f"{place!r} is no place in a log" in said(pilot) and "45%" in said(pilot))
+        await shows(pilot, "following")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("place", ["2000000", "2027-01-01 00:00"])
+def test_a_place_beyond_the_log_is_not_found_and_nothing_moves(world: World, log: Path, place: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "j", place)
+        await until(pilot, lambda: "not found" in said(pilot))
+        await shows(pilot, "line 99999", "following")
+
+    drive(world.board(), use)
+
+
+def test_a_search_goes_both_ways(world: World, log: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "slash", "LINE 777")  # capitals mean themselves
+        await until(pilot, lambda: "not found" in said(pilot))
+        await type_into(pilot, "slash", "line 777")
+        for key, found in (("N", "77799"), ("n", "77798"), ("n", "77799")):
+            await until(pilot, lambda found=found: top(pilot) == found)  # type: ignore[misc]  # bound by its default
+            await pilot.press(key)
+        await until(pilot, lambda: "towards the end" in said(pilot))
+        assert top(pilot) == "77799"
+
+    drive(world.board(), use)
+
+
+def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> None:
+    world.run("demo-aaaaaa", host="local")
+    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 1_000_000 + b"\nsecond\nthird without an end")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "third without an end")
+        for place, first in (("2", "second"), ("3", "third without an end"), ("10%", "xxxxxxxx")):
+            await type_into(pilot, "j", place)
+            await until(pilot, lambda first=first: screen(pilot).splitlines()[2].startswith(first))  # type: ignore[misc]
+
+    drive(world.board(), use)
+
+
+def test_dragging_over_a_chart_zooms_all_of_them_and_a_double_click_shows_the_whole(world: World) -> None:
+    world.run("demo-aaaaaa", step=1000, total_steps=1000)
+    world.losses("demo-aaaaaa", [3.0 / (1 + step / 10) for step in range(1000)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "v")
+        await shows(pilot, "loss (1 of 2)", "num_tokens (2 of 2)")
+        view = pilot.app.screen
+        assert isinstance(view, RunScreen)
+        first, second = list(view.wall.query(Chart))[:2]
+        plot = first.size.width - 10
+        quarter, half = 9 + plot // 4, 9 + plot // 2
+        await pilot.mouse_down(first, offset=(quarter, 3))
+        await pilot.hover(first, offset=(half, 3))
+        await pilot.pause()
+        marked = [segment for segment in first.render_line(3) if segment.style and segment.style.reverse]
+        assert sum(len(segment.text) for segment in marked) == half - quarter + 1
+        await pilot.mouse_up(first, offset=(half, 3))
+        await shows(pilot, "zoomed: 0 shows all")
+        low, high = first.view
+        assert low == pytest.approx(250, abs=15)
+        assert high == pytest.approx(500, abs=15)
+        assert second.view == first.view
+        await pilot.press("right")
+        await until(pilot, lambda: first.view[0] > low)
+        await pilot.double_click(first, offset=(half, 3))
+        await lacks(pilot, "zoomed")
+        assert (first.view, second.view) == ((1.0, 1000.0), (1.0, 1000.0))
+
+    drive(world.board(), use)
+
+
+def test_a_click_without_a_drag_changes_nothing(world: World) -> None:
+    world.run("demo-aaaaaa", step=3, total_steps=9)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c")
+        await shows(pilot, "loss (1 of 2)")
+        chart = pilot.app.screen.query(Chart).first()
+        await pilot.click(chart, offset=(30, 3))
+        await pilot.pause()
+        assert chart.chosen is None
+        assert pilot.app.mouse_captured is None
+
+    drive(world.board(), use)
+
+
+def test_config_is_held_against_a_run_that_is_chosen_by_typing(world: World) -> None:
+    for run_id, rate, revision in (
+        ("one-aaaaaa", 1e-4, "abc"),
+        ("two-bbbbbb", 5e-5, "def"),
+        ("six-cccccc", 1e-4, "abc"),
+    ):
+        spec = {"job": {"argv": []}, "experiment": {"train": {"learning_rate": rate, "seed": 5}}}
+        spec["project"] = {"revision": revision, "dirty": True}
+        world.run(run_id, spec=spec)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        table = pilot.app.screen_stack[0].query_one("#table")
+        table.place("one-aaaaaa")  # type: ignore[attr-defined]  # a RunTable
+        await pilot.press("enter")
+        await shows(pilot, "git revision abc, with changes that were not committed")
+        await pilot.press("d")
+        await shows(pilot, "Compare its settings with which run?", "six-cccccc", "two-bbbbbb")
+        await pilot.press(*"two")
+        await lacks(pilot, "six-cccccc")
+        await pilot.press("enter")
+        seen = await shows(pilot, "train.learning_rate", "0.0001", "5e-05", "(project).revision")
+        assert "seed" not in seen
+        await pilot.press("escape")
+        await shows(pilot, "seed")
+        await pilot.press("d", *"six", "enter")
+        await shows(pilot, "nothing differs")
+
+    drive(world.board(), use)
+
+
+def test_a_run_alone_has_nothing_to_be_compared_with(world: World) -> None:
+    world.run("one-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa")
+        await pilot.press("enter", "d")
+        await until(pilot, lambda: "no other run" in said(pilot))
+
+    drive(world.board(), use)
+
+
+SAVER = """
+import hashlib, json, os
+part = os.path.join(os.environ["ARMADA_RUN_DIR"], "outbox", ".part-7")
+os.makedirs(part)
+data = os.urandom(5000)
+open(os.path.join(part, "weights.bin"), "wb").write(data)
+files = [{"path": "weights.bin", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}]
+text = json.dumps({"format": 1, "run_id": os.environ["ARMADA_RUN_ID"], "attempt": 1, "step": 7, "created_at": 1.0, "files": files})
+open(os.path.join(part, "MANIFEST.json"), "w").write(text)
+os.rename(part, os.path.join(os.environ["ARMADA_RUN_DIR"], "outbox", hashlib.sha256(text.encode()).hexdigest()))
+"""
+
+
+def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copied(world: World) -> None:
+    Path("saver.py").write_text(SAVER)
+    argv = [sys.executable, str(Path("saver.py").absolute())]
+    Path("exp.yaml").write_text(json.dumps({"name": "saver", "task": "command", "command": argv}))
+    launched = subprocess.run(
+        [sys.executable, "-m", "armada", "launch", "--host", "local", "exp.yaml", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    run_id = json.loads(launched.stdout)["run_id"]
+    board = world.board()
+
+    def known() -> list[checkpoints.Checkpoint]:
+        return checkpoints.of_run(world.database, run_id)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("r")
+        await until(pilot, lambda: "look at all hosts done" in said(pilot), within_s=60)
+        await shows(pilot, "saver")
+        await pilot.press("enter", "p")
+        await shows(pilot, "checkpoint-7", "not yet")
+        await pilot.press("P")
+        await shows(pilot, "Copy checkpoint-7 into which folder?", f"{run_id}-checkpoint-7")
+        await pilot.press("escape")
+        await lacks(pilot, "which folder")
+        assert not operations.of_run(world.database, run_id, kind="pull")
+        await pilot.press("p")
+        await until(pilot, lambda: known()[0].home_path is not None, within_s=60)
+        await shows(pilot, "  home")
+        await pilot.press("w")
+        assert board.clipboard == str(known()[0].home_path)
+        await pilot.press("P")
+        await shows(pilot, "which folder")
+        pilot.app.screen.query_one(Input).value = "taken home"
+        await pilot.press("enter")
+        await until(pilot, lambda: "pull checkpoint-7 to taken home done" in said(pilot), within_s=60)
+
+    drive(board, use)
+    assert (Path("taken home") / "weights.bin").stat().st_size == 5000
+
+
+def test_of_two_checkpoints_of_one_step_the_one_under_the_cursor_is_meant(world: World) -> None:
+    world.run("demo-aaaaaa", host="local")
+    entry = {"step": 7, "size_bytes": 1, "file_count": 1}
+    entries = [{**entry, "digest": letter * 64, "created_at": at} for letter, at in (("a", 1.0), ("b", 2.0))]
+    checkpoints.take_outbox(world.database, "demo-aaaaaa", entries)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "k")
+        await shows(pilot, "checkpoint-7")
+        await pilot.press("end", "p")
+        await until(pilot, lambda: "pull checkpoint-7 ended with" in said(pilot), within_s=60)
+
+    drive(world.board(), use)
+    (pull,) = operations.of_run(world.database, "demo-aaaaaa", kind="pull")
+    assert pull.argv[-1] == "a" * 16
+
+
+def test_what_is_copied_is_what_is_in_sight(world: World, log: Path) -> None:
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("w")
+        assert board.clipboard == "demo-aaaaaa"
+        await pilot.press("l")
+        await shows(pilot, "line 99999")
+        await pilot.press("w")
+        assert board.clipboard.splitlines()[-1].endswith(" line 99999")
+        assert len(board.clipboard.splitlines()) > 10
+        await pilot.press("o", "w")
+        assert board.clipboard == "demo-aaaaaa"
+
+    drive(board, use)
+
+
+def test_the_line_at_the_bottom_shows_the_keys_of_the_page_in_sight(world: World, log: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        for key, words, others in (
+            ("enter", ("charts", "y sync now"), ("j jump", "m metric", "p pull")),
+            ("l", ("/ search", "j jump"), ("m metric", "p pull")),
+            ("c", ("m metric", "v panels"), ("j jump", "p pull")),
+            ("k", ("p pull", "P pull to"), ("j jump", "m metric")),
+            ("f", ("d compare",), ("j jump", "m metric")),
+        ):
+            await pilot.press(key)
+            await until(pilot, lambda words=words: all(word in screen(pilot).splitlines()[-1] for word in words))  # type: ignore[misc]
+            assert not any(word in screen(pilot).splitlines()[-1] for word in others)
+
+    drive(world.board(), use)

@@ -1,0 +1,67 @@
+"""One end-to-end test in a real terminal: launch, see it come, open its chart, stop it, leave."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from armada.store.database import Database
+from tests.conftest import Armada, eventually
+from tests.tui.terminal import WRITER, Terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+
+
+@pytest.fixture
+def terminal(armada: Armada) -> Iterator[Terminal]:
+    armada.env.update(TERM="xterm-256color", LANG="C.UTF-8")
+    made = Terminal(armada)
+    yield made
+    made.tmux("kill-server")
+
+
+def test_launch_watch_chart_log_stop_and_leave(armada: Armada, terminal: Terminal) -> None:
+    terminal.open()
+    terminal.shows("Nothing has been launched yet")
+    run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", WRITER, name="curve"))[
+        "run_id"
+    ]
+    terminal.shows("curve", "1 running", "local")
+    terminal.shows("step 2")  # the end of its log, in the preview
+    terminal.keys("Enter")
+    terminal.shows(run_id, "because")
+    terminal.keys("c")
+    seen = terminal.shows("loss (1 of 2)", within_s=90)
+    eventually(lambda: any(0x2800 < ord(character) <= 0x28FF for character in terminal.shows("loss (1 of 2)")))
+    assert "left with" not in seen
+    terminal.keys("x")
+    terminal.shows("Stop 1 run?", run_id)
+    terminal.keys("y")
+    eventually(lambda: armada.json("ps", "--cached")[0]["state"] == "cancelled")
+    terminal.keys("1")
+    terminal.shows("cancelled")
+    terminal.keys("q")
+    terminal.shows("go on: armada ps", "left with 0")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [("PRAGMA user_version = 999", "→ update armada"), ("DROP TABLE runs", "→ armada recover")],
+)
+def test_a_store_that_cannot_be_used_is_said_before_the_screen_is_taken(
+    armada: Armada, terminal: Terminal, spoil: str, said: str
+) -> None:
+    store = armada.folder / "home" / "state" / "armada.db"
+    Database(store).close()
+    with contextlib.closing(sqlite3.connect(store)) as raw:
+        raw.execute(spoil)
+        raw.commit()
+    terminal.open()
+    terminal.shows(said)
+    if "update" in said:
+        terminal.shows("left with 2")

@@ -1,0 +1,501 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armada.config.documents import yaml_text
+from armada.config.experiments import Experiment, load_experiment
+from armada.config.training import TinyChoice
+from armada.errors import ConfigError
+
+SFT = """\
+name: qwen-lora
+task: sft
+model: Qwen/Qwen2.5-0.5B-Instruct
+data: {train: [{path: data/train.jsonl, weight: 1.0}], eval: [{path: data/eval.jsonl}]}
+train: {global_batch_size: 16, max_steps: 200}
+"""
+COMMAND = "name: c\ntask: command\ncommand: [sh, -c, 'echo hi']\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    for name in ("train", "eval"):
+        (tmp_path / "data" / f"{name}.jsonl").write_text('{"text": "x"}\n')
+    return tmp_path
+
+
+def load(project: Path, text: str, *overrides: str) -> Experiment:
+    file = project / "e.yaml"
+    file.write_text(text)
+    return load_experiment(file, overrides)
+
+
+def refused(project: Path, text: str, *overrides: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(project, text, *overrides)
+    return caught.value
+
+
+def test_the_experiment_of_the_documentation_is_read(project: Path) -> None:
+    text = """\
+name: qwen-lora
+task: sft                                  # or: task: command
+model: Qwen/Qwen2.5-0.5B-Instruct
+code: .
+data: {train: [{path: data/train.jsonl, weight: 1.0}], eval: [{path: data/eval.jsonl}]}
+train: {global_batch_size: 16, micro_batch_size: auto, max_steps: 200, max_length: 2048, learning_rate: 5.0e-5, warmup_steps: 0.02, seed: 5}
+lora: {r: 32, alpha: 64, dora: false, rslora: true}
+checkpoint: {every_steps: 50, keep_last: 3}
+resources: {gpus: all}
+tracking: {wandb: auto}
+secrets: [WANDB_API_KEY, HF_TOKEN]
+"""
+    experiment = load(project, text)
+    assert experiment.code == project
+    assert experiment.data
+    assert experiment.data.train[0].path == project / "data" / "train.jsonl"
+    assert experiment.train
+    assert experiment.train.learning_rate == 5e-5
+    assert experiment.train.warmup_steps == 0.02
+    assert experiment.lora
+    assert (experiment.lora.r, experiment.lora.alpha, experiment.lora.init) == (32, 64.0, True)
+    assert experiment.checkpoint
+    assert experiment.checkpoint.every_steps == 50
+    assert experiment.resources.gpus == "all"
+    assert experiment.secrets == ("WANDB_API_KEY", "HF_TOKEN")
+    assert experiment.origin == project / "e.yaml"
+
+
+def test_what_is_left_out_has_a_value(project: Path) -> None:
+    experiment = load(project, SFT)
+    assert experiment.train
+    assert experiment.train.micro_batch_size == "auto"
+    assert experiment.lora is None
+    assert experiment.checkpoint is not None
+    assert experiment.tracking is not None
+    assert experiment.tracking.wandb == "auto"
+    assert experiment.stop_grace_s == 60
+
+
+def test_checkpoints_come_by_steps_unless_minutes_are_given(project: Path) -> None:
+    intervals = []
+    for text in ("", "checkpoint: {every_minutes: 5}\n", "checkpoint: {every_minutes: 5, every_steps: 7}\n"):
+        checkpoint = load(project, SFT + text).checkpoint
+        assert checkpoint
+        intervals.append((checkpoint.every_steps, checkpoint.every_minutes))
+    assert intervals == [(100, None), (None, 5.0), (7, 5.0)]
+
+
+@pytest.mark.parametrize(("override", "words"), [
+    ("train.packing=true", "`train.packing` needs rows that are there beforehand"),
+    ("train.long_samples=split", "`train.long_samples` split needs rows"),
+    ("train={global_batch_size: 8, epochs: 1.0}", "needs max_steps: what a hook makes has no end"),
+])  # fmt: skip
+def test_a_hook_goes_only_with_what_an_endless_stream_allows(project: Path, override: str, words: str) -> None:
+    text = SFT.replace("{path: data/train.jsonl, weight: 1.0}", "{hook: puzzles:sample}") + "code: .\n"
+    data = load(project, text).data
+    assert data
+    assert data.has_hook
+    assert data.paths == [project / "data" / "eval.jsonl"]
+    assert words in refused(project, text, override).message
+
+
+def test_a_command_has_nothing_of_training(project: Path) -> None:
+    experiment = load(project, COMMAND)
+    assert experiment.command == ("sh", "-c", "echo hi")
+    assert (experiment.model, experiment.train, experiment.checkpoint, experiment.tracking) == (None,) * 4
+
+
+@pytest.mark.parametrize("text", [SFT, COMMAND, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {}}") + "lora: {}\n"])
+def test_an_experiment_survives_json(project: Path, text: str) -> None:
+    experiment = load(project, text)
+    again = Experiment.model_validate_json(json.dumps(experiment.model_dump(mode="json")))
+    assert again.model_dump() == experiment.model_dump()
+
+
+def test_a_tiny_model_has_sizes(project: Path) -> None:
+    model = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {layers: 2}}")).model
+    assert isinstance(model, TinyChoice)
+    assert (model.tiny.layers, model.tiny.hidden_size, model.tiny.vocab_size) == (2, 128, 560)
+
+
+def test_a_model_folder_is_found_beside_the_experiment(project: Path) -> None:
+    folder = project / "mo del's $(touch x)"
+    folder.mkdir()
+    experiment = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", json.dumps(folder.name)))
+    assert experiment.local_model == folder
+    assert load(project, SFT).local_model is None
+
+
+@pytest.mark.parametrize("name", ["off", "yes", "no", "on"])
+def test_words_of_yaml_1_1_are_text(project: Path, name: str) -> None:
+    experiment = load(project, SFT.replace("qwen-lora", name) + "tracking: {wandb: off}\n")
+    assert experiment.name == name
+    assert experiment.tracking
+    assert experiment.tracking.wandb == "off"
+
+
+WRONG: list[tuple[str, str, int, str, str | None]] = [
+    ("task: sft", "tsk: sft", 2, "unknown key `tsk`", "did you mean `task`?"),
+    ("task: sft", "task: stf", 2, "`task` must be 'sft', 'script' or 'command', not 'stf'", "did you mean sft?"),
+    ("name: qwen-lora", "name: 5", 1, "`name` must be text, not 5", 'put quotes around it: "5"'),
+    ("name: qwen-lora", "name: true", 1, "`name` must be text, not true", 'put quotes around it: "true"'),
+    ("name: qwen-lora", "name: ' '", 1, "must not be empty", None),
+    ("train: {", "trian: {", 5, "unknown key `trian`", "did you mean `train`?"),
+    ("max_steps: 200", "max_stps: 200", 5, "unknown key `train.max_stps`", "did you mean `train.max_steps`?"),
+    ("max_steps: 200", "max_steps: 1, lr: 1.0", 5, "unknown key `train.lr`", "did you mean `train.learning_rate`?"),
+    ("max_steps: 200", "max_steps: 1, max_seq_length: 9", 5, "unknown key", "did you mean `train.max_length`?"),
+    (
+        "max_steps: 200",
+        "max_steps: '200'",
+        5,
+        "must be a whole number, not '200'",
+        "leave the quotes out: max_steps: 200",
+    ),
+    ("max_steps: 200", "max_steps: 0", 5, "`train.max_steps` must be at least 1, not 0", None),
+    ("max_steps: 200", "max_steps: 9999999999999999999999", 5, "less than 2147483648", None),
+    ("max_steps: 200", "max_steps: 1.0", 5, "must be a whole number, not 1.0", None),
+    ("max_steps: 200", "max_steps: true", 5, "must be a whole number, not true", None),
+    ("max_steps: 200", "max_steps: 1, max_length: 7", 5, "at least 8", None),
+    ("max_steps: 200", "max_steps: 1, learning_rate: 0", 5, "more than 0", None),
+    ("max_steps: 200", "max_steps: 1, learning_rate: .nan", 5, "a finite number", None),
+    ("max_steps: 200", "max_steps: 1, learning_rate: .inf", 5, "a finite number", None),
+    ("max_steps: 200", "max_steps: 1, micro_batch_size: atuo", 5, "must be a whole number or 'auto', not 'atuo'", None),
+    ("max_steps: 200", "max_steps: 1, micro_batch_size: 0", 5, "must be at least 1 or 'auto', not 0", None),
+    ("max_steps: 200", "max_steps: 1, warmup_steps: 1.5", 5, "`train.warmup_steps` must be", None),
+    ("max_steps: 200", "max_steps: 1, warmup_steps: 2", 5, "is more than max_steps", None),
+    (
+        "max_steps: 200",
+        "max_steps: 9, lr_scheduler: constant, warmup_steps: 1",
+        5,
+        "ignores warmup",
+        "lr_scheduler: constant_with_warmup",
+    ),
+    ("max_steps: 200", "max_steps: 1, long_samples: cut", 5, "'drop', 'truncate' or 'split', not 'cut'", None),
+    ("max_steps: 200", "max_steps: 1, drop_limit: 2", 5, "`train.drop_limit` must be at most 1", None),
+    ("max_steps: 200", "max_steps: 1, sample_packing: true", 5, "unknown key", "did you mean `train.packing`?"),
+    ("max_steps: 200", "max_steps: 1, packing: true, group_by_length: true", 5, "nothing to group", None),
+    ("max_steps: 200", "max_steps: 1, neftune_alpha: 0", 5, "more than 0", None),
+    ("max_steps: 200", "max_steps: 1, kernels: ligr", 5, "'none', 'liger' or 'hub'", "did you mean liger?"),
+    ("max_steps: 200", "max_steps: 1, compile: 1", 5, "must be true or false", None),
+    (
+        "{path: data/train.jsonl, weight: 1.0}",
+        "{weight: 1.0}",
+        4,
+        "`data.train[0]` needs one of `path`, `hub` and `hook`",
+        None,
+    ),
+    ("{path: data/train.jsonl, weight: 1.0}", "{hook: a.b}", 4, "must be `module:function`, not 'a.b'", None),
+    ("{path: data/train.jsonl, weight: 1.0}", "{hub: 'a b/c'}", 4, "must be a dataset's id on the hub", None),
+    (
+        "{path: data/train.jsonl, weight: 1.0}",
+        "{path: data/train.jsonl, split: train}",
+        4,
+        "`data.train[0].split` belongs to a dataset of the `hub`",
+        "leave it out",
+    ),
+    ("{path: data/train.jsonl, weight: 1.0}", "{hook: a:b}", 4, "has a hook, which comes from `code`", "code: ."),
+    ("{path: data/eval.jsonl}", "{hook: a:b}", 4, "cannot be a hook", None),
+    ("{path: data/eval.jsonl}]", "{path: data/eval.jsonl}], workers: -1", 4, "at least 0", None),
+    (", max_steps: 200", "", 5, "`train` needs `max_steps` or `epochs`", None),
+    ("global_batch_size: 16, ", "", 5, "`train.global_batch_size` is missing", None),
+    ("{path: data/train.jsonl, weight: 1.0}", "{path: data/none.jsonl}", 4, "there is no file", None),
+    ("{path: data/train.jsonl, weight: 1.0}", "{path: data}", 4, "there is no file", None),
+    ("weight: 1.0", "weight: 0", 4, "`data.train[0].weight` must be more than 0", None),
+    ("weight: 1.0", "wieght: 1.0", 4, "unknown key `data.train[0].wieght`", "did you mean `data.train[0].weight`?"),
+    ("[{path: data/train.jsonl, weight: 1.0}]", "[]", 4, "`data.train` must be filled", None),
+    ("[{path: data/train.jsonl, weight: 1.0}]", "data/train.jsonl", 4, "`data.train` must be a list", None),
+    ("[{path: data/train.jsonl, weight: 1.0}]", "[data/train.jsonl]", 4, "`data.train[0]` must be a mapping", None),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "./none", 3, "there is no folder", None),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "a/b/c", 3, "neither a folder nor a hub id", None),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "'$(touch x)'", 3, "neither a folder nor a hub id", None),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "[a]", 3, "`model` must be a hub id", None),
+    ("Qwen/Qwen2.5-0.5B-Instruct", "{tny: {}}", 3, "unknown key `model.tny`", "did you mean `model.tiny`?"),
+    (
+        "Qwen/Qwen2.5-0.5B-Instruct",
+        "{tiny: {heads: 3}}",
+        3,
+        "`model.tiny.hidden_size` must be a multiple of heads",
+        None,
+    ),
+    ("model: Qwen/Qwen2.5-0.5B-Instruct\n", "", 1, "`model` is missing", None),
+]
+ADDED: list[tuple[str, str, str | None]] = [
+    ("learning_rate: 1.0", "unknown key `learning_rate`", "did you mean `train.learning_rate`?"),
+    ("zzz: 1", "unknown key `zzz`", "known here: name, task"),
+    ("origin: x", "unknown key `origin`", None),
+    ("name: again", "the key 'name' stands here a second time", None),
+    ("command: [a]", "`command` belongs to `task: command`", "leave it out"),
+    ("code: none", "`code`: there is no folder", None),
+    ("code: e.yaml", "`code`: there is no folder", None),
+    ("lora: {r: 8, alhpa: 1}", "unknown key `lora.alhpa`", "did you mean `lora.alpha`?"),
+    ("lora: {use_dora: true}", "unknown key `lora.use_dora`", "did you mean `lora.dora`?"),
+    ("lora: {dropout: 1}", "less than 1", None),
+    ("lora: {init: pissa_niter_4}", "`lora.init` must be true, 'gaussian', 'pissa' or 'olora'", None),
+    ("lora: {target_modules: all}", "'all-linear' or a list", None),
+    ("lora: {target_modules: []}", "'all-linear' or filled", None),
+    ("lora: {target_modules: [q_proj, lm_head]}", "must not hold lm_head", None),
+    ("checkpoint: {every_steps: 0}", "at least 1", None),
+    ("checkpoint: {every_minutes: 0}", "more than 0", None),
+    ("resume: {accept_change: true}", "unknown key", "did you mean `resume.accept_changes`?"),
+    ("resume: {accept_changes: 1}", "must be true or false", None),
+    ("start_from: {}", "`start_from` needs either `run` or `path`", None),
+    ("start_from: {run: a, path: data}", "`start_from` needs either `run` or `path`", None),
+    ("start_from: {path: data, checkpoint: 5}", "`start_from.checkpoint` belongs to `run`", "leave it out"),
+    ("start_from: {run: a, checkpoint: worst}", "`start_from.checkpoint` must be", None),
+    ("start_from: {run: a, optimizer: true}", "`start_from.optimizer` must be false or 'moments'", None),
+    ("start_from: {path: nowhere}", "`start_from.path`: there is no folder", None),
+    ("evaluation: {samples: -1}", "at least 0", None),
+    ("evaluation: {max_new_tokens: 5}", "unknown key", "did you mean `evaluation.sample_tokens`?"),
+    ("checkpoint: {save_steps: 5}", "unknown key", "did you mean `checkpoint.every_steps`?"),
+    ("resources: {gpus: al}", "`resources.gpus` must be 'all' or a whole number, not 'al'", None),
+    ("resources: {gpus: -1}", "at least 0", None),
+    ("resources: {gpus: 2, processes: 3}", "`resources.processes` must be 2", None),
+    ("resources:", "`resources` must be a mapping, not null", None),
+    ("tracking: {wandb: false}", "must be 'auto', 'online', 'offline' or 'off', not false", "wandb: off"),
+    ("secrets: [lower]", "must be the NAME of a variable", None),
+    ("secrets: ['A=value']", "cannot be the name", None),
+    ("secrets: [A, A]", "twice", None),
+    ("secrets: A", "`secrets` must be a list", None),
+    ("env: {CUDA_VISIBLE_DEVICES: 1}", "set by armada itself", None),
+    ("env: {ARMADA_RUN_ID: x}", "set by armada itself", None),
+    ("env: {A: 1.5}", "`env.A` must be text, not 1.5", 'put quotes around it: "1.5"'),
+    ("env: {A: true}", "`env.A` must be text, not true", None),
+    ("env: {'a b': x}", "cannot be the name", None),
+    ("stop_grace_s: -1", "at least 0", None),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "words", "hint"), WRONG)
+def test_what_is_wrong_is_told_with_its_line(
+    project: Path, old: str, new: str, line: int, words: str, hint: str | None
+) -> None:
+    assert old in SFT
+    error = refused(project, SFT.replace(old, new))
+    assert words in error.message
+    assert (error.path, error.line) == (project / "e.yaml", line)
+    assert hint is None or hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(("added", "words", "hint"), ADDED)
+def test_what_is_added_wrongly_is_told_with_its_line(project: Path, added: str, words: str, hint: str | None) -> None:
+    error = refused(project, SFT + added + "\n")
+    assert words in error.message
+    assert (error.path, error.line) == (project / "e.yaml", 6)
+    assert hint is None or hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "key", ["model: a/b", "data: {train: []}", "train: {}", "lora: {}", "evaluation: {}", "tracking: {}"]
+)
+def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
+    error = refused(project, COMMAND + key + "\n")
+    assert "belongs to `task: sft`" in error.message
+    assert error.line == 4
+
+
+def test_a_command_in_one_string_is_told_how_to_ask_for_a_shell(project: Path) -> None:
+    error = refused(project, "name: c\ntask: command\ncommand: echo hi\n")
+    assert 'command: [sh, -c, "echo hi"]' in (error.hint or "")
+    assert error.line == 3
+
+
+@pytest.mark.parametrize("command", ["", "command: []", "command: [sleep, 1]"])
+def test_other_wrong_commands_are_refused(project: Path, command: str) -> None:
+    assert "command" in refused(project, f"name: c\ntask: command\n{command}\n").message
+
+
+def test_evaluating_on_nothing_is_refused(project: Path) -> None:
+    text = SFT.replace(", eval: [{path: data/eval.jsonl}]", "").replace(
+        "max_steps: 200", "max_steps: 2, eval_every_steps: 1"
+    )
+    error = refused(project, text)
+    assert "`train.eval_every_steps` has nothing to evaluate" in error.message
+    assert error.line == 5
+
+
+def test_a_secret_that_is_also_in_env_is_refused(project: Path) -> None:
+    assert "which one" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
+
+
+def test_every_mistake_is_told_at_once(project: Path) -> None:
+    error = refused(project, SFT.replace("max_steps: 200", "max_steps: 0, seed: x") + "zzz: 1\n")
+    assert "train.max_steps" in error.message
+    assert f"{project / 'e.yaml'}:5: `train.seed`" in error.message
+    assert f"{project / 'e.yaml'}:6: unknown key `zzz`" in error.message
+
+
+def test_a_missing_experiment_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_experiment(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("train.seed=7", "train.seed", 7),
+        ("train.learning_rate=1e-3", "train.learning_rate", 1e-3),
+        ("name=off", "name", "off"),
+        ("name='a # b'", "name", "a # b"),
+        ("tracking.wandb=off", "tracking.wandb", "off"),
+        ("lora.r=8", "lora.r", 8),
+        ("lora={r: 8}", "lora.r", 8),
+        ("model={tiny: {}}", "model.tiny.layers", 4),
+        ("train.micro_batch_size=auto", "train.micro_batch_size", "auto"),
+        ("env.A=1", "env", {"A": "1"}),
+        ("data.train.0.weight=2", "data.train", None),
+        ("resources.gpus=", "resources.gpus", None),
+    ],
+)
+def test_an_override_replaces_one_value(project: Path, override: str, path: str, value: Any) -> None:
+    found: Any = load(project, SFT, override)
+    for part in path.split("."):
+        found = getattr(found, part)
+    if path == "data.train":
+        assert found[0].weight == 2
+    else:
+        assert found == value
+
+
+def test_the_last_override_wins(project: Path) -> None:
+    experiment = load(project, SFT, "train={global_batch_size: 8, max_steps: 1}", "train.seed=1", "train.seed=2")
+    assert experiment.train
+    assert (experiment.train.global_batch_size, experiment.train.seed) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("override", "words", "hint"),
+    [
+        ("trian.seed=5", "unknown key `trian`", "did you mean `train`?"),
+        ("train.sed=5", "unknown key `train.sed`", "did you mean `train.seed`?"),
+        ("lora={r: 4, alfa: 3}", "unknown key `lora.alfa`", "did you mean `lora.alpha`?"),
+        ("train.seed=x", "must be a whole number, not 'x'", None),
+        ("train.seed", "is written `key=value`", None),
+        ("=5", "is written `key=value`", None),
+        ("train..seed=5", "is written `key=value`", None),
+        ("name=a # b", "read as YAML", None),
+        ("name=a: b", "read as YAML", None),
+        ("name='x", "not YAML", None),
+        ("model.tiny.heads=2", "single value", None),
+        ("data.train.1.weight=2", "no index", None),
+        ("data.train.x.weight=2", "no index", None),
+        ("data.train.0.path=zz", "there is no file", None),
+        ('name="\\0"', "NUL", None),
+        ("train=", "is missing", None),
+    ],
+)
+def test_a_wrong_override_is_named(project: Path, override: str, words: str, hint: str | None) -> None:
+    error = refused(project, SFT, override)
+    assert words in str(error)
+    assert override == "train=" or str(error).startswith(f"--set {override}: ")
+    assert hint is None or error.hint == hint
+
+
+_hostile = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+_examples = st.one_of(
+    _hostile,
+    st.sampled_from(["$(touch x)", "'\"`", "a\nb", "é\u2028\x85", "- a", "# x", "{{}}", "off", "5", "~", "\x1b[31m"]),
+)
+
+
+@settings(deadline=None)
+@given(name=_examples, word=_examples, value=_examples, project_name=_examples)
+def test_hostile_text_is_literal_everywhere(
+    tmp_path_factory: pytest.TempPathFactory, name: str, word: str, value: str, project_name: str
+) -> None:
+    folder = tmp_path_factory.mktemp("e")
+    written = {"name": name, "task": "command", "command": ["x", word], "env": {"A": value}}
+    (folder / "c.yaml").write_text(yaml_text(written), encoding="utf-8", newline="")
+    experiment = load_experiment(folder / "c.yaml", ())
+    assert (experiment.name, experiment.command, experiment.env) == (name, ("x", word), {"A": value})
+    again = Experiment.model_validate_json(json.dumps(experiment.model_dump(mode="json")))
+    assert again.model_dump() == experiment.model_dump()
+
+
+@settings(deadline=None)
+@given(name=_examples)
+def test_hostile_text_in_an_override_is_literal(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    folder = tmp_path_factory.mktemp("e")
+    (folder / "c.yaml").write_text(COMMAND)
+    assert load_experiment(folder / "c.yaml", [f"name={json.dumps(name)}"]).name == name
+
+
+@settings(deadline=None)
+@given(
+    file_name=_hostile.filter(
+        lambda t: "/" not in t and t not in {".", ".."} and not t.startswith("~") and len(t.encode()) < 200
+    )
+)
+def test_hostile_file_names_are_literal(tmp_path_factory: pytest.TempPathFactory, file_name: str) -> None:
+    folder = tmp_path_factory.mktemp("e")
+    (folder / file_name).write_text("{}\n")
+    written = {
+        "name": "n",
+        "task": "sft",
+        "model": "a/b",
+        "data": {"train": [{"path": file_name}]},
+        "train": {"global_batch_size": 1, "max_steps": 1},
+    }
+    (folder / "the experiment").write_text(yaml_text(written), encoding="utf-8", newline="")
+    experiment = load_experiment(folder / "the experiment")
+    assert experiment.data
+    assert experiment.data.train[0].path == folder / file_name
+
+
+SCRIPT = "name: s\ntask: script\nscript: train.py\ncode: .\n"
+
+
+def test_a_script_and_what_stands_in_for_on_save_is_read(project: Path) -> None:
+    (project / "train.py").touch()
+    text = (
+        SCRIPT
+        + 'arguments: [--lr, "1"]\ncheckpoint: {pattern: out/c-*, quiet_s: 5}\nresume: [--resume, "{checkpoint}"]\n'
+    )
+    experiment = load(project, text)
+    assert experiment.checkpoint is not None
+    assert experiment.resume is not None
+    assert (experiment.checkpoint.pattern, experiment.checkpoint.every_steps) == ("out/c-*", None)
+    assert experiment.resume.arguments == ("--resume", "{checkpoint}")
+    assert Experiment.model_validate_json(experiment.model_dump_json()).resume == experiment.resume
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SCRIPT + "model: Qwen/x\n", "belongs to `task: sft`; a script brings its own training"),
+        (SCRIPT.replace("script: train.py\n", ""), "is missing; `task: script` needs the script"),
+        (SCRIPT.replace("code: .\n", ""), "is missing; `task: script` needs the script"),
+        (SCRIPT.replace("train.py", "/train.py"), "must be a file below `code`"),
+        (SCRIPT.replace("train.py", "../train.py"), "must be a file below `code`"),
+        (SCRIPT.replace("train.py", "-c"), "must be a file below `code`"),
+        (SCRIPT.replace("train.py", "none.py"), "there is no file"),
+        (SCRIPT + "checkpoint: {pattern: /out/*}\n", "below the folder the job works in"),
+        (SCRIPT + "checkpoint: {pattern: a/../../b}\n", "below the folder the job works in"),
+        (SCRIPT + "checkpoint: {pattern: 'a/**'}\n", "must name each level"),
+        (SCRIPT + "checkpoint: {every_steps: 5}\n", "a job of your own decides itself when it saves"),
+        (SCRIPT + "checkpoint: {pattern: a, every_steps: 5}\n", "a job of your own decides when it saves"),
+        (SCRIPT + "resume: [--resume]\ncheckpoint: {pattern: a}\n", "must say where the checkpoint goes"),
+        (SCRIPT + 'resume: [--resume, "{checkpoint}"]\n', "needs `checkpoint.pattern`"),
+        (SCRIPT + "resume: {accept_changes: true}\n", "belongs to `task: sft`"),
+        (COMMAND + "script: train.py\n", "belongs to `task: script`"),
+        (SFT + "arguments: [a]\n", "belongs to `task: script`"),
+        (SFT + "checkpoint: {pattern: a}\n", "finds the checkpoints of scripts and commands"),
+        (SFT + 'resume: ["{checkpoint}"]\n', "`task: sft` finds its checkpoint"),
+    ],
+)
+def test_keys_of_another_kind_of_task_are_refused(project: Path, text: str, words: str) -> None:
+    (project / "train.py").touch()
+    assert words in str(refused(project, text))
+
+
+@pytest.mark.parametrize("task", ["[]", "{}", "[sft]", "{sft: 1}", "5"])
+def test_a_task_that_is_no_word_is_refused_with_its_line(project: Path, task: str) -> None:
+    error = refused(project, f"name: x\ntask: {task}\n")
+    assert (error.line, "`task` must be 'sft', 'script' or 'command'" in str(error)) == (2, True), error

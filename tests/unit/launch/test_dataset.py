@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armada.errors import ConfigError
+from armada.launch import dataset
+from armada.launch.dataset import check_dataset
+
+CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+ROWS = {
+    "messages": CHAT,
+    "conversations": '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}',
+    "prompt_completion": '{"prompt": "a", "completion": "b"}',
+    "prompt_completion of messages": (
+        '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}'
+    ),
+    "text": '{"text": "a", "extra": 1}',
+}
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    file = tmp_path / "d.jsonl"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n", "\n  \n\n"])
+def test_each_shape_is_known_whatever_the_end_of_the_file(tmp_path: Path, kind: str, end: str) -> None:
+    raw = (f"{ROWS[kind]}\n{ROWS[kind]}" + end).encode()
+    facts = check_dataset(write(tmp_path, raw))
+    assert (facts.rows, facts.kind, facts.size_bytes) == (2, kind, len(raw))
+    assert facts.sha256 == hashlib.sha256(raw).hexdigest()
+
+
+def test_a_turn_that_only_calls_tools_says_nothing(tmp_path: Path) -> None:
+    turn: dict[str, object] = {"role": "assistant", "content": None, "tool_calls": [{"function": {}}]}
+    assert check_dataset(write(tmp_path, json.dumps({"messages": [turn]}))).rows == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ('{"messages": [', "not JSON"),
+        ("not json", "not JSON: Expecting value (column 1)"),
+        (CHAT + CHAT, "not JSON: Extra data"),
+        ("[1]", "must be a JSON object, not [1]"),
+        ("null", "must be a JSON object, not null"),
+        ("{}", "the row has nothing"),
+        ('{"instruction": "a", "output": "b"}', "the row has 'instruction', 'output'; it needs messages"),
+        ('{"messages": []}', "`messages` must be a filled list, not []"),
+        ('{"messages": "a"}', "`messages` must be a filled list"),
+        ('{"messages": ["a"]}', "`messages[0]` must be an object with role and content"),
+        ('{"messages": [{"role": "user"}]}', "`messages[0].content` must be text, not null"),
+        ('{"messages": [{"content": "a"}]}', "`messages[0].role` must be text, not null"),
+        ('{"messages": [{"role": "user", "content": 5}]}', "`messages[0].content` must be text, not 5"),
+        ('{"conversations": [{"role": "user", "content": "a"}]}', "`conversations[0].from` must be text"),
+        ('{"prompt": "a"}', "`completion` is missing beside `prompt`"),
+        ('{"completion": "a"}', "`prompt` is missing beside `completion`"),
+        ('{"prompt": "a", "completion": 5}', "must be text"),
+        ('{"prompt": "a", "completion": []}', "must be text, as the other one"),
+        ('{"text": null}', "`text` must be text, not null"),
+        ('{"text": "a"}', "this row is text; those before it are messages"),
+        ('{"text": NaN}', "NaN is not JSON"),
+        ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "half a character"),
+        ('{"text": ' + "[" * 100_000, "nested too deeply"),
+        ('{"text": ' + "9" * 5000 + "}", "number too long"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, row: str, words: str) -> None:
+    file = write(tmp_path, f"{CHAT}\n" * 16 + row + f"\n{CHAT}\nalso bad\n")
+    with pytest.raises(ConfigError) as refused:
+        check_dataset(file)
+    assert words in refused.value.message
+    assert (refused.value.path, refused.value.line) == (file, 17)
+
+
+@pytest.mark.parametrize(
+    ("raw", "line", "words"),
+    [
+        (CHAT.encode() + b'\n{"text": "\xff"}\n', 2, "byte 0xff at 11 is not UTF-8"),
+        (b"\xef\xbb\xbf" + CHAT.encode(), 1, "byte order mark"),
+        (CHAT.encode("utf-16"), 1, "UTF-16"),
+        (f"{CHAT}\n\n{CHAT}\n".encode(), 2, "it is empty, and more rows follow"),
+        (b"", None, "holds no rows"),
+        (b"\n \n", None, "holds no rows"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, raw: bytes, line: int | None, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_dataset(write(tmp_path, raw))
+    assert words in refused.value.message
+    assert refused.value.line == line
+
+
+def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        check_dataset(tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match="not a file"):
+        check_dataset(tmp_path)
+
+
+def test_a_file_without_line_ends_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "_LONGEST_LINE_BYTES", 1000)
+    with pytest.raises(ConfigError, match="longer than") as refused:
+        check_dataset(write(tmp_path, CHAT + "\n" + "x" * 2000))
+    assert refused.value.line == 2
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5), ascii_only=st.booleans()
+)
+def test_any_text_counts_as_one_row(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str], ascii_only: bool
+) -> None:
+    text = "".join(json.dumps({"text": row}, ensure_ascii=ascii_only) + "\n" for row in rows)
+    assert check_dataset(write(tmp_path_factory.mktemp("d"), text)).rows == len(rows)

@@ -1,0 +1,138 @@
+"""Where a merge finds its adapter, its base and rows to compare on: on the training's host, and away from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+import pytest
+
+from armada.config.hosts import Host
+from armada.errors import NotFound, PreflightRefused
+from armada.launch.merge import Source, choose_host, plan_merge, refuse_unmergeable
+from armada.launch.plan import Plan
+from armada.paths import HomePaths, HostPaths
+from armada.session import HostSession
+from armada.store.checkpoints import Checkpoint
+from armada.store.runs import Run
+
+DIGEST = "ab" * 32
+FACTS: dict[str, Any] = {
+    "gpus": [], "machine": "x86_64", "glibc": "2.39", "memory_bytes": 64_000_000_000, "cpu_count": 8, "time": 0.0,
+    "disk": {"free_bytes": 10**12}, "tools": {"rsync": "3.2.7"},
+}  # fmt: skip
+
+
+class Answers:
+    """A session whose host answers what a plan asks; a real one would need the training's host as well."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.paths = HostPaths(PurePosixPath("/root/.armada"))
+
+    def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        if method == "environment.status":
+            return dict.fromkeys(params["keys"], "ready")
+        return {"host.facts": FACTS, "content.check": {"present": False}}[method]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    home = tmp_path / "checkpoint-30"
+    (home / "base_model").mkdir(parents=True)
+    for name in ("adapter_model.safetensors", "adapter_config.json", "optimizer.pt", "rng_state.pth", "base_model/x"):
+        (home / name).write_text("{}")
+    return Checkpoint("t-1", DIGEST, 30, 100, 4, 1.0, True, home, 2.0, None, None)
+
+
+def source(checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, Any]) -> Source:
+    values: dict[str, Any] = {field.name: None for field in dataclasses.fields(Run)}
+    run = Run(**{**values, "run_id": "t-1", "host": "a100-1", "name": "train"})
+    training = {
+        "model": model, "precision": "bf16", "lora": {"r": 8, "quantize": "none"},
+        "data": {"train": [{"path": "/root/.armada/data/1/t.jsonl"}], "eval": [{"path": "/root/.armada/data/2/e.jsonl"}]},
+    }  # fmt: skip
+    spec = {
+        "task": "sft", "name": "train", "profile": "a100-80gb-8x", "training": training, "experiment": experiment,
+        "job": {"secrets": ["HF_TOKEN", "WANDB_API_KEY"]}, "sync": None,
+    }  # fmt: skip
+    return Source(run, spec, checkpoint)
+
+
+def plan(tmp_path: Path, given: Source, host: str) -> tuple[Plan, dict[str, Any]]:
+    session = Answers(Host.model_validate({"name": host, "ssh": host, "profile": "cpu"}))
+    home = HomePaths(tmp_path / "config", tmp_path / "state")
+    made = plan_merge(cast("HostSession", session), home, given, dtype="auto")
+    return made, made.spec["training"]["merge"]
+
+
+def test_on_the_trainings_host_everything_is_there_already(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    made, request = plan(tmp_path, source(checkpoint, {"path": "/root/.armada/models/9"}, {}), "a100-1")
+    assert request["adapter"] == f"/root/.armada/runs/{'t-1'}/outbox/{DIGEST}"
+    assert request["base"] == "/root/.armada/models/9"
+    assert request["rows"] == ["/root/.armada/data/2/e.jsonl", "/root/.armada/data/1/t.jsonl"]
+    assert [content.kind for content in made.contents] == ["code"]
+    assert (made.spec["task"], made.spec["gpus"], made.spec["name"]) == ("merge", 0, "train merged")
+    assert made.profile is not None
+    assert made.profile.name == "a100-80gb-8x"  # whose environment is there
+
+
+def test_elsewhere_adapter_base_and_rows_travel_and_the_optimizer_stays(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (tmp_path / "e.jsonl").write_text("{}")
+    experiment = {"model": str(model), "data": {"train": [], "eval": [{"path": str(tmp_path / "e.jsonl")}]}}
+    made, request = plan(tmp_path, source(checkpoint, {"path": "/root/.armada/models/9"}, experiment), "desk")
+    by_kind = {content.kind: content for content in made.contents if content.kind != "models"}
+    adapter, base = [content for content in made.contents if content.kind == "models"]
+    assert set(adapter.files) == {"adapter_config.json", "adapter_model.safetensors", "base_model/x"}
+    assert request["adapter"] == f"/root/.armada/models/{adapter.sha}"
+    assert request["base"] == f"/root/.armada/models/{base.sha}"
+    assert request["rows"] == [f"/root/.armada/data/{by_kind['data'].sha}/e.jsonl"]
+    assert set(made.missing) == set(made.contents)
+
+
+def test_a_base_of_the_hub_is_fetched_and_one_made_on_the_spot_lies_beside_its_adapter(
+    tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("WANDB_API_KEY", "other")
+    nothing = {"model": "Qwen/x", "data": {"train": [{"path": "/gone.jsonl"}]}}
+    made, request = plan(tmp_path, source(checkpoint, {"path": "Qwen/x"}, nothing), "desk")
+    assert (request["base"], request["rows"]) == ("Qwen/x", [])
+    assert made.spec["job"]["secrets"] == ["HF_TOKEN"]
+    _, request = plan(tmp_path, source(checkpoint, {"tiny": {}}, {"data": {}}), "desk")
+    assert request["base"] is None
+
+
+def test_what_can_be_had_nowhere_is_said_with_the_way_out(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    gone = source(checkpoint, {"path": "/root/.armada/models/9"}, {"model": "/gone", "data": {}})
+    with pytest.raises(NotFound) as refused:
+        plan(tmp_path, gone, "desk")
+    assert refused.value.hint == "--host a100-1 merges there"
+    there = dataclasses.replace(gone, checkpoint=dataclasses.replace(checkpoint, home_path=None))
+    with pytest.raises(NotFound) as refused:
+        plan(tmp_path, there, "desk")
+    assert refused.value.hint == "armada pull t-1 --checkpoint 30"
+
+
+def test_a_merge_goes_where_the_checkpoint_lies(checkpoint: Checkpoint) -> None:
+    run = source(checkpoint, {}, {}).run
+    assert choose_host(run, checkpoint) == "a100-1"
+    assert choose_host(run, dataclasses.replace(checkpoint, on_host=False)) == "local"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"task": "script"}, "is a script, not a training"),
+        ({"task": "sft", "training": {"lora": None}}, "trained every weight"),
+        ({"task": "sft", "training": None}, "trained every weight"),
+    ],
+)
+def test_what_has_no_adapter_is_refused(checkpoint: Checkpoint, spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(PreflightRefused, match=words):
+        refuse_unmergeable(source(checkpoint, {}, {}).run, json.loads(json.dumps(spec)))

@@ -1,0 +1,64 @@
+"""What home records when a run is handed over again and the answer is lost, or a no."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armada.config.hosts import Host
+from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown
+from armada.launch.resume import resume_run
+from armada.store import run_sync, runs
+from armada.store.database import Database
+from armada.store.runs import Verdict
+
+ENTRY = {
+    "run_id": "q-aaaaaa",
+    "exists": True,
+    "evidence": {
+        "submission": {"number": 1, "claimed": True, "job": {"submission": 1}},
+        "supervisor": "dead",
+        "state": {"state": "failed", "reason": "exit_3", "submission": 1, "attempt": 1, "seq": 5, "exit_code": 3},
+        "attempt": {"number": 1, "run": {"submission": 1}, "exit": None},
+    },
+}
+
+
+class Session:
+    """Answers looks, and loses or refuses the hand-over."""
+
+    host = Host.model_validate({"name": "box", "ssh": "box"})
+
+    def __init__(self, error: ArmadaError) -> None:
+        self._error = error
+
+    def call_all(self, questions: list[Any]) -> list[Any]:
+        return [{"runs": [ENTRY]} for _ in questions]
+
+    def call(self, _method: str, params: dict[str, Any], **_: Any) -> Any:
+        assert params["submission"] == 2
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "leaves", "state", "reason"),
+    [
+        (LinkLost("the link broke"), OutcomeUnknown, "unknown", "link_lost"),
+        (OutcomeUnknown("nobody can tell"), OutcomeUnknown, "unknown", "outcome_unknown"),
+        (Conflict("it was cancelled"), Conflict, "failed", "exit_3"),
+    ],
+)
+def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothing(
+    tmp_path: Path, error: ArmadaError, leaves: type[ArmadaError], state: str, reason: str
+) -> None:
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+        run_sync.succeeded(database, "q-aaaaaa", began=1.0, next_due_at=None, final=True)
+        with pytest.raises(leaves):
+            resume_run(database, Session(error), runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason) == (state, reason)
+        assert not run_sync.find(database, "q-aaaaaa").final_done

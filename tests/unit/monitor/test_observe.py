@@ -1,0 +1,84 @@
+"""What a host says of a run, as it gets into the store: numbers that no run has are treated as not said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armada.monitor.observe import observe
+from armada.store import metrics, runs
+from armada.store.database import Database
+
+STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
+LINE = {"kind": "train", "step": 7, "time": 1_795_000_100.0, "loss": 2.5}
+
+
+class Host:
+    """Answers as a host does."""
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self.entry = entry
+
+    def call_all(self, questions: list[Any]) -> list[Any]:
+        return [{"runs": [self.entry]} for _ in questions]
+
+
+def entry(*, state: dict[str, Any] | None = None, beat: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    evidence = {
+        "submission": {"number": 1, "claimed": True, "job": {"submission": 1}},
+        "supervisor": "alive",
+        "state": {**STATE, **(state or {})},
+        "attempt": {"number": 1, "run": {"submission": 1}, "exit": None},
+        "heartbeat": {"phase": "training", "step": 7, "total_steps": 90, **(beat or {})},
+    }
+    return {"run_id": "q-aaaaaa", "exists": True, "evidence": evidence, "log_size_bytes": 10, **more}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    database = Database(tmp_path / "store.db")
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
+    return database
+
+
+def see(database: Database, seen: dict[str, Any]) -> runs.Run:
+    observe(database, Host(seen), [runs.find(database, "q-aaaaaa")])  # type: ignore[arg-type]  # all that is used of a session
+    return runs.find(database, "q-aaaaaa")
+
+
+@pytest.mark.parametrize("number", [10**30, 10**400, -1, 1e300, float("nan"), float("inf"), True, "7", None, [], {}])
+def test_numbers_that_no_run_has_are_left_out(database: Database, number: Any) -> None:
+    before = see(database, entry())
+    assert (before.step, before.total_steps, before.started_at, before.gpus) == (7, 90, STATE["started_at"], (0,))
+    text = "".join(
+        json.dumps(line) + "\n" for line in ({**LINE, "step": number}, {**LINE, "step": 8}, {**LINE, "loss": number})
+    )
+    events = "".join(json.dumps({"seq": seq, "time": 1.0, "kind": "finding"}) + "\n" for seq in (number, 3))
+    wild = entry(
+        state={"started_at": number, "gpus": [number, 0], "ended_at": number, "seq": 5},
+        beat={"step": number, "total_steps": number},
+        log_size_bytes=number,
+        metrics={"text": text, "next_offset": len(text)},
+        events={"text": events, "next_offset": len(events)},
+    )
+    seen = see(database, wild)
+    assert (seen.state, seen.seq) == ("running", 5)
+    assert (seen.step, seen.total_steps, seen.log_size_bytes) == (7, 90, 10)
+    assert seen.started_at is None or 0 <= seen.started_at < 1e11
+    assert 0 in seen.gpus
+    assert (8, 2.5) in metrics.curve(database, "q-aaaaaa", "loss")
+    assert metrics.curve(database, "q-aaaaaa", "loss")[-1][0] == 8
+
+
+@pytest.mark.parametrize("number", [10**30, -3, 1.5, "x", None])
+def test_offsets_out_of_the_world_read_nothing(database: Database, number: Any) -> None:
+    seen = see(database, entry(metrics={"text": "{}\n", "next_offset": number}))
+    assert seen.metrics_offset == 0
+
+
+@pytest.mark.parametrize("key", ["attempt", "seq", "submission"])
+def test_an_order_beyond_all_numbers_does_not_end_the_look(database: Database, key: str) -> None:
+    assert see(database, entry(state={key: 10**40})).state == "running"

@@ -1,0 +1,219 @@
+"""The table in armada.monitor.state, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from armada.monitor.state import decide
+
+JOB = {"number": 1, "claimed": True, "job": {"submission": 1}}
+RUNNING = {"state": "running", "attempt": 1, "seq": 4}
+ATTEMPT = {"number": 1, "run": {"attempt": 1}, "exit": None}
+
+
+def observed(**evidence: Any) -> dict[str, Any]:
+    return {"run_id": "x", "exists": True, "evidence": evidence}
+
+
+CASES = [
+    (
+        "an end that the supervisor wrote",
+        observed(state={"state": "succeeded", "attempt": 1, "seq": 9}, supervisor="dead"),
+        ("succeeded", None),
+    ),
+    (
+        "an exit whose state.json was never rewritten",
+        observed(
+            submission=JOB,
+            state=RUNNING,
+            attempt={**ATTEMPT, "exit": {"state": "failed", "reason": "exit_3"}},
+            supervisor="dead",
+        ),
+        ("failed", "exit_3"),
+    ),
+    ("nothing of it on the host", {"run_id": "x", "exists": False, "evidence": None}, ("unknown", "not_on_host")),
+    ("a folder, but no submission", observed(submission=None), ("preparing", None)),
+    (
+        "a claim that no supervisor took",
+        observed(submission={**JOB, "job": None}, supervisor="none"),
+        ("submitted", None),
+    ),
+    (
+        "a supervisor that waits for GPUs",
+        observed(submission=JOB, state={"state": "queued", "seq": 1}, supervisor="alive"),
+        ("queued", None),
+    ),
+    (
+        "a supervisor that lives",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="alive"),
+        ("running", None),
+    ),
+    (
+        "a supervisor whose life cannot be seen from here",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="unknown"),
+        ("running", None),
+    ),
+    (
+        "a reboot",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", rebooted=True, processes=0),
+        ("failed", "host_rebooted"),
+    ),
+    (
+        "a killed supervisor whose job lives",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", processes=3),
+        ("running", "supervisor_lost"),
+    ),
+    (
+        "a supervisor killed before the job's start",
+        observed(submission=JOB, state={"state": "queued", "seq": 1}, attempt=None, supervisor="dead"),
+        ("failed", "never_started"),
+    ),
+    (
+        "a supervisor killed, and the rest of its run ended by `stop`",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", processes=0, stop_wished=True),
+        ("cancelled", "killed_by_user"),
+    ),
+    (
+        "a supervisor killed with its job",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", processes=0),
+        ("failed", "supervisor_lost"),
+    ),
+]
+
+BATCH = {"number": 1, "claimed": True, "job": {"submission": 1, "scheduler": "slurm", "job_id": "7"}}
+QUEUED = {
+    "state": "queued",
+    "reason": "preempted",
+    "message": "the scheduler took its node away",
+    "attempt": 1,
+    "seq": 9,
+}
+ENDED_SILENTLY = {"state": "ended", "detail": "FAILED", "reason": "ended_silently", "message": "no python3"}
+
+
+def batch(sight: dict[str, Any], **evidence: Any) -> dict[str, Any]:
+    return observed(submission=BATCH, supervisor="unknown", scheduler=sight, **evidence)
+
+
+CASES += [
+    ("a job that waits", batch({"state": "pending", "message": "other jobs come first"}), ("queued", None)),
+    ("a preempted job that waits again", batch({"state": "pending"}, state=QUEUED), ("queued", "preempted")),
+    (
+        "a job that has begun since its scheduler was last asked",
+        batch({"state": "pending", "seen_at": 10.0}, state={**RUNNING, "started_at": 11.0}),
+        ("running", None),
+    ),
+    (
+        "a job taken back without a warning, waiting again",
+        batch({"state": "pending", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", None),
+    ),
+    ("a held job", batch({"state": "held", "message": "held by hand"}), ("queued", "held")),
+    ("a job held for its time", batch({"state": "held", "reason": "time_limit"}), ("queued", "time_limit")),
+    ("a job whose supervisor has yet to write", batch({"state": "running", "node": "n1"}), ("running", None)),
+    ("a requeued job that runs again", batch({"state": "running"}, state=QUEUED), ("running", None)),
+    ("a job that runs", batch({"state": "running"}, state=RUNNING, attempt=ATTEMPT), ("running", None)),
+    (
+        "a requeued attempt's exit is not the run's",
+        batch(
+            {"state": "pending"},
+            state=QUEUED,
+            attempt={**ATTEMPT, "exit": {"state": "requeued", "reason": "preempted"}},
+        ),
+        ("queued", "preempted"),
+    ),
+    (
+        "a job removed by hand",
+        batch({"state": "ended", "reason": "removed"}, state=RUNNING),
+        ("cancelled", "killed_by_user"),
+    ),
+    ("a job out of time", batch({"state": "ended", "reason": "time_limit"}, state=RUNNING), ("failed", "time_limit")),
+    ("a job whose node failed", batch({"state": "ended", "reason": "node_failure"}), ("failed", "node_failure")),
+    ("a job that ended without a word", batch(ENDED_SILENTLY, state=RUNNING), ("failed", "ended_silently")),
+    (
+        "a stop that the supervisor did not live to confirm",
+        batch(ENDED_SILENTLY, stop_wished=True),
+        ("cancelled", "killed_by_user"),
+    ),
+    ("a job that nobody knows any more", batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING), ("failed", "gone")),
+    ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "never_started")),
+    (
+        "a scheduler that does not answer",
+        batch({"state": "unknown", "error": "timed out"}, state=RUNNING),
+        ("running", None),
+    ),
+    ("one that never answered", batch({"state": "unknown", "error": "timed out"}), ("queued", None)),
+    (
+        "a written end, whatever the scheduler says",
+        batch({"state": "running"}, state={"state": "succeeded", "attempt": 1, "seq": 9}),
+        ("succeeded", None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_evidence_decides_the_state(seen: dict[str, Any], expected: tuple[str, str | None]) -> None:
+    verdict = decide(seen)
+    assert (verdict.state, verdict.reason) == expected
+
+
+def test_an_end_is_believed_even_after_a_reboot() -> None:
+    state = {"state": "succeeded", "attempt": 1, "seq": 9}
+    assert decide(observed(submission=JOB, state=state, supervisor="dead", rebooted=True)).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {},
+        {"evidence": None},
+        {"exists": True},
+        observed(state={"state": "party", "seq": "9"}, submission=JOB, supervisor="alive"),
+        observed(submission={**JOB, "job": ["x"]}, scheduler={"state": "party"}, state={"state": "dance"}),
+    ],
+)
+def test_garbage_from_a_host_is_unknown_or_earlier_never_an_end(garbage: dict[str, Any]) -> None:
+    assert decide(garbage).state in ("unknown", "preparing")
+
+
+def test_words_of_a_host_come_out_inert() -> None:
+    verdict = decide(
+        observed(state={"state": "failed", "reason": "\x1b]52;c;x\x07", "message": "a\u202eb\nc", "seq": 1})
+    )
+    assert "\x1b" not in (verdict.reason or "")
+    assert verdict.message == "a�b c"
+
+
+QUIET = observed(
+    submission=JOB,
+    state=RUNNING,
+    attempt=ATTEMPT,
+    supervisor="alive",
+    heartbeat={"rank": 3, "phase": "training", "step": 1200},
+    quiet_s=2000.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "limit", "reason"),
+    [
+        (QUIET, 1800.0, "stalled"),
+        (QUIET, 2400.0, None),
+        (QUIET, None, None),
+        (observed(**{**QUIET["evidence"], "quiet_s": None}), 1800.0, None),
+        (observed(**{**QUIET["evidence"], "quiet_s": "2000"}), 1800.0, None),
+        (observed(**{**QUIET["evidence"], "quiet_s": float("inf")}), 1800.0, None),
+        (observed(**{**QUIET["evidence"], "supervisor": "dead", "processes": 2}), 1800.0, "supervisor_lost"),
+        (observed(**{**QUIET["evidence"], "state": {"state": "queued"}}), 1800.0, None),
+    ],
+)
+def test_a_job_that_does_not_get_on_is_stalled_after_its_time(
+    seen: dict[str, Any], limit: float | None, reason: str | None
+) -> None:
+    assert decide(seen, limit).reason == reason
+
+
+def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:
+    assert decide(QUIET, 1800.0).message == "nothing got on for 33 m; rank 3 last said training, step 1200"
