@@ -56,16 +56,15 @@ class Container:
 
     def start_under(self, pid: int) -> int:
         """Start a stranger's process under a number in the container's table; its number outside."""
-        before = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
+        # A length of sleep that no other test has: several of these tests run at once, and all see one another.
+        own = f"54321.{uuid.uuid4().int % 10**15}"
         # The kernel gives the number after this one next; between the two lines nothing else starts in this container.
         self.run(
             "sh",
             "-c",
-            f"echo {pid - 1} > /proc/sys/kernel/ns_last_pid; exec setsid --fork sleep 54321 > /dev/null 2>&1",
+            f"echo {pid - 1} > /proc/sys/kernel/ns_last_pid; exec setsid --fork sleep {own} > /dev/null 2>&1",
         )
-        (found,) = eventually(
-            lambda: [p for p in _pids_of("sleep\0" + "54321\0") if p not in before and _inner_pid(p) is not None]
-        )
+        (found,) = eventually(lambda: _pids_of(f"sleep\0{own}\0"))
         return found
 
     def power_off(self) -> None:
