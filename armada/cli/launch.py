@@ -283,6 +283,7 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
         context.home,
         run.run_id,
         progress=lambda what, seen: reporter.transfer("pull", what, seen),
+        hashing=lambda count: reporter.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
     )
     for place in pulled.published:
         reporter.stage("home", f"{place} (every byte verified)")

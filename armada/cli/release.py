@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import Conflict, UsageError
 from armada.inert import inert_line
+from armada.units import counted
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -94,7 +95,7 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
     from armada.cli.sync import Told
     from armada.errors import ArmadaError, HostUnreachable
     from armada.store import runs
-    from armada.sync.engine import sync_run
+    from armada.sync.engine import sync_whole
     from armada.sync.release import runs_there
 
     there = set(runs_there(session))
@@ -102,8 +103,13 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
         if run.run_id not in there:
             continue
         try:
-            outcome = sync_run(
-                context.database, session, context.home, run.run_id, listener=Told(listener), insist=True
+            outcome = sync_whole(
+                context.database,
+                session,
+                context.home,
+                run.run_id,
+                listener=Told(listener),
+                hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {session.host.name}"),
             )
             for trouble in outcome.troubles:
                 sys.stderr.write(f"armada: {run.run_id}: {inert_line(trouble.error)}\n")

@@ -395,6 +395,7 @@ def _pull(options: argparse.Namespace) -> int:
             context.home,
             run.run_id,
             progress=lambda what, moved: listener.transfer("pull", what, moved),
+            hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
             only=only,
         )
     kept = checkpoints.of_run(context.database, run.run_id)

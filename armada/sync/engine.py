@@ -39,6 +39,9 @@ FRESH_S = 10.0
 AGAIN_S = 5.0
 """A run that was just synced may join in again after so long."""
 
+HASHING_S = 2.0
+"""Who waits for a host to hash a checkpoint looks again after so long."""
+
 
 def sync_run(
     database: Database,
@@ -76,6 +79,38 @@ def sync_run(
     return outcome
 
 
+def sync_whole(
+    database: Database,
+    session: HostSession,
+    home: HomePaths,
+    run_id: str,
+    *,
+    listener: Listener,
+    hashing: Callable[[int], None],
+    pause: Callable[[float], None] = time.sleep,
+) -> SyncOutcome:
+    """Sync for somebody who waits for all there is, what the host has yet to hash included.
+
+    Args:
+        database: The store.
+        session: With the run's host.
+        home: Home's folders.
+        run_id: Which.
+        listener: Told what is going on.
+        hashing: Told how many checkpoints are waited for, whose supervisor died before it hashed them.
+        pause: Waits between two looks.
+
+    Raises:
+        HostUnreachable: As in `sync_run`.
+    """
+    outcome = sync_run(database, session, home, run_id, listener=listener, insist=True)
+    while outcome.finishing:
+        hashing(outcome.finishing)
+        pause(HASHING_S)
+        outcome = outcome.then(sync_run(database, session, home, run_id, listener=listener, insist=True))
+    return outcome
+
+
 def _try(sync: _Sync, only: str | None, looked: Look | None, *, most: int | None) -> SyncOutcome:
     """Sync, noting what ended it early."""
     try:
@@ -97,12 +132,18 @@ def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, n
         _note_failure(database, run_id, hard[0].error, now())
     elif outcome.saw_end and not outcome.final:
         # Nothing went wrong this time because what is wrong was not due to be tried; it must not look as if all were home.
-        count = len(outcome.pending) + len(outcome.outputs.unsettled)
-        waiting = ArmadaError(f"{count} things of {run_id} are still to come (armada sync ls says why)")
-        _note_failure(database, run_id, waiting, now())
+        _note_failure(database, run_id, ArmadaError(_what_is_missing(run_id, outcome)), now())
     else:
         due = None if outcome.final else began + settings_of(runs.spec(database, run_id)).every_s
         run_sync.succeeded(database, run_id, began=began, next_due_at=due, final=outcome.final)
+
+
+def _what_is_missing(run_id: str, outcome: SyncOutcome) -> str:
+    count = len(outcome.pending) + len(outcome.outputs.unsettled)
+    if not count:
+        named = "a checkpoint" if outcome.finishing == 1 else f"{outcome.finishing} checkpoints"
+        return f"{named} of {run_id} lost its supervisor and is still being hashed on its host"
+    return f"{count} things of {run_id} are still to come (armada sync ls says why)"
 
 
 def sync_host(
@@ -271,9 +312,11 @@ class _Sync:
             tuple(deleted_host),
             outputs,
             tuple(self._troubles),
-            final=looked.ended and not (pending or outputs.unsettled or self._hard_troubles() or only),
+            final=looked.ended
+            and not (pending or outputs.unsettled or looked.finishing or self._hard_troubles() or only),
             left=len(wanted) < len(chosen),
             saw_end=looked.ended,
+            finishing=looked.finishing,
         )
 
     def _hard_troubles(self) -> bool:

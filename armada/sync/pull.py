@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.monitor.observe import observe
 from armada.store import checkpoints
-from armada.sync.engine import sync_run
+from armada.sync.engine import sync_run, sync_whole
 from armada.sync.keeping import candidates
 from armada.sync.manifest import NAME
 from armada.sync.scrub import complete
@@ -64,6 +64,7 @@ def pull(
     run_id: str,
     *,
     progress: Callable[[str, TransferProgress], None],
+    hashing: Callable[[int], None],
     only: Checkpoint | None = None,
 ) -> Pulled:
     """Bring home what the run's settings want, or one checkpoint, whole, whatever they want.
@@ -74,6 +75,7 @@ def pull(
         home: Home's folders.
         run_id: Which run.
         progress: Told what is moving and how far it is.
+        hashing: Told how many checkpoints the host has yet to hash, which is waited for.
         only: The one checkpoint.
 
     Raises:
@@ -89,15 +91,11 @@ def pull(
         checkpoints.pin(database, run_id, only.digest)  # or the next sync would delete what was just asked for
         if is_home:
             return _make_whole(database, session, home, only, progress)
-    outcome = sync_run(
-        database,
-        session,
-        home,
-        run_id,
-        listener=_Progress(progress),
-        insist=True,
-        only=only.digest if only else None,
-    )
+    listener = _Progress(progress)
+    if only is None:
+        outcome = sync_whole(database, session, home, run_id, listener=listener, hashing=hashing)
+    else:
+        outcome = sync_run(database, session, home, run_id, listener=listener, insist=True, only=only.digest)
     if outcome.troubles:
         raise outcome.troubles[0].error
     return Pulled(outcome.published, outcome.size_bytes, outcome.already)

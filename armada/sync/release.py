@@ -15,7 +15,7 @@ from armada.sync import staging as places
 from armada.sync.manifest import ManifestRejected
 from armada.sync.outputs import read_listing, stale
 from armada.sync.schedule import NOT_WANTED
-from armada.units import amount
+from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,8 +134,7 @@ def _judge_run(
                 Item(run_id, what, lost=not unwanted, hint=f"armada pull {run_id} --checkpoint {checkpoint['step']}")
             )
     if announced := _count(entry.get("announced")):
-        what = f"{announced} checkpoints are announced and not finished"
-        items.append(Item(run_id, what, lost=True, hint="wait until its supervisor has hashed them"))
+        items.append(_unhashed(run_id, announced, _count(entry.get("finishing")), alive=alive))
     listing, skipped = read_listing(entry)
     if spec is not None and (missing := stale(home, run_id, listing)):
         named = ", ".join(inert_line(item.path, 60) for item in missing[:3])
@@ -160,6 +159,14 @@ def _judge_run(
         what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
         items.append(Item(run_id, what, lost=False, hint="commit them, if they are worth it"))
     return items
+
+
+def _unhashed(run_id: str, announced: int, finishing: int, *, alive: bool) -> Item:
+    named = counted(announced, "checkpoint")
+    if finishing >= announced or alive:
+        return Item(run_id, f"{named} announced and still being hashed", lost=True, hint="look again in a while")
+    hint = "its supervisor.log on the host says why; copy it yourself"
+    return Item(run_id, f"{named} announced that cannot be hashed", lost=True, hint=hint)
 
 
 def _count(value: object) -> int:

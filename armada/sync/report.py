@@ -33,6 +33,12 @@ class Look:
     entry: dict[str, Any]
     ended: bool
 
+    @property
+    def finishing(self) -> int:
+        """How many checkpoints are hashed there now without their supervisor, which died."""
+        value = self.entry.get("finishing")
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
 
 class Silence:
     """Nobody."""
@@ -70,6 +76,7 @@ class SyncOutcome:
         final: The run has ended and nothing of it is still to come.
         left: More could be brought at once; it was not asked for.
         saw_end: The host was looked at after the run had ended, so that what is pending is all there will ever be.
+        finishing: Checkpoints that the host still hashes, without their supervisor.
     """
 
     run_id: str
@@ -85,6 +92,7 @@ class SyncOutcome:
     final: bool = False
     left: bool = False
     saw_end: bool = False
+    finishing: int = 0
 
     def then(self, later: SyncOutcome) -> SyncOutcome:
         """This sync and the one that went on with it, as one."""

@@ -10,6 +10,7 @@ def main() -> int:
     for name, purpose in (
         ("supervise", "start a run's job and watch it to its end"),
         ("clear", "end what a dead supervisor left behind"),
+        ("finish", "hash the checkpoints that a dead supervisor left announced"),
         ("quota", "ask what an ended run has left of its allowance"),
     ):
         command = commands.add_parser(name, help=purpose)
@@ -20,7 +21,7 @@ def main() -> int:
             command.add_argument("--job", help="the batch system's id of the job that runs this; none without one")
     given = parser.parse_args()
     if given.command is None:
-        parser.error("say `supervise`, `clear` or `quota`")
+        parser.error("say `supervise`, `clear`, `finish` or `quota`")
     if given.command == "supervise" and given.job is not None:
         from armada_agent.batch import supervise as begin_job
 
@@ -29,6 +30,8 @@ def main() -> int:
         from armada_agent.supervisor import supervise as begin
     elif given.command == "quota":
         from armada_agent.allowance import note_after as begin
+    elif given.command == "finish":
+        from armada_agent.orphans import finish as begin
     else:
         from armada_agent.aftermath import clear as begin
     return begin(given.root, given.run, given.submission)

@@ -42,7 +42,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
     harvest = _harvest(paths, spec, journal)
     if harvest is not None:
         harvest.finish(is_trusted=False)
-    Outbox(paths, spec.get("outbox", {}), journal, harvest).look()
+    Outbox(paths, spec.get("outbox", {}), journal, harvest).look(wait_s=None)
     if journal.state["state"] not in ENDED:
         journal.conclude(_recorded_ending(paths, attempt))
     return 0

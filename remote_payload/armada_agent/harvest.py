@@ -15,6 +15,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent import files
+from armada_agent.checkpoints import MANIFEST
 from armada_agent.journal import Journal, say
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder
 
@@ -146,7 +147,8 @@ class Harvest:
                 shutil.rmtree(part)
                 return  # it goes on changing after all
             moment = _last_change(inventory)
-            announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}}
+            size = sum(facts[1] for name, facts in inventory.items() if name not in (ANNOUNCEMENT, MANIFEST))
+            announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}, "size_bytes": size}
             files.write_json(os.path.join(part, ANNOUNCEMENT), announcement)
             folder = ANNOUNCED + name
             os.rename(part, os.path.join(self._paths.outbox, folder))

@@ -1,7 +1,8 @@
 """Finishing checkpoints: what the job announced is hashed at idle priority and given its name.
 
 Training goes on meanwhile, so everything here runs in one thread at nice 19 (on Linux a thread has its own niceness, and
-the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still.
+the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still:
+the next supervisor finishes it, or `orphans` where none comes. A lock keeps the two apart.
 """
 
 import contextlib
@@ -71,7 +72,7 @@ class Outbox:
             is_last = self._finishing.is_set()
             self._reap(is_last)
             self.look()
-            if is_last and not self._waiting():
+            if is_last and not self.waiting():
                 return
             if is_last:
                 time.sleep(_INTERVAL_S)  # the disk is full, or a file still changes
@@ -93,17 +94,40 @@ class Outbox:
             else:
                 say("looking for checkpoints: %s" % error)
 
-    def look(self) -> None:
-        """Finish every announced checkpoint, then thin what is finished."""
-        for folder in self._waiting():
-            self._try(folder)
+    def look(self, wait_s: Optional[float] = 0.0) -> None:
+        """Finish every announced checkpoint, then thin what is finished.
+
+        Args:
+            wait_s: For how long another process that is at it is waited for; None for as long as it takes.
+        """
+        if self.waiting():
+            self._finish_all(wait_s)
         try:
             thinning.thin(self._paths, self._settings, self._journal)
         except OSError as error:
             say("thinning the outbox: %s" % error)
 
-    def _waiting(self) -> List[str]:
+    def _finish_all(self, wait_s: Optional[float]) -> None:
+        try:
+            lock = files.lock(self._paths.outbox_lock, wait_s)
+        except OSError as error:
+            say("checkpoints cannot be finished now: %s" % error)
+            return
+        if lock is None:
+            return
+        try:
+            for folder in self.waiting():
+                self._try(folder)
+        finally:
+            os.close(lock)
+
+    def waiting(self) -> List[str]:
+        """List the announced checkpoints that are not given up."""
         return [folder for folder in self._paths.announced() if self._failures.get(folder, 0) < _TRIES]
+
+    def given_up(self) -> List[str]:
+        """List those that could not be finished, as often as they were tried."""
+        return [folder for folder in self._paths.announced() if folder not in self.waiting()]
 
     def _try(self, folder: str) -> None:
         try:
@@ -163,6 +187,8 @@ def publish(paths: RunPaths, folder: str, attempt: int, clock: Callable[[], floa
     content = _finished_manifest(folder)
     if content is None:
         announcement = _read_announcement(folder)
+        listed = _hash_all(folder)
+        _refuse_if_cut(listed, announcement.get("size_bytes"))
         manifest = {
             "format": 1,
             "run_id": paths.run_id,
@@ -171,7 +197,7 @@ def publish(paths: RunPaths, folder: str, attempt: int, clock: Callable[[], floa
             "kind": announcement.get("kind", "periodic"),
             "created_at": announcement.get("time", clock()),
             "metrics": announcement.get("metrics", {}),
-            "files": _hash_all(folder),
+            "files": listed,
         }
         content = files.encode(manifest)
         if len(content) > MANIFEST_LIMIT:
@@ -220,6 +246,13 @@ def _read_announcement(folder: str) -> Dict[str, Any]:
         raise ValueError("it was announced with a wrong kind or time")
     json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is no JSON; home's parser would refuse the manifest
     return {name: value for name, value in announcement.items() if value is not None}
+
+
+def _refuse_if_cut(listed: List[Dict[str, Any]], announced: object) -> None:
+    """A host that loses its power loses what it had not written yet: files come back shorter than they were."""
+    size = sum(entry["size"] for entry in listed)
+    if isinstance(announced, int) and size != announced:
+        raise ValueError("it held %d bytes when it was announced and holds %d now" % (announced, size))
 
 
 def _hash_all(folder: str) -> List[Dict[str, Any]]:

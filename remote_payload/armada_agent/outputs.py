@@ -9,7 +9,7 @@ import re
 import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from armada_agent import checkpoints, parameters, reader
+from armada_agent import checkpoints, orphans, parameters, reader
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.session import Call
@@ -28,7 +28,8 @@ Found = Tuple[str, os.stat_result]
 def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each run asked about, its outbox and the files that should come home.
 
-    `others` counts files that the run wrote below work/ and that no pattern covers: they stay behind.
+    `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
+    counts files that the run wrote below work/ and that no pattern covers: they stay behind.
     """
     asked = parameters.sequence(params, "runs")
     if len(asked) > _MOST_RUNS:
@@ -37,7 +38,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
-        answers.append(_look_at(RunPaths(call.root, question.get("run_id")), _patterns(question)))
+        answers.append(_look_at(call, RunPaths(call.root, question.get("run_id")), _patterns(question)))
     return {"runs": answers}
 
 
@@ -81,14 +82,16 @@ def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
     return [matcher(pattern) for pattern in listed]
 
 
-def _look_at(paths: RunPaths, patterns: "List[re.Pattern[str]]") -> Dict[str, Any]:
+def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]") -> Dict[str, Any]:
     exists = os.path.isdir(paths.folder)
-    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0}
+    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
     answer.update({"outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}})
     if not exists:
         return answer
-    answer["outbox"] = checkpoints.list_finished(paths)
+    # In this order: a checkpoint that is finished in between is counted twice, and not overlooked.
+    answer["finishing"] = orphans.attend(call, paths)
     answer["announced"] = len(paths.announced())
+    answer["outbox"] = checkpoints.list_finished(paths)
     born = _birth(paths)
     for path, found in _files(paths):
         if not path.startswith("work/") or any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns):

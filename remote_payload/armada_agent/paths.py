@@ -41,6 +41,8 @@ class RunPaths:
         self.stop = self._file("stop.json")
         self.work = self._file("work")
         self.outbox = self._file("outbox")
+        self.outbox_lock = self._file(".outbox.lock")
+        self.given_up = self._file("given-up.json")
         self.harvest = self._file("harvest.json")
         self.supervisor_log = self._file("supervisor.log")
         self.scheduler_log = self._file("scheduler.log")

@@ -36,7 +36,9 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     _link_tree(checkpoint, part)
     if base_model is not None:
         _link_tree(base_model, part / "base_model")
-    replace_json(part / ".announce.json", announcement)
+    # A host that loses its power loses what it had not written yet: who hashes this later can tell by the size.
+    size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file())
+    replace_json(part / ".announce.json", {**announcement, "size_bytes": size_bytes})
     part.rename(final)
     marker.touch()
     return True

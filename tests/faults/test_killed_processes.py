@@ -141,3 +141,50 @@ def test_an_agent_killed_at_any_instant_of_a_launch_starts_one_job_at_most(
     assert killed >= KILLS // 3
     record_property("times", KILLS)
     record_property("seen", f"{codes.count(0)} launched all the same, {KILLS - codes.count(0)} said so")
+
+
+# What the payload does when it saves, in a job that goes on after its supervisor was killed, and then ends.
+SAVER = r"""
+import json, os, time
+run = os.environ["ARMADA_RUN_DIR"]
+for step in (10, 20):
+    while not os.path.exists("save-%d" % step):
+        time.sleep(0.02)
+    part = os.path.join(run, "outbox", ".part-%d" % step)
+    os.makedirs(part)
+    open(os.path.join(part, "model.bin"), "wb").write(b"%d" % step * 1000)
+    json.dump({"step": step, "time": time.time()}, open(os.path.join(part, ".announce.json"), "w"))
+    os.rename(part, os.path.join(run, "outbox", ".new-%d" % step))
+"""
+
+
+@pytest.mark.fault(
+    "kill -9 of the supervisor before a checkpoint is hashed",
+    "it is hashed without it and comes home, verified, while the job goes on and when it has ended",
+)
+def test_checkpoints_of_a_killed_supervisor_come_home(armada: Armada) -> None:
+    armada.write("saver.py", SAVER)
+    experiment = armada.command("python3", str(armada.folder / "saver.py"))
+    run_id = armada.json("launch", "--host", "local", experiment)["run_id"]
+    assert eventually(lambda: kill(lambda argv: "supervise" in argv and run_id in argv)) == 1
+    folder = armada.local_runs / run_id
+    work = folder / "work"
+    home = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints"
+
+    def published() -> list[str]:
+        return sorted(path.name for path in home.glob("checkpoint-*"))
+
+    (work / "save-10").touch()
+    eventually((folder / "outbox" / ".new-10").exists)
+    pulled = armada.run("pull", run_id)
+    assert pulled.returncode == 0, pulled.stderr
+    assert published() == ["checkpoint-10"]
+    (work / "save-20").touch()
+    eventually(lambda: armada.json("show", run_id)["state"] == "failed")
+    assert armada.json("show", run_id)["reason"] == "supervisor_lost"
+    refused = armada.run("hosts", "release", "local", "--dry-run")
+    assert refused.returncode == 8, refused.stdout
+    assert "1 checkpoint announced and still being hashed" in refused.stdout
+    pulled = armada.run("pull", run_id)
+    assert pulled.returncode == 0, pulled.stderr
+    assert published() == ["checkpoint-10", "checkpoint-20"]

@@ -346,7 +346,13 @@ def test_no_optimizer_comes_where_none_is_asked_for(place: Place) -> None:
 def pull(place: Place, step: int) -> Pulled:
     chosen = choose(place.database, place.session, runs.find(place.database, place.run_id), str(step))
     return pull_now(
-        place.database, place.session, place.home, place.run_id, progress=lambda what, seen: None, only=chosen
+        place.database,
+        place.session,
+        place.home,
+        place.run_id,
+        progress=lambda what, seen: None,
+        hashing=lambda count: None,
+        only=chosen,
     )
 
 
