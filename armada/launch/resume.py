@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
 from armada.monitor.state import NOT_ON_HOST
 from armada.store import hosts as host_records
@@ -30,6 +30,7 @@ def resume_run(database: Database, session: HostSession, run: Run) -> Run:
 
     Raises:
         Conflict: It has not ended, it is done, or it never got as far as its host.
+        NotFound: Its host has nothing of it.
         UsageError: A secret it needs is not in home's environment.
         OutcomeUnknown: The link broke during the hand-over; the same command finds out, and nothing is started twice.
     """
@@ -55,8 +56,13 @@ def resume_run(database: Database, session: HostSession, run: Run) -> Run:
     except OutcomeUnknown as error:
         runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise
-    except ArmadaError:  # it said no: all is as it was
+    except ArmadaError as error:  # it said no: all is as it was
         runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
+        if isinstance(error, NotFound):
+            raise NotFound(
+                f"{run.host} has nothing of {run.run_id}: it never got that far, or was deleted there",
+                hint=f"launch its experiment again: armada launch --host {run.host} FILE",
+            ) from error
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -80,3 +81,14 @@ def test_a_run_whose_supervisor_and_job_were_killed_goes_on(armada: Armada) -> N
 
 def test_what_was_never_launched_cannot_be_resumed(armada: Armada) -> None:
     assert armada.run("resume", "nothing-like-it").returncode == 7
+
+
+def test_a_run_that_its_host_does_not_have_cannot_be_resumed(armada: Armada) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("false"), "--follow", rc=6)["run_id"]
+    shutil.rmtree(armada.local_runs / run_id)
+    refused = armada.run("resume", run_id)
+    assert refused.returncode == 7, refused.stderr
+    assert f"local has nothing of {run_id}" in refused.stderr
+    assert "→ launch its experiment again: armada launch --host local FILE" in refused.stderr
+    (run,) = armada.json("ps", "--cached")
+    assert (run["state"], run["reason"]) == ("failed", "exit_1")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from armada.paths import HomePaths
 from tests.conftest import Armada, eventually
+from tests.daemon.conftest import SAVER, published
 from tests.fleet import machines
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet
@@ -17,6 +21,7 @@ from tests.fleet.test_batch import COUNT, shell_job
 
 pytestmark = [pytest.mark.timeout(1500)]
 CUTS = 30 if "ARMADA_FAULT_KILLS" in os.environ else 6
+WORKERS = {"slurm": ["slurm", "slurm-2"], "htcondor": ["condor"]}
 ENGINES = [pytest.param(engine, marks=pytest.mark.xdist_group(engine)) for engine in ("slurm", "htcondor")]
 
 
@@ -169,3 +174,73 @@ def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> No
     run = cluster.becomes(run_id, "succeeded", "failed", within_s=300)
     assert (run["state"], run["attempt"]) == ("succeeded", 2), run
     assert cluster.starts(run_id) == 2
+
+
+@pytest.mark.fault(
+    "a whole cluster frozen and thawed",
+    "last known state with `unreachable since`; after the thaw the run ends as it would have",
+)
+def test_a_cluster_that_freezes_harms_no_run(cluster: Cluster) -> None:
+    shell_job(cluster.armada, f"{COUNT}; while [ ! -e go ]; do sleep 0.2; done; exit 5")
+    run_id = cluster.launch()
+    cluster.says(run_id, "attempt 1")
+    nodes = [machines.MACHINES[name] for name in WORKERS[cluster.engine]]
+    for node in nodes:
+        machines.send(node, signal.SIGSTOP)
+    try:
+        assert cluster.look(run_id)["state"] == "running"
+        (run,) = cluster.armada.json("ps", "--cached")
+        assert run["unreachable_since"] is not None
+    finally:
+        for node in nodes:
+            machines.send(node, signal.SIGCONT)
+    cluster.is_ready()
+    run = cluster.becomes(run_id, "running")
+    assert run["attempt"] == 1
+    cluster.shell(f"touch ~/.armada/runs/{run_id}/work/go")
+    run = cluster.becomes(run_id, "failed", "succeeded", within_s=240)
+    assert (run["state"], run["exit_code"], run["attempt"]) == ("failed", 5, 1), run
+    assert cluster.starts(run_id) == 1
+
+
+@pytest.mark.fault(
+    "a cluster's disk full while a run writes its log and a checkpoint",
+    "the run's end is known; what was whole comes home, the half-written checkpoint never does",
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_disk_that_fills_under_a_run_on_a_cluster_publishes_nothing_half(
+    armada: Armada, fleet: Fleet, engine: str, there: str
+) -> None:
+    # A file system of the login node's own, so the job has to run there too.
+    nodes: dict[str, Any] = {"exclude": ["slurm-2"]} if engine == "slurm" else {}
+    cluster = add_cluster(armada, fleet, engine, **nodes)
+    hosts = armada.folder / "home" / "config" / "hosts.yaml"
+    hosts.write_text(hosts.read_text() + f"    root: {there}\n")
+    owner = "uid=$(id -u researcher),gid=$(id -g researcher),mode=700"
+
+    def resize(size: str) -> None:
+        how = f"remount,size={size}" if cluster.root_shell(f"mountpoint -q {there} && echo there || true") else ""
+        cluster.root_shell(f"mkdir -p {there}; mount -t tmpfs -o {how or f'size={size},{owner}'} tmpfs {there}")
+
+    resize("1400m")
+    try:
+        waiting = "while not os.path.exists('go'): time.sleep(0.1)"
+        filling = "try:\n    while True: os.write(1, b'x' * 65536)\nexcept OSError: pass"
+        second = SAVER.strip().replace("range(1, count + 1)", "range(2, count + 2)")
+        (armada.folder / "project").mkdir()
+        (armada.folder / "project" / "job.py").write_text(f"{SAVER}\n{waiting}\n{filling}\n{second}\n")
+        armada.command("python3", "job.py", "1", "3000000", "0", code="project")
+        run_id = cluster.launch()
+        eventually(lambda: cluster.look(run_id)["checkpoints_host"] == 1, within_s=200)
+        resize("12m")
+        cluster.shell(f"touch {there}/runs/{run_id}/work/go")
+        eventually(lambda: " 100% " in cluster.root_shell(f"df {there} | tail -1"))
+        assert cluster.look(run_id)["state"] in ("running", "failed")
+        resize("1400m")
+        run = cluster.becomes(run_id, "failed", "succeeded", within_s=240)
+        assert (run["state"], run["reason"]) in (("failed", "exit_1"), ("failed", "disk_full")), run
+        assert armada.run("pull", run_id).returncode == 0
+        base = armada.folder / "home"
+        assert published(HomePaths(config=base / "config", state=base / "state"), run_id) == [1]
+    finally:
+        cluster.root_shell(f"umount -l {there}")
