@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -184,6 +185,7 @@ def test_a_cluster_that_freezes_harms_no_run(cluster: Cluster) -> None:
     shell_job(cluster.armada, f"{COUNT}; while [ ! -e go ]; do sleep 0.2; done; exit 5")
     run_id = cluster.launch()
     cluster.says(run_id, "attempt 1")
+    cluster.becomes(run_id, "running")
     nodes = [machines.MACHINES[name] for name in WORKERS[cluster.engine]]
     for node in nodes:
         machines.send(node, signal.SIGSTOP)
@@ -209,8 +211,9 @@ def test_a_cluster_that_freezes_harms_no_run(cluster: Cluster) -> None:
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_disk_that_fills_under_a_run_on_a_cluster_publishes_nothing_half(
-    armada: Armada, fleet: Fleet, engine: str, there: str
+    armada: Armada, fleet: Fleet, engine: str
 ) -> None:
+    there = f"/home/researcher/small-{uuid.uuid4().hex}"
     # A file system of the login node's own, so the job has to run there too.
     nodes: dict[str, Any] = {"exclude": ["slurm-2"]} if engine == "slurm" else {}
     cluster = add_cluster(armada, fleet, engine, **nodes)

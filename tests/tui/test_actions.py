@@ -54,6 +54,8 @@ def test_a_real_run_is_seen_its_log_read_and_stopped_after_a_question(world: Wor
         await shows(pilot, "Resume 1 run?", f"{sleeper} on local")
         await pilot.press("y")
         await until(pilot, lambda: runs.find(world.database, sleeper).submission == 2)
+        # Nobody watches here: what the resume saw of the run, just handed over, stays until somebody looks.
+        await until(pilot, lambda: json.loads(command("ps", "--json").stdout)[0]["state"] == "running")
         await shows(pilot, "1 running")
         await pilot.press("u")
         await until(pilot, lambda: any("resume: sleeper is running" in n.message for n in pilot.app._notifications))
