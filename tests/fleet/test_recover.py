@@ -18,6 +18,7 @@ from armada.transport.protocol import TransferProgress
 from tests.conftest import Armada
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet
+from tests.fleet.machines import Machine
 from tests.fleet.remote_run import Remote
 
 
@@ -69,10 +70,17 @@ def remotes(home: HomePaths, fleet: Fleet, there: str, ssh_config: Path) -> Iter
         each.close()
 
 
+@pytest.fixture
+def borrowed(fleet: Fleet) -> Iterator[Machine]:
+    """A host that no other test restarts, freezes or rekeys meanwhile."""
+    with fleet.borrow("a100-2") as machine:
+        yield machine
+
+
 def test_hosts_that_answer_are_read_and_the_others_later(
-    home: HomePaths, fleet: Fleet, remotes: Callable[..., Remote], bad_link: Callable[..., BadLink]
+    borrowed: Machine, home: HomePaths, remotes: Callable[..., Remote], bad_link: Callable[..., BadLink]
 ) -> None:
-    link = bad_link(fleet.host("a100-2"))
+    link = bad_link(borrowed)
     near, far = remotes("a100-1"), remotes("a100-2", link.port)
     hosts: dict[str, Host] = {each.host.name: each.host for each in (near, far)}
     for each in (near, far):
