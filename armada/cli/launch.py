@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import UsageError
+from armada.errors import OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.units import amount, counted, span
 
@@ -261,14 +262,23 @@ def _say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
 
 def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter, *, as_json: bool) -> int:
     from armada.cli.runs import failure, summary
+    from armada.launch.retry import Retries
     from armada.monitor.follow import follow
     from armada.sync.pull import pull
 
+    retries = Retries(session)
     try:
-        for now in follow(context.database, session, run.run_id):
-            run = now
-            name, text = live_line(run)
-            reporter.now(name, text)
+        going = True
+        while going:
+            for now in follow(context.database, session, run.run_id):
+                run = now
+                name, text = live_line(run)
+                reporter.now(name, text)
+            with contextlib.suppress(OutcomeUnknown):  # the next look tells
+                retries.look(context.database, only=run.run_id)
+            going = not context.run(run.run_id).ended  # or the daemon was faster
+            if going:
+                reporter.stage("resumed", f"it was lost ({run.reason}) and goes on from its last whole checkpoint")
     except KeyboardInterrupt:
         reporter.line()
         verbs = " · ".join(f"armada {verb} {run.run_id}" for verb in ("logs -f", "pull", "stop"))

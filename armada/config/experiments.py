@@ -104,6 +104,8 @@ class Experiment(Settings):
     """For how long nothing may get on before the run is called stalled: `30m`, `never`. `task: sft` has 30m."""
     budget: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """In the money of its host's `price_per_hour`: what it may cost before somebody is told."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
     sync: SyncSettings = SyncSettings()
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)

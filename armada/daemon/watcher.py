@@ -12,6 +12,7 @@ from armada import operations
 from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable
 from armada.inert import inert_line
+from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
 from armada.session import HostSession
@@ -84,6 +85,7 @@ class Watcher:
         self._asked_at: dict[str, float] = {}
         self._queue: dict[str, Any] | None = None
         self._queue_look: threading.Thread | None = None
+        self._retries = Retries(self._session)
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
 
@@ -121,6 +123,8 @@ class Watcher:
         try:
             active = watchable(database, name)
             self._ask(database, active)
+            if self._retries.look(database, self._now()):
+                active = watchable(database, name)
         except ArmadaError as error:
             wait_s = self._failed(database, error.message)
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
-def resume_run(database: Database, session: HostSession, run: Run) -> Run:
+def resume_run(database: Database, session: HostSession, run: Run, *, unattended: bool = False) -> Run:
     """Hand a failed or cancelled run to its host once more.
 
     Args:
         database: The store.
         session: With the run's host.
         run: Which.
+        unattended: Nobody is there whose environment has the secrets: those of the lost submission have to be on the host still.
 
     Returns:
         The run as it is after that.
@@ -37,8 +38,8 @@ def resume_run(database: Database, session: HostSession, run: Run) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     _refuse(run)
-    secrets = _secrets(database, run)
-    question = {"run_id": run.run_id, "submission": run.submission + 1, "secrets": secrets}
+    question: dict[str, Any] = {"run_id": run.run_id, "submission": run.submission + 1}
+    question |= {"keep_secrets": True} if unattended else {"secrets": _secrets(database, run)}
     # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.inert import inert_line
-from armada.store import checkpoints, run_sync, runs
+from armada.store import checkpoints, operations, run_sync, runs
 from armada.store import hosts as host_records
 from armada.units import amount, span
 
@@ -66,6 +66,7 @@ def find_events(
     recent = runs.recent(database, now - KNOWN_S)
     found = [
         *_ends(recent),
+        *_retries(database, recent, now),
         *_stalls(database, recent, now),
         *_spent_budgets(database, recent, prices or {}, now),
         *_failing_syncs(database, recent, now, sync_failing_s),
@@ -92,6 +93,16 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
             yield Event(
                 key, "run_failed", f"{inert_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
             )
+
+
+def _retries(database: Database, recent: list[Run], now: float) -> Iterator[Event]:
+    known = {run.run_id: run for run in recent}
+    for each in operations.done(database, "retry", since=now - YOUNG_S):
+        run = known.get(each.run_id or "")
+        if run is None:
+            continue
+        body = f"{run.run_id} on {run.host} was lost and resumed from its last whole checkpoint ({inert_line(each.message)})"
+        yield Event(each.id, "run_resumed", f"{inert_line(run.name, 80)} goes on", body, each.started_at)
 
 
 def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event]:

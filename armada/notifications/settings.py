@@ -2,7 +2,7 @@
 
 urls: ["ntfy://my-topic", "mailto://me:secret@example.org"]
 desktop: true
-on: [run_finished, run_failed, run_stalled, sync_failing, disk_soon_full, budget_reached]
+on: [run_finished, run_failed, run_resumed, run_stalled, sync_failing, disk_soon_full, budget_reached]
 sync_failing_hours: 2
 disk_full_hours: 12
 """
@@ -20,7 +20,9 @@ from armada.config.validation import validate
 if TYPE_CHECKING:
     from armada.paths import HomePaths
 
-Kind = Literal["run_finished", "run_failed", "run_stalled", "sync_failing", "disk_soon_full", "budget_reached"]
+Kind = Literal[
+    "run_finished", "run_failed", "run_resumed", "run_stalled", "sync_failing", "disk_soon_full", "budget_reached"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

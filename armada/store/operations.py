@@ -114,6 +114,15 @@ def of_run(database: Database, run_id: str, *, kind: str) -> list[Operation]:
     return [_operation(row) for row in rows]
 
 
+def done(database: Database, kind: str, *, since: float) -> list[Operation]:
+    """The operations of one kind that ended well after `since`, oldest first."""
+    rows = database.connection.execute(
+        "SELECT * FROM operations WHERE kind = ? AND state = 'done' AND started_at > ? ORDER BY started_at, id",
+        (kind, since),
+    )
+    return [_operation(row) for row in rows]
+
+
 def recent(database: Database, limit: int = 100) -> list[Operation]:
     """The newest ones first, ended or not."""
     rows = database.connection.execute("SELECT * FROM operations ORDER BY started_at DESC, id LIMIT ?", (limit,))

@@ -12,7 +12,7 @@ from armada.inert import inert_line
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from armada.store.database import Database
 
@@ -190,6 +190,15 @@ def setting(database: Database, run_id: str, name: str) -> Any:
     query = "SELECT json_extract(spec, '$.experiment.' || ?) AS value FROM runs WHERE run_id = ?"
     row = database.connection.execute(query, (name, run_id)).fetchone()
     return row["value"] if row is not None else None
+
+
+def failed_with(database: Database, host: str, reasons: Sequence[str], *, since: float) -> list[Run]:
+    """Runs of a host that failed for one of these reasons after `since`, the oldest first."""
+    marks = ", ".join("?" * len(reasons))
+    query = f"""SELECT run_id FROM runs WHERE host = ? AND state = 'failed' AND reason IN ({marks})
+                AND coalesce(ended_at, observed_at, created_at) > ? ORDER BY created_at, run_id"""  # noqa: S608  # only ?s
+    rows = database.connection.execute(query, (host, *reasons, since)).fetchall()
+    return [find(database, row["run_id"]) for row in rows]
 
 
 def first_ran_at(database: Database, run_id: str) -> float | None:

@@ -24,10 +24,12 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
     however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
     name before anything is handed over again, and of two jobs of one submission only the first may take the run up.
-    Secrets went with the end of the submission before: a later one brings them anew.
+    Secrets went with the end of the submission before: a later one brings them anew, or, where that one was lost without an
+    end, says `keep_secrets`.
 
     Raises:
-        AgentError: `not_found`; `conflict` when another submission is active or the run was cancelled before it started;
+        AgentError: `not_found`; `conflict` when another submission is active, the run was cancelled before it started, or
+            secrets to be kept are gone;
             `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell whether it has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
@@ -36,6 +38,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     check_variables(secrets)
     _require_linux()
     paths.require()
+    if params.get("keep_secrets") is True:
+        _require_secrets(paths)
     with files.locked(paths.submit_lock) as lock:
         job = _job(paths, number)
         if job is not None:
@@ -222,6 +226,19 @@ def concerns(wish: Dict[str, Any], submission: int) -> bool:
     """Tell whether a wish was about this submission; one from before any submission is about all of them."""
     number = wish.get("submission")
     return not isinstance(number, int) or submission <= number
+
+
+def _require_secrets(paths: RunPaths) -> None:
+    """Refuse to go on without the secrets a run was started with: a job that misses its key may fail hours later."""
+    try:
+        declared = ((files.read_json(paths.spec) or {}).get("job") or {}).get("secrets") or []
+        there = files.read_json(paths.secrets) or {}
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    missing = [name for name in declared if name not in there]
+    if missing:
+        message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))
+        raise AgentError("conflict", message, "armada resume %s sends them anew" % paths.run_id)
 
 
 def _require_linux() -> None:

@@ -102,3 +102,34 @@ def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
     eventually(lambda: armada.json("ps")[0]["state"] == "running")
     assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0
     assert fleet.run("a100-1", f"cat {there}/starts") == "start\n"
+
+
+@pytest.mark.fault(
+    "host killed and restarted under a run with `retries`, nobody there",
+    "the daemon sees the restart and resumes it, with its secrets, once",
+)
+def test_a_run_goes_on_by_itself_after_its_host_was_restarted(
+    armada: Armada, own_home: HomePaths, fleet: Fleet
+) -> None:
+    with fleet.borrow("a100-2") as machine:
+        words = ["hosts", "add", "a100-2", machine.target, "--identity", str(machines.IDENTITY), "--yes"]
+        assert armada.run(*words).returncode == 0
+        armada.env["TOKEN"] = "canary-79"
+        script = 'echo "attempt $ARMADA_ATTEMPT $TOKEN" >> said; exec sleep 1000'
+        experiment = armada.command("sh", "-c", script, secrets=["TOKEN"], retries=1)
+        run_id = armada.json("launch", "--host", "a100-2", experiment)["run_id"]
+        del armada.env["TOKEN"]
+        with Database(own_home.store) as database:
+            with daemon(armada):
+                eventually(lambda: runs.find(database, run_id).state == "running")
+                machines.kill(machine)
+                eventually(lambda: runs.find(database, run_id).unreachable_since, within_s=120)
+                machines.start([machine])
+                eventually(lambda: runs.find(database, run_id).attempt == 2, within_s=180)
+            states = database.connection.execute(
+                "SELECT state, reason FROM transitions WHERE run_id = ? ORDER BY rowid", (run_id,)
+            )
+            assert ("failed", "host_rebooted") in [(row["state"], row["reason"]) for row in states]
+        said = fleet.run("a100-2", f"cat ~/.armada/runs/{run_id}/work/said")
+        assert said.split("\n") == ["attempt 1 canary-79", "attempt 2 canary-79", ""]
+        assert armada.run("stop", run_id, "--grace", "0").returncode == 0

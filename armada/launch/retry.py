@@ -1,0 +1,85 @@
+"""Runs that were lost with their host or their supervisor go on by themselves, as often as `retries` of their experiment allows.
+
+A run that failed by itself (its exit code, out of memory, a loss that is no number) is left to people: it would fail again, at
+the price of its host.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown
+from armada.inert import inert_line
+from armada.launch.resume import resume_run
+from armada.operations import operation
+from armada.store import runs
+
+if TYPE_CHECKING:
+    from armada.session import HostSession
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+log = logging.getLogger(__name__)
+
+LOST = ("host_rebooted", "supervisor_lost")
+RECENT_S = 86_400.0
+"""A run that was lost longer ago has been seen by somebody, or nobody waits for it."""
+
+
+class Retries:
+    """Resumes what one host lost.
+
+    Args:
+        session: With the host.
+    """
+
+    def __init__(self, session: HostSession) -> None:
+        self._session = session
+        self._refused: set[tuple[str, int]] = set()
+
+    def look(self, database: Database, now: float | None = None, *, only: str | None = None) -> list[str]:
+        """Resume what was lost, but for what was refused before; the ids of the runs that go on.
+
+        Args:
+            database: The store.
+            now: Unix time.
+            only: The one run to look at.
+
+        Raises:
+            HostUnreachable: The host does not answer now.
+        """
+        if self._session.host.batch is not None:
+            return []  # a batch system puts back what its nodes lose
+        since = (time.time() if now is None else now) - RECENT_S
+        gone_on = []
+        for run in runs.failed_with(database, self._session.host.name, LOST, since=since):
+            if only not in (None, run.run_id):
+                continue
+            retries = runs.setting(database, run.run_id, "retries") or 0
+            if run.submission <= retries and (run.run_id, run.submission) not in self._refused:
+                gone_on += [run.run_id] if self._resume(database, run, retries) else []
+        return gone_on
+
+    def _resume(self, database: Database, run: Run, retries: int) -> bool:
+        words = f"{run.reason}: retry {run.submission} of {retries}"
+        argv = ["armada", "resume", run.run_id]
+        try:
+            with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
+                progress.step("resume", words)
+                resume_run(database, self._session, run, unattended=True)
+        except (HostUnreachable, OutcomeUnknown) as error:
+            # The next look finds out whether it goes on; if not, this is tried again.
+            log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
+            raise
+        except ArmadaError as error:
+            if not runs.find(database, run.run_id).ended:
+                return True  # somebody else was faster: the daemon, a follower, a person
+            self._refused.add((run.run_id, run.submission))
+            told = inert_line(f"not resumed by itself: {error.message}")
+            runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
+            log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
+            return False
+        log.info("%s goes on (%s)", run.run_id, words)
+        return True

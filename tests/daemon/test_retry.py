@@ -1,0 +1,149 @@
+"""`retries`: what was lost with its host or its supervisor goes on without anybody; nothing else does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from armada.config.hosts import Host
+from armada.launch.retry import LOST, RECENT_S, Retries
+from armada.monitor.observe import observe
+from armada.notifications.events import find_events
+from armada.paths import HomePaths
+from armada.session import HostSession
+from armada.store import operations, runs
+from armada.store.database import Database
+from tests.conftest import Armada, eventually
+
+WAITS = 'echo "attempt $ARMADA_ATTEMPT ${TOKEN:-none}"; while [ ! -e go ]; do sleep 0.05; done; exit 3'
+
+
+@pytest.fixture
+def session(home: HomePaths) -> Iterator[HostSession]:
+    with HostSession(Host(name="local", local=True), home) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
+    """A function that kills a run's supervisor and its job, as the end of a host's power does."""
+
+    def kill(run_id: str) -> None:
+        def evidence() -> dict[str, Any]:
+            question = {"run_id": run_id, "metrics_offset": 0, "events_offset": 0}
+            found: dict[str, Any] = session.call("run.observe", {"runs": [question]})["runs"][0]["evidence"]
+            return found
+
+        def running() -> dict[str, Any] | None:
+            seen = evidence()
+            state, submission = (seen or {}).get("state") or {}, (seen or {}).get("submission") or {}
+            same = state.get("submission") == submission.get("number")
+            return seen if same and state.get("state") == "running" else None
+
+        seen = eventually(running)
+        assert seen is not None
+        os.kill(seen["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+        os.killpg(seen["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
+        eventually(lambda: evidence()["processes"] == 0)
+
+    return kill
+
+
+def launch(armada: Armada, **settings: Any) -> str:
+    run: dict[str, Any] = armada.json("launch", "--host", "local", armada.command("sh", "-c", WAITS, **settings))
+    return str(run["run_id"])
+
+
+@pytest.mark.fault(
+    "supervisor and job killed under a run with `retries`",
+    "the daemon resumes it with its secrets, as often as is allowed, and tells; then it stays failed",
+)
+def test_the_daemon_resumes_what_was_lost_as_often_as_it_may(
+    armada: Armada, home: HomePaths, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    armada.env["TOKEN"] = "canary-77"
+    run_id = launch(armada, retries=1, secrets=["TOKEN"])
+    del armada.env["TOKEN"]
+    assert armada.run("daemon", "start").returncode == 0
+    lose(run_id)
+    eventually(lambda: runs.find(database, run_id).submission == 2)
+    eventually(lambda: armada.run("logs", run_id).stdout == "attempt 1 canary-77\nattempt 2 canary-77\n")
+    (done,) = operations.of_run(database, run_id, kind="retry")
+    assert (done.state, done.message) == ("done", "supervisor_lost: retry 1 of 1")
+    (event,) = [each for each in find_events(database, time.time(), sync_failing_s=7200) if each.kind == "run_resumed"]
+    assert "was lost and resumed from its last whole checkpoint (supervisor_lost: retry 1 of 1)" in event.body
+    lose(run_id)
+    eventually(lambda: armada.json("ps", "--cached")[0]["state"] == "failed")
+    assert Retries(session).look(database) == []
+    (run,) = armada.json("ps", "--cached")
+    assert (run["state"], run["reason"], run["submission"]) == ("failed", "supervisor_lost", 2)
+    assert "canary" not in (home.daemon / "daemon.log").read_text()
+
+
+def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose: Callable[[str], None]) -> None:
+    following = armada.start("launch", "--host", "local", armada.command("sh", "-c", WAITS, retries=1), "--follow")
+    (run_id,) = eventually(lambda: [path.name for path in armada.local_runs.glob("test-*")])
+    lose(run_id)
+    eventually(lambda: runs.find(database, run_id).attempt == 2)
+    (armada.local_runs / run_id / "work" / "go").touch()
+    out, err = following.communicate(timeout=60)
+    assert following.returncode == 6, err
+    assert "resumed    it was lost (supervisor_lost) and goes on from its last whole checkpoint" in out
+    assert "ended      failed (exit_3)" in out
+
+
+def see(database: Database, session: HostSession, run_id: str) -> runs.Run:
+    observe(database, session, [runs.find(database, run_id)])
+    return runs.find(database, run_id)
+
+
+def test_without_retries_it_waits_for_a_person(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    run_id = launch(armada)
+    lose(run_id)
+    assert see(database, session, run_id).reason == "supervisor_lost"
+    assert Retries(session).look(database) == []
+
+
+def test_what_fails_by_itself_is_not_tried_again(armada: Armada, database: Database, session: HostSession) -> None:
+    run_id = launch(armada, retries=5)
+    (armada.local_runs / run_id / "work" / "go").touch()
+    eventually(lambda: see(database, session, run_id).reason == "exit_3")
+    assert Retries(session).look(database) == []
+
+
+def test_what_was_lost_a_day_ago_is_left_alone(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    run_id = launch(armada, retries=1)
+    lose(run_id)
+    assert see(database, session, run_id).reason in LOST
+    assert Retries(session).look(database, time.time() + RECENT_S + 60) == []
+    assert Retries(session).look(database) == [run_id]
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
+def test_without_its_secrets_it_is_refused_once_and_says_why(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    armada.env["TOKEN"] = "canary-78"
+    run_id = launch(armada, retries=3, secrets=["TOKEN"])
+    lose(run_id)
+    assert see(database, session, run_id).reason == "supervisor_lost"
+    (armada.local_runs / run_id / "secrets.env").unlink()
+    retries = Retries(session)
+    assert [retries.look(database), retries.look(database)] == [[], []]
+    (refused,) = operations.of_run(database, run_id, kind="retry")
+    assert refused.state == "failed"
+    run = runs.find(database, run_id)
+    assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
+    assert run.message is not None
+    assert "not resumed by itself: secrets of run" in run.message
+    assert armada.json("resume", run_id)["submission"] == 2
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
