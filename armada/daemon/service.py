@@ -17,7 +17,7 @@ from armada.daemon.board import Board
 from armada.daemon.clock import SyncClock
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
-from armada.daemon.watcher import Watcher
+from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged
 from armada.notifications.messenger import Messenger
 from armada.store import notifications, run_sync, runs
@@ -208,7 +208,7 @@ class Daemon:
                 self._watchers[name] = Watcher(host, self._home, self._board, now=self._clock.now)
                 self._watchers[name].start()
         active: dict[str, set[str]] = {}
-        for run_id, host_name in runs.active_ids(database):
+        for run_id, host_name in watchable_ids(database):
             active.setdefault(host_name, set()).add(run_id)
         for name, run_ids in active.items():
             new = run_ids - self._active.get(name, frozenset())

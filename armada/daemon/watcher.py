@@ -207,6 +207,13 @@ def watchable(database: Database, host: str) -> list[Run]:
     return [run for run in active if run.state != "preparing" or run.run_id not in launching]
 
 
+def watchable_ids(database: Database) -> list[tuple[str, str]]:
+    """(run id, host) of such runs on all hosts: what is new among them is looked at now, not when its host is due."""
+    active = runs.active_ids(database)
+    launching = operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
+    return [(run_id, host) for run_id, host, state in active if state != "preparing" or run_id not in launching]
+
+
 def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
     """The GPUs of a `host.load` answer as points in home's time; what is no number is None."""
     listed = load.get("gpus")

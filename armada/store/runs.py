@@ -247,11 +247,11 @@ def unsettled(database: Database) -> list[Run]:
     return [_run(row) for row in database.connection.execute(query, sorted(ENDED))]
 
 
-def active_ids(database: Database) -> list[tuple[str, str]]:
-    """(run id, host) of all that have not ended: cheap, for who asks every second."""
+def active_ids(database: Database) -> list[tuple[str, str, str]]:
+    """(run id, host, state) of all that have not ended: cheap, for who asks every second."""
     marks = ", ".join("?" * len(ENDED))
-    query = f"SELECT run_id, host FROM runs WHERE state NOT IN ({marks})"  # noqa: S608  # question marks only
-    return [(row["run_id"], row["host"]) for row in database.connection.execute(query, sorted(ENDED))]
+    query = f"SELECT run_id, host, state FROM runs WHERE state NOT IN ({marks})"  # noqa: S608  # question marks only
+    return [(row["run_id"], row["host"], row["state"]) for row in database.connection.execute(query, sorted(ENDED))]
 
 
 def launched_as(database: Database, key: str, *, host: str, since: float) -> list[Run]:
