@@ -22,7 +22,7 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | the host was rebooted since                                     | failed     | host_rebooted      |
 | supervisor dead, processes of the run alive                     | running    | supervisor_lost    |
 | supervisor dead, none alive, its end was asked for              | cancelled  | killed_by_user     |
-| supervisor dead, none alive, job never started                  | failed     | never_started      |
+| supervisor dead, none alive, no attempt begun                   | failed     | never_started      |
 | supervisor dead, none alive                                     | failed     | supervisor_lost    |
 
 A job that its batch system ended without a word of its supervisor's was removed (cancelled), or ran out of time or memory, or
@@ -135,9 +135,13 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if evidence.get("stop_wished"):
         because = "its supervisor is dead, its end was asked for, none of its processes lives"
         return verdict(because, "cancelled", "killed_by_user", "stopped after its supervisor had died")
-    if not attempt.get("run"):
-        because = "its supervisor is dead; no process was recorded and none lives"
+    if not attempt:
+        because = "its supervisor is dead; it had begun no attempt"
         return verdict(because, "failed", "never_started", "its supervisor died before the job was started")
+    if not attempt.get("run"):
+        because = f"its supervisor is dead; attempt {number} was begun, no process was recorded and none lives"
+        said = "its supervisor died while it started the job; whether the job began cannot be known"
+        return verdict(because, "failed", "supervisor_lost", said)
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
     return verdict(because, "failed", "supervisor_lost", message)

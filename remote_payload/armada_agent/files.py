@@ -9,6 +9,8 @@ import os
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
+from armada_agent.errors import is_disk_full
+
 JSON_LIMIT = 8 * 1024 * 1024
 LINES_LIMIT = 65536
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -74,6 +76,15 @@ def write_json(path: str, value: Any, mode: int = 0o600) -> None:
         os.unlink(temporary)
         raise
     fsync_folder(os.path.dirname(path))
+
+
+def keep_json(path: str, value: Any) -> None:
+    """Write what only spares the next look some work: on a full disk it goes unwritten, and the answer is not held up."""
+    try:
+        write_json(path, value)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
 
 
 def replace_json(path: str, value: Any) -> None:

@@ -249,7 +249,7 @@ class _Log:
         if end < 5:
             return dict(seen)
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace")), at=time.time())
-        files.write_json(self._kept_path, {"offset": offset + end, "seen": seen})
+        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen})
         return seen
 
 

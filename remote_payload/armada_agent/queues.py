@@ -42,7 +42,7 @@ def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         answer["error"] = error.message[:2000]
     if quota:
         answer["quota"] = allowance.ask(quota)[0]
-    files.write_json(kept_in, answer)
+    files.keep_json(kept_in, answer)
     return answer
 
 

@@ -287,7 +287,7 @@ class _Queue:
             self._failures, self.error, self.looked_at = 0, None, now
             self._next_at = now + self._poll_s
         kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error}
-        files.write_json(self._file, dict(kept, next_at=self._next_at, failures=self._failures))
+        files.keep_json(self._file, dict(kept, next_at=self._next_at, failures=self._failures))
 
 
 class _Watched:
@@ -304,10 +304,10 @@ class _Watched:
         """Note that a look at `looked_at` said `word`; True once that many looks over that long have."""
         if self._kept.get("word") != word:
             self._kept = {"word": word, "since": looked_at, "looks": 1, "last": looked_at}
-            files.write_json(self._path, self._kept)
+            files.keep_json(self._path, self._kept)
         elif self._kept["last"] != looked_at:
             self._kept.update(looks=self._kept["looks"] + 1, last=looked_at)
-            files.write_json(self._path, self._kept)
+            files.keep_json(self._path, self._kept)
         return bool(self._kept["looks"] >= looks and looked_at - self._kept["since"] >= seconds)
 
     def forget(self) -> None:

@@ -34,9 +34,13 @@ def bring_until_killed_often(run: Remote, kill: Kill, chance: random.Random) -> 
         step += 1
         run.save(step, {"model": 9_000_000, "shard": 5_000_000, "small": 100})
 
-        def now_and_then(_: TransferProgress) -> None:
-            nonlocal killed
-            if chance.random() < 0.4:
+        came = 0
+
+        def now_and_then(seen: TransferProgress) -> None:
+            nonlocal killed, came
+            # A link on which nothing comes between two kills is one that is down, which is said after a while.
+            if chance.random() < (0.4 if seen.done_bytes > came else 0.05):
+                came = seen.done_bytes
                 killed += kill()
 
         (place,) = run.sync(listener=Watching(now_and_then), insist=True).published

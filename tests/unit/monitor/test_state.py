@@ -71,6 +71,16 @@ CASES = [
         ("failed", "never_started"),
     ),
     (
+        "a supervisor killed in the very moment it started the job",
+        observed(
+            submission=JOB,
+            state={"state": "queued", "seq": 1},
+            attempt={"number": 1, "run": None, "exit": None},
+            supervisor="dead",
+        ),
+        ("failed", "supervisor_lost"),
+    ),
+    (
         "a supervisor killed, and the rest of its run ended by `stop`",
         observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", processes=0, stop_wished=True),
         ("cancelled", "killed_by_user"),
