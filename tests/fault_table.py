@@ -30,7 +30,7 @@ class Row:
     fault: str
     end_state: str
     times: int = 0
-    seen: str = ""
+    seen: tuple[str, ...] = ()
     seconds: float = 0.0
     passed: bool = True
 
@@ -58,7 +58,7 @@ class FaultTable:
             return
         row = self._rows.setdefault(said["fault"], Row(said["fault"], said["end_state"]))
         row.times += int(said.get("times", 1))
-        row.seen = said.get("seen", row.seen)
+        row.seen += (said["seen"],) if said.get("seen") else ()
         row.seconds += report.duration
         row.passed = row.passed and report.passed
 
@@ -71,7 +71,7 @@ class FaultTable:
             if row.passed and row.times < former.get(row.fault, (0, ""))[0]:
                 lines.append(former[row.fault][1])
             elif row.passed:
-                cells = (row.fault, row.times, row.seen or "as asserted", f"{row.seconds:.0f}", row.end_state)
+                cells = (row.fault, row.times, "; ".join(dict.fromkeys(row.seen)) or "as asserted", f"{row.seconds:.0f}", row.end_state)
                 lines.append("| " + " | ".join(map(str, cells)) + " |")
         failed = [row.fault for row in self._rows.values() if not row.passed]
         if failed:
