@@ -71,7 +71,8 @@ class FaultTable:
             if row.passed and row.times < former.get(row.fault, (0, ""))[0]:
                 lines.append(former[row.fault][1])
             elif row.passed:
-                cells = (row.fault, row.times, "; ".join(dict.fromkeys(row.seen)) or "as asserted", f"{row.seconds:.0f}", row.end_state)
+                seen = "; ".join(dict.fromkeys(row.seen)) or "as asserted"
+                cells = (row.fault, row.times, seen, f"{row.seconds:.0f}", row.end_state)
                 lines.append("| " + " | ".join(map(str, cells)) + " |")
         failed = [row.fault for row in self._rows.values() if not row.passed]
         if failed:
