@@ -10,7 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.launch.resume import resume_run
 from armada.operations import operation
@@ -27,6 +27,9 @@ LOST = ("host_rebooted", "supervisor_lost")
 RECENT_S = 86_400.0
 """A run that was lost longer ago has been seen by somebody, or nobody waits for it."""
 
+AGAIN_S = 600.0
+"""What may pass (a full disk there) is tried again after so long; a refusal is not."""
+
 
 class Retries:
     """Resumes what one host lost.
@@ -37,7 +40,7 @@ class Retries:
 
     def __init__(self, session: HostSession) -> None:
         self._session = session
-        self._refused: set[tuple[str, int]] = set()
+        self._not_before: dict[tuple[str, int], float] = {}
 
     def look(self, database: Database, now: float | None = None, *, only: str | None = None) -> list[str]:
         """Resume what was lost, but for what was refused before; the ids of the runs that go on.
@@ -52,17 +55,17 @@ class Retries:
         """
         if self._session.host.batch is not None:
             return []  # a batch system puts back what its nodes lose
-        since = (time.time() if now is None else now) - RECENT_S
+        now = time.time() if now is None else now
         gone_on = []
-        for run in runs.failed_with(database, self._session.host.name, LOST, since=since):
+        for run in runs.failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
             if only not in (None, run.run_id):
                 continue
             retries = runs.setting(database, run.run_id, "retries") or 0
-            if run.submission <= retries and (run.run_id, run.submission) not in self._refused:
-                gone_on += [run.run_id] if self._resume(database, run, retries) else []
+            if run.submission <= retries and now >= self._not_before.get((run.run_id, run.submission), 0.0):
+                gone_on += [run.run_id] if self._resume(database, run, retries, now) else []
         return gone_on
 
-    def _resume(self, database: Database, run: Run, retries: int) -> bool:
+    def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         words = f"{run.reason}: retry {run.submission} of {retries}"
         argv = ["armada", "resume", run.run_id]
         try:
@@ -76,7 +79,8 @@ class Retries:
         except ArmadaError as error:
             if not runs.find(database, run.run_id).ended:
                 return True  # somebody else was faster: the daemon, a follower, a person
-            self._refused.add((run.run_id, run.submission))
+            final = isinstance(error, Conflict | NotFound | UsageError)
+            self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
             told = inert_line(f"not resumed by itself: {error.message}")
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
             log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host
-from armada.launch.retry import LOST, RECENT_S, Retries
+from armada.launch.retry import AGAIN_S, LOST, RECENT_S, Retries
 from armada.monitor.observe import observe
 from armada.notifications.events import find_events
 from armada.paths import HomePaths
@@ -146,4 +146,24 @@ def test_without_its_secrets_it_is_refused_once_and_says_why(
     assert run.message is not None
     assert "not resumed by itself: secrets of run" in run.message
     assert armada.json("resume", run_id)["submission"] == 2
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
+def test_what_may_pass_is_tried_again_after_a_while(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    run_id = launch(armada, retries=1)
+    lose(run_id)
+    assert see(database, session, run_id).reason == "supervisor_lost"
+    in_the_way = armada.local_runs / run_id / ".submit.lock"
+    in_the_way.unlink()
+    in_the_way.mkdir()
+    retries, now = Retries(session), time.time()
+    assert retries.look(database, now) == []
+    run = runs.find(database, run_id)
+    assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
+    assert "not resumed by itself" in (run.message or "")
+    in_the_way.rmdir()
+    assert retries.look(database, now + AGAIN_S - 1) == []
+    assert retries.look(database, now + AGAIN_S) == [run_id]
     assert armada.run("stop", run_id, "--grace", "0").returncode == 0
