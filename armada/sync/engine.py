@@ -22,6 +22,7 @@ from armada.sync.fetch import Fetcher, Streams
 from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import only_one
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,8 +142,7 @@ def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, n
 def _what_is_missing(run_id: str, outcome: SyncOutcome) -> str:
     count = len(outcome.pending) + len(outcome.outputs.unsettled)
     if not count:
-        named = "a checkpoint" if outcome.finishing == 1 else f"{outcome.finishing} checkpoints"
-        return f"{named} of {run_id} lost its supervisor and is still being hashed on its host"
+        return f"{counted(outcome.finishing, 'checkpoint')} of {run_id}, whose supervisor died, still being hashed on its host"
     return f"{count} things of {run_id} are still to come (armada sync ls says why)"
 
 
