@@ -15,7 +15,7 @@ import pytest
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
 from armada.sync import staging
 from armada.sync.arrival import BLOCK_BYTES
-from armada.sync.engine import sync_host
+from armada.sync.engine import look_at, sync_host
 from armada.sync.pull import Pulled, choose
 from armada.sync.pull import pull as pull_now
 from armada.sync.release import judge_host
@@ -572,6 +572,22 @@ def test_a_run_that_ends_while_others_are_brought_gets_its_last_sync_all_the_sam
     assert run_sync.find(place.database, place.run_id).failures == 0
     last = place.sync()
     assert last.final
+
+
+def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.end("failed")
+    (run,) = runs.every(place.database)
+    seen = look_at(place.database, place.session, [run])[place.run_id]
+    outcome = place.sync(looked=Look({**seen.entry, "finishing": 2}, ended=True))
+    assert (outcome.final, outcome.finishing, len(outcome.published)) == (False, 2, 1)
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.reason) == (
+        False,
+        f"2 checkpoints of {place.run_id}, whose supervisor died, still being hashed on its host",
+    )
+    assert place.sync().final
     assert place.home_steps() == [1]
 
 
