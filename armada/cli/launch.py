@@ -276,9 +276,10 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
                 reporter.now(name, text)
             with contextlib.suppress(OutcomeUnknown):  # the next look tells
                 retries.look(context.database, only=run.run_id)
-            going = not context.run(run.run_id).ended  # or the daemon was faster
+            lost, run = run.reason, context.run(run.run_id)
+            going = not run.ended  # by us, or the daemon was faster
             if going:
-                reporter.stage("resumed", f"it was lost ({run.reason}) and goes on from its last whole checkpoint")
+                reporter.stage("resumed", f"it was lost ({lost}) and goes on from its last whole checkpoint")
     except KeyboardInterrupt:
         reporter.line()
         verbs = " · ".join(f"armada {verb} {run.run_id}" for verb in ("logs -f", "pull", "stop"))

@@ -29,8 +29,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `not_found`; `conflict` when another submission is active, the run was cancelled before it started, or
-            secrets to be kept are gone;
-            `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell whether it has the job.
+            secrets to be kept are gone; `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell
+            whether it has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
@@ -38,8 +38,6 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     check_variables(secrets)
     _require_linux()
     paths.require()
-    if params.get("keep_secrets") is True:
-        _require_secrets(paths)
     with files.locked(paths.submit_lock) as lock:
         job = _job(paths, number)
         if job is not None:
@@ -48,6 +46,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         wish = read_wish(paths)
         if wish is not None and concerns(wish, number):
             raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
+        if params.get("keep_secrets") is True:
+            _require_secrets(paths)
         settings = read_scheduler(paths)
         host_setup.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
         if secrets:

@@ -37,7 +37,7 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     if base_model is not None:
         _link_tree(base_model, part / "base_model")
     # A host that loses its power loses what it had not written yet: who hashes this later can tell by the size.
-    size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file())
+    size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file() and not path.is_symlink())
     replace_json(part / ".announce.json", {**announcement, "size_bytes": size_bytes})
     part.rename(final)
     marker.touch()

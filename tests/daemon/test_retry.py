@@ -97,6 +97,20 @@ def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose:
     assert "ended      failed (exit_3)" in out
 
 
+def test_who_follows_it_reads_why_it_does_not_go_on(armada: Armada, lose: Callable[[str], None]) -> None:
+    armada.env["TOKEN"] = "canary-80"
+    experiment = armada.command("sh", "-c", WAITS, retries=1, secrets=["TOKEN"])
+    following = armada.start("launch", "--host", "local", experiment, "--follow")
+    (secrets,) = eventually(lambda: list(armada.local_runs.glob("test-*/secrets.env")))
+    (marks,) = eventually(lambda: list(armada.local_runs.glob("test-*/attempts/1/run.json")))
+    assert marks.parts[-4] == secrets.parent.name
+    secrets.unlink()
+    lose(secrets.parent.name)
+    _, err = following.communicate(timeout=60)
+    assert following.returncode == 6, err
+    assert "not resumed by itself: secrets of run" in err
+
+
 def see(database: Database, session: HostSession, run_id: str) -> runs.Run:
     observe(database, session, [runs.find(database, run_id)])
     return runs.find(database, run_id)
