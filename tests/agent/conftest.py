@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,14 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def unpacked(agent: Path) -> Path:
+    """The same as a folder, for our own Python to keep bytecode in: an archive is compiled anew by every process."""
+    folder = agent.with_suffix("")
+    zipfile.ZipFile(agent).extractall(folder)
+    return folder
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """A host's root folder, whose processes are all gone after the test."""
@@ -48,12 +57,13 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def converse(agent: Path, root: Path) -> Iterator[Callable[..., Conversation]]:
-    """Start conversations that end with the test."""
+def converse(agent: Path, unpacked: Path, root: Path) -> Iterator[Callable[..., Conversation]]:
+    """Start conversations that end with the test; other interpreters than ours have the archive that hosts have."""
     begun: list[Conversation] = []
 
     def begin(python: str = sys.executable, **options: object) -> Conversation:
-        begun.append(Conversation(python, agent, root, **options))  # type: ignore[arg-type]  # checked by Conversation
+        code = unpacked if python == sys.executable else agent
+        begun.append(Conversation(python, code, root, **options))  # type: ignore[arg-type]  # checked by Conversation
         return begun[-1]
 
     yield begin

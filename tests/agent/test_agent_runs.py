@@ -290,7 +290,7 @@ def test_supervisors_that_race_past_the_lock_start_one_job(this_host: Host, agen
 
     # The losers have ended once nobody but the winner holds the run's folder.
     def supervisors() -> list[Path]:
-        return [p for p in Path("/proc").glob("[0-9]*/cmdline") if _holds(p, b"race-2")]
+        return [p for p in Path("/proc").glob("[0-9]*/cmdline") if _holds(p, os.fsencode(this_host.root))]
 
     eventually(lambda: len(supervisors()) == 1)
     assert starts(this_host, "race-2") == 1
@@ -303,7 +303,7 @@ def _holds(path: Path, text: bytes) -> bool:
         return False
 
 
-@pytest.mark.parametrize("moment", range(12))
+@pytest.mark.parametrize("moment", range(0, 12, 1 if "ARMADA_FAULT_KILLS" in os.environ else 4))
 def test_a_submit_killed_at_any_moment_and_repeated_starts_one_job(
     converse: Callable[..., Conversation], moment: int
 ) -> None:

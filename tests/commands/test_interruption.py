@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import random
 import signal
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import Armada, eventually
+from tests import moments
+from tests.conftest import Armada
+from tests.waiting import eventually
 
-CUTS = 50 if "ARMADA_FAULT_KILLS" in os.environ else 12
+CUTS = moments.times(5)
 
 
 @pytest.mark.fault(
@@ -29,12 +30,10 @@ def test_a_launch_ended_at_any_point_starts_at_most_one_job(
     marks.mkdir()
     for number in range(CUTS):
         script = f"echo start >> {marks / str(number)}"
+        steps = moments.of_a_launch(armada)
         launch = armada.start("launch", "--host", "local", armada.command("sh", "-c", script, name=f"cut-{number}"))
-        try:
-            launch.wait(timeout=chance.uniform(0.1, 0.9))
-        except subprocess.TimeoutExpired:
-            launch.send_signal(what)
-        _, err = launch.communicate(timeout=60)
+        moments.end_after(launch, steps[number % len(steps)], functools.partial(launch.send_signal, what), chance)
+        _, err = launch.communicate()
         assert launch.returncode in (0, 130, -signal.SIGINT, -signal.SIGKILL), err
         assert "Traceback" not in err
 

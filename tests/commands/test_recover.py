@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -20,6 +19,7 @@ import pytest
 from armada import identity
 from armada.paths import HomePaths
 from armada.store.database import Database
+from tests import moments
 from tests.commands.saved_run import save_and_end
 from tests.conftest import Armada
 
@@ -332,14 +332,13 @@ def test_a_recovery_killed_at_any_instant_is_ended_by_the_next(
     armada.json("sync", "now")
     before = all_of(armada, run_id)
     chance = random.Random(5)
-    times = int(os.environ.get("ARMADA_FAULT_KILLS", "8"))
+    times = moments.times(4)
     record_property("times", times)
     spoilt = damage(home, "every page but the first is noise")
-    for _ in range(times):
+    for turn in range(times):
+        steps: list[moments.Moment] = [lambda: True, lambda: list(home.state.glob(".recover-*"))]
         recovery = armada.start("recover")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            recovery.wait(timeout=chance.uniform(0.1, 1.2))
-        recovery.kill()
+        moments.end_after(recovery, steps[turn % 2], recovery.kill, chance)
         recovery.communicate()
     assert armada.run("recover").returncode == 0
     assert all_of(armada, run_id) == before

@@ -21,8 +21,11 @@ from tests.conftest import Armada, eventually
 SAVER = """
 import json, os, sys, time
 count, size, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+waits = "when-told" in sys.argv
 outbox = os.path.join(os.environ["ARMADA_RUN_DIR"], "outbox")
 for step in range(1, count + 1):
+    while waits and not os.path.exists("save-%d" % step):
+        time.sleep(0.05)
     part = os.path.join(outbox, ".part-%d" % step)
     os.makedirs(os.path.join(part, "sub"))
     open(os.path.join(part, "weights.bin"), "wb").write(os.urandom(size))
@@ -59,11 +62,14 @@ def no_daemon_stays(armada: Armada) -> Iterator[None]:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-def saver(armada: Armada, *, count: int, size: int = 20_000, pause_s: float = 0.1, **more: Any) -> str:
-    """An experiment that saves so many checkpoints."""
+def saver(
+    armada: Armada, *, count: int, size: int = 20_000, pause_s: float = 0.1, when_told: bool = False, **more: Any
+) -> str:
+    """An experiment that saves so many checkpoints; if asked to, each only once there is a `save-STEP` in its folder."""
+    told = ["when-told"] if when_told else []
     script = armada.folder / "save.py"
     script.write_text(SAVER)
-    return armada.command(sys.executable, str(script), str(count), str(size), str(pause_s), name="saver", **more)
+    return armada.command(sys.executable, str(script), str(count), str(size), str(pause_s), *told, name="saver", **more)
 
 
 def published(home: HomePaths, run_id: str) -> list[int]:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +19,11 @@ from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
 from armada.transport.host_keys import HostKey, pin
+from tests import moments
 from tests.conftest import Armada, eventually
 from tests.daemon.conftest import all_home, condition, published, saver
 
-KILLS = int(os.environ.get("ARMADA_FAULT_KILLS", "10"))
+KILLS = moments.times(4)
 
 
 def test_a_daemon_watches_a_run_and_brings_all_of_it_home(armada: Armada, home: HomePaths) -> None:
@@ -49,21 +49,29 @@ def test_a_daemon_killed_at_random_instants_loses_nothing(
     armada: Armada, home: HomePaths, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("times", KILLS)
-    saves = saver(armada, count=KILLS + 5, size=300_000, pause_s=0.5)
+    saves = saver(armada, count=KILLS + 2, size=300_000, pause_s=0.0, when_told=True)
     run_id = armada.json("launch", "--host", "local", saves)["run_id"]
     dice = random.Random(11)
-    for _ in range(KILLS):
+    steps: list[moments.Moment] = [
+        lambda: True,
+        lambda: instance.is_held(home),
+        lambda: any(home.checkpoints(run_id).glob(".staging/*")) or len(published(home, run_id)) > before,
+        lambda: len(published(home, run_id)) > before,
+    ]
+    for turn in range(KILLS):
+        before = len(published(home, run_id))
+        (armada.local_runs / run_id / "work" / f"save-{turn + 1}").touch()
         daemon = armada.start("daemon", "run", process_group=0)
         with daemon:
-            with pytest.raises(subprocess.TimeoutExpired):
-                daemon.wait(dice.uniform(0.2, 1.4))
-            os.kill(daemon.pid, signal.SIGKILL)
+            assert moments.end_after(daemon, steps[turn % len(steps)], daemon.kill, dice)
             daemon.communicate()
         assert not instance.is_held(home)
         assert published(home, run_id) == sorted(set(published(home, run_id)))  # whole, and each once
         with Database(home.store) as database:
             assert database.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     last = armada.start("daemon", "run")
+    for step in (KILLS + 1, KILLS + 2):
+        (armada.local_runs / run_id / "work" / f"save-{step}").touch()
     all_home(armada, home, run_id)
     last.terminate()
     last.communicate(timeout=60)
@@ -73,7 +81,7 @@ def test_a_daemon_killed_at_random_instants_loses_nothing(
     on_host = {json.loads(path.read_text())["step"] for path in armada.local_runs.glob("*/outbox/*/MANIFEST.json")}
     assert sorted(row["step"] for row in rows) == published(home, run_id)
     assert on_host <= set(published(home, run_id))
-    assert KILLS + 5 in published(home, run_id)
+    assert KILLS + 2 in published(home, run_id)
     staging = home.checkpoints(run_id) / ".staging"
     assert not staging.exists() or not any(staging.iterdir())
 

@@ -18,7 +18,9 @@ from armada.errors import OutcomeUnknown
 from armada.store import operations as records
 from armada.store import runs
 from armada.store.database import Database
-from tests.conftest import Armada, eventually
+from tests import moments
+from tests.conftest import Armada
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -106,16 +108,16 @@ def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(arm
     dice = random.Random(7)
     started = armada.folder / "started"
     followed = continued = 0
-    for turn in range(16):
-        script = f"echo {turn} >> '{started}'; sleep 2"
+    turns = moments.times(5)
+    for turn in range(turns):
+        script = f"echo {turn} >> '{started}'"
         text = json.dumps({"name": "once", "task": "command", "command": ["sh", "-c", script]})
         experiment = armada.write(f"{turn}.yaml", text)
+        steps = moments.of_a_launch(armada)
         first = armada.start("launch", "--host", "local", experiment, process_group=0)
         with first:
-            try:
-                first.wait(dice.uniform(0.15, 0.6))
-            except subprocess.TimeoutExpired:
-                os.killpg(first.pid, signal.SIGKILL)
+            end = functools.partial(os.killpg, first.pid, signal.SIGKILL)
+            moments.end_after(first, steps[turn % len(steps)], end, dice)
             first.communicate()
         with Database(armada.folder / "home" / "state" / "armada.db") as database:
             done = any(row.state == "done" for row in _launches(database, experiment))
@@ -128,9 +130,9 @@ def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(arm
             continued += "whose launch broke off" in again.stdout
         eventually(functools.partial(_holds, started, str(turn)))
     counts = started.read_text().split()
-    assert sorted(map(int, counts)) == list(range(16))
+    assert sorted(map(int, counts)) == list(range(turns))
     with Database(armada.folder / "home" / "state" / "armada.db") as database:
-        assert len(runs.every(database)) == 16
+        assert len(runs.every(database)) == turns
     print(f"{followed} followed, {continued} continued")
 
 

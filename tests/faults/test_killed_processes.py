@@ -6,14 +6,13 @@ The process at home is killed in tests/commands/test_interruption.py.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,13 @@ from armada.paths import HomePaths
 from armada.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
-from tests.conftest import Armada, eventually
+from tests import moments
+from tests.conftest import Armada
 from tests.faults.test_floods import creation
+from tests.waiting import eventually
 
-KILLS = 50 if "ARMADA_FAULT_KILLS" in os.environ else 6
-JOB = "echo start >> starts; sleep 0.4; exit 3"
+KILLS = moments.times(4)
+JOB = "echo start >> starts; until [ -e go ]; do sleep 0.05; done; exit 3"
 
 
 def arguments() -> Iterator[tuple[int, list[str]]]:
@@ -61,15 +62,27 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
     host = Host(name="local", local=True, root=str(tmp_path / "root"))
     run_ids = [f"kill-{number:06}" for number in range(KILLS)]
     killed = 0
+
+    def supervises(argv: list[str]) -> bool:
+        return "supervise" in argv and str(tmp_path / "root") in argv and run_id in argv
+
     with HostSession(host, home) as session, Database(home.store) as database, ThreadPoolExecutor(1) as pool:
-        for run_id in run_ids:
+        for number, run_id in enumerate(run_ids):
+            folder = tmp_path / "root" / "runs" / run_id
+            steps: list[moments.Moment] = [
+                lambda: any(supervises(argv) for _, argv in arguments()),
+                (folder / "attempts" / "1").exists,
+                (folder / "attempts" / "1" / "run.json").exists,
+                (folder / "work" / "starts").exists,
+            ]
             runs.insert(database, run_id=run_id, name="kill", host="local", task="command", experiment=None, spec={})
             question = creation(run_id, "sh", "-c", JOB)
             asked = pool.submit(session.call, "run.create", question, timeout_s=60.0)
-            with contextlib.suppress(NotYet):
-                asked.result(timeout=chance.uniform(0.0, 0.3))
-                pool.submit(threading.Event().wait, chance.uniform(0.0, 0.5)).result()
-            killed += kill(lambda argv, run_id=run_id: "supervise" in argv and run_id in argv)  # type: ignore[misc]
+            eventually(steps[number % len(steps)])
+            threading.Event().wait(chance.uniform(0.0, moments.LATER_S))
+            killed += kill(supervises) > 0
+            (folder / "work").mkdir(exist_ok=True)
+            (folder / "work" / "go").touch()
             try:
                 asked.result(timeout=60)
             except ArmadaError:
@@ -90,10 +103,16 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
         assert run.reason in {"never_started", "supervisor_lost", "exit_3"}, run
         assert starts <= (run.reason != "never_started"), run
         assert starts == 1 or run.reason != "exit_3", run
-        eventually(lambda run_id=run_id: not [argv for _, argv in arguments() if run_id in " ".join(argv)])  # type: ignore[misc]
-    assert killed >= KILLS // 3
+    eventually(lambda: not [argv for _, argv in arguments() if str(tmp_path / "root") in argv])
+    assert killed >= KILLS // 2
     record_property("times", KILLS)
     record_property("seen", ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())))
+
+
+def end_agents(pid: int) -> None:
+    for agent in children(pid):
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.kill(agent, signal.SIGKILL)
 
 
 def children(pid: int) -> list[int]:
@@ -116,17 +135,13 @@ def test_an_agent_killed_at_any_instant_of_a_launch_starts_one_job_at_most(
     codes: list[int] = []
     killed = 0
     for number in range(KILLS):
+        steps = moments.of_a_launch(armada)[1:]
         experiment = armada.command("sh", "-c", f"echo start >> {marks / str(number)}", name=f"cut-{number}")
         launch = armada.start("launch", "--host", "local", experiment)
         eventually(lambda launch=launch: children(launch.pid) or launch.poll() is not None)  # type: ignore[misc]
-        try:
-            launch.wait(timeout=chance.uniform(0.0, 0.6))
-        except subprocess.TimeoutExpired:
-            for agent in children(launch.pid):
-                with contextlib.suppress(ProcessLookupError):  # it ended by itself
-                    os.kill(agent, signal.SIGKILL)
-                    killed += 1
-        _, err = launch.communicate(timeout=120)
+        end = functools.partial(end_agents, launch.pid)
+        killed += moments.end_after(launch, steps[number % len(steps)], end, chance)
+        _, err = launch.communicate()
         assert "Traceback" not in err
         codes.append(launch.returncode)
     assert set(codes) <= {0, 4, 5, 9}, codes
@@ -138,7 +153,7 @@ def test_an_agent_killed_at_any_instant_of_a_launch_starts_one_job_at_most(
         run = found.get(f"cut-{number}")
         assert starts == int(run is not None and run["state"] == "succeeded"), (number, code, run)
         assert starts == 1 or code != 0, (number, run)
-    assert killed >= KILLS // 3
+    assert killed
     record_property("times", KILLS)
     record_property("seen", f"{codes.count(0)} launched all the same, {KILLS - codes.count(0)} said so")
 
