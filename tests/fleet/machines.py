@@ -63,10 +63,11 @@ class Machine:
     user: str
     role: str
     gpus: str
+    owner: str = ""
 
     @property
     def place(self) -> Path:
-        return STATE / self.name
+        return STATE / (f"{self.name}.{self.owner}" if self.owner else self.name)
 
     @property
     def root(self) -> Path:
@@ -78,12 +79,21 @@ class Machine:
         return f"{self.user}@{self.address}:{self.port}"
 
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+
+
+def _own(name: str, network: str, port: int, user: str, role: str, gpus: str) -> Machine:
+    """A host that each test process has for itself, at an address of its own: tests reboot, freeze and rekey it."""
+    number = int(WORKER.removeprefix("gw")) + 2 if WORKER else 1
+    return Machine(name, f"{network}.{number}", port, user, role, gpus, WORKER)
+
+
 MACHINES = {
     machine.name: machine
     for machine in (
         Machine("workstation", "127.0.1.1", 22, "researcher", "plain", "NVIDIA GeForce RTX 3090:2:24576"),
         Machine("a100-1", "127.0.1.2", 50022, "root", "plain", "NVIDIA A100-SXM4-80GB:8:81920"),
-        Machine("a100-2", "127.0.1.3", 50022, "root", "plain", "NVIDIA A100-SXM4-80GB:8:81920"),
+        _own("a100-2", "127.0.2", 50022, "root", "plain", "NVIDIA A100-SXM4-80GB:8:81920"),
         Machine("condor", "127.0.1.4", 22, "researcher", "condor", "NVIDIA RTX A6000:4:49140"),
         Machine("slurm", "127.0.1.5", 22, "researcher", "slurm", "NVIDIA A100-SXM-64GB:4:65536"),
         Machine("slurm-2", "127.0.1.6", 22, "researcher", "slurm-node", "NVIDIA A100-SXM-64GB:4:65536"),
@@ -181,13 +191,17 @@ def _says_ready(machine: Machine, question: str) -> bool:
 
 def kill(machine: Machine) -> None:
     """Kill every process of a host."""
-    pid = first_pid(machine)
+    _kill(machine.place)
+
+
+def _kill(place: Path) -> None:
+    pid = _first_pid(place)
     if pid is None:
         return
     os.kill(pid, signal.SIGKILL)  # a PID namespace dies with its first process
-    while first_pid(machine) is not None:
+    while _first_pid(place) is not None:
         time.sleep(0.02)
-    (machine.place / "pid").unlink(missing_ok=True)
+    (place / "pid").unlink(missing_ok=True)
 
 
 def reboot(machine: Machine) -> None:
@@ -224,8 +238,8 @@ def send(machine: Machine, what: signal.Signals) -> None:
 def down() -> None:
     """Stop every host and forget every disk."""
     with locked():
-        for machine in MACHINES.values():
-            kill(machine)
+        for place in STATE.glob("*/pid"):
+            _kill(place.parent)
         if STATE.is_mount():
             subprocess.run(["umount", "-l", str(STATE)], check=True)
         IMAGE.unlink(missing_ok=True)
@@ -233,8 +247,12 @@ def down() -> None:
 
 def first_pid(machine: Machine) -> int | None:
     """The host's first process, seen from outside; None where the host is down."""
+    return _first_pid(machine.place)
+
+
+def _first_pid(place: Path) -> int | None:
     try:
-        outer = int((machine.place / "pid").read_text())
+        outer = int((place / "pid").read_text())
         if "unshare" not in Path(f"/proc/{outer}/comm").read_text():
             return None
         return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
@@ -313,6 +331,7 @@ def _boot(machine: Machine) -> None:
     machine.place.mkdir(exist_ok=True)
     namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
     details = [machine.name, str(lower), machine.address, str(machine.port), machine.user, machine.role, machine.gpus]
+    details.append(str(machine.place))
     with (machine.place / "console.log").open("ab") as log:
         outer = subprocess.Popen(
             [*namespaces, "bash", str(HERE / "boot.sh"), *details],

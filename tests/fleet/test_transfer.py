@@ -29,6 +29,7 @@ from armada.errors import (
 from armada.paths import HomePaths
 from armada.transport import TransferProgress, connect, rsync
 from tests.fleet.conftest import NAMES
+from tests.waiting import eventually
 
 LOOK = """
 import hashlib, json, os, sys
@@ -180,7 +181,6 @@ def test_an_rsync_does_not_outlive_the_armada_that_started_it(
     tmp_path: Path,
     bad_link: PutBadLink,
     there: str,
-    eventually: Callable[..., None],
 ) -> None:
     (tmp_path / "big").write_bytes(os.urandom(8_000_000))
     link = bad_link(fleet.host("workstation"), "--mbit", "8")
