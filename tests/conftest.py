@@ -1,36 +1,28 @@
-"""What all tests share: a home of their own, the command line as a user runs it, waiting without sleeping through."""
+"""What all tests share: a home of their own, and the command line as a user runs it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-T = TypeVar("T")
+from tests import fork_server
+from tests.leftovers import end_all
+from tests.waiting import eventually as eventually  # noqa: PLC0414  # tests import it from here, too
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell in the background ignores Ctrl-C for all it starts, and they for theirs: then none of our tests could press it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def eventually(look: Callable[[], T], *, within_s: float = 60.0) -> T:
-    """The first true thing `look` returns; fails once the deadline has passed."""
-    deadline = time.monotonic() + within_s
-    while True:
-        if found := look():
-            return found
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so within {within_s} s: {look}")
-        time.sleep(0.05)
 
 
 @dataclass(frozen=True)
@@ -52,10 +44,19 @@ class Armada:
             **kwargs,
         )
 
-    def run(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=timeout_s)
-            return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    def run(self, *arguments: str, timeout_s: float = 240.0, process: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end.
+
+        Args:
+            arguments: The words after `armada`.
+            timeout_s: When to give up; there to end a hopeless test, never to measure.
+            process: Start the interpreter anew, for tests about how it starts and ends.
+        """
+        if not process and fork_server.suits(self.env):
+            return fork_server.running().run(arguments, cwd=self.folder, env=self.env, timeout_s=timeout_s)
+        with self.start(*arguments) as started:
+            out, err = started.communicate(timeout=timeout_s)
+            return subprocess.CompletedProcess(arguments, started.returncode, out, err)
 
     def json(self, *arguments: str, rc: int | None = 0) -> Any:
         answer = self.run(*arguments, "--json")
@@ -81,6 +82,26 @@ def armada(tmp_path: Path) -> Iterator[Armada]:
     env |= {"ARMADA_HOME": str(tmp_path / "home"), "COLUMNS": "120", "ARMADA_NO_DAEMON": "1"}
     program = Armada(tmp_path, env)
     yield program
-    for run in json.loads(program.run("ps", "--cached", "--json").stdout or "[]"):
-        if run["state"] not in ("succeeded", "failed", "cancelled"):
-            program.run("stop", run["run_id"], "--grace", "0")
+    for host, run_id in _unfinished(program):
+        if host != "local":
+            program.run("stop", run_id, "--grace", "0")
+    if (tmp_path / "home").exists():
+        end_all(tmp_path)
+
+
+def _unfinished(program: Armada) -> list[tuple[str, str]]:
+    """Hosts and ids of the runs that may go on; none where the test left no store, or a damaged one."""
+    store = program.folder / "home" / "state" / "armada.db"
+    if not store.exists():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            return database.execute(
+                "SELECT host, run_id FROM runs WHERE state NOT IN ('succeeded', 'failed', 'cancelled')"
+            ).fetchall()
+    except sqlite3.Error:
+        return []
+
+
+def pytest_sessionfinish() -> None:
+    fork_server.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -26,12 +26,24 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = WITHI
     Returns:
         The first true answer.
     """
-    deadline = time.monotonic() + within_s
-    pause_s = _SHORTEST_PAUSE_S
-    while True:
+    found: T | None = None
+    for pause_s in pauses(lambda: f"{what or look}; the last answer was {found!r}", within_s=within_s):
         if found := look():
             return found
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {within_s:g} s in vain for {what or look}; the last answer was {found!r}")
         time.sleep(pause_s)
+    raise AssertionError  # `pauses` has failed the test
+
+
+def pauses(what: Callable[[], str], *, within_s: float = WITHIN_S) -> Iterator[float]:
+    """The pauses after each look, in seconds, for who has to await them; fails the test instead of ending.
+
+    Args:
+        what: What is waited for, and what was seen instead; asked when the test fails.
+        within_s: When to give up.
+    """
+    deadline = time.monotonic() + within_s
+    pause_s = _SHORTEST_PAUSE_S
+    while time.monotonic() <= deadline:
+        yield pause_s
         pause_s = min(pause_s * 1.3, _LONGEST_PAUSE_S)
+    pytest.fail(f"waited {within_s:g} s in vain for {what()}")

@@ -1,50 +1,33 @@
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import shutil
-import signal
-import subprocess
 import sys
-from pathlib import Path
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from armada import agent_archive
+from tests import interpreters
 from tests.agent.conversation import Conversation, Host
+from tests.leftovers import end_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
-def find_interpreters() -> dict[str, str]:
-    """Map version to path, for every Python 3.6 to 3.13 on this machine."""
-    candidates = [shutil.which(f"python3.{minor}") for minor in range(6, 14)]
-    candidates += [str(path) for path in Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")]
-    found = {f"3.{sys.version_info.minor}": sys.executable}
-    for candidate in filter(None, candidates):
-        with contextlib.suppress(OSError, subprocess.SubprocessError):  # a pyenv shim without a version behind it
-            said = subprocess.run([candidate, "-V"], capture_output=True, text=True, check=True, timeout=20).stdout
-            if version := re.match(r"Python (3\.\d+)\.", said):
-                found.setdefault(version[1], candidate)
-    return {version: found[version] for version in sorted(found, key=lambda text: int(text[2:]))}
-
-
-INTERPRETERS = find_interpreters()
-
-
-@pytest.fixture(params=list(INTERPRETERS))
+@pytest.fixture(params=interpreters.chosen().items(), ids=itemgetter(0))
 def python(request: pytest.FixtureRequest) -> str:
     """Each interpreter in turn."""
-    return INTERPRETERS[request.param]
+    path: str = request.param[1]
+    return path
 
 
-@pytest.fixture(params=sorted({min(INTERPRETERS, key=lambda v: int(v[2:])), f"3.{sys.version_info.minor}"}))
+@pytest.fixture(params=interpreters.ends().items(), ids=itemgetter(0))
 def some_python(request: pytest.FixtureRequest) -> str:
     """The oldest interpreter and our own, for what takes long and hardly depends on it."""
-    return INTERPRETERS[request.param]
+    path: str = request.param[1]
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -92,13 +75,3 @@ def some_host(converse: Callable[..., Conversation], some_python: str) -> Host:
 @pytest.fixture
 def this_host(converse: Callable[..., Conversation]) -> Host:
     return Host(converse())
-
-
-def end_all(root: Path) -> None:
-    """Kill supervisors and jobs of one root: each has it in its command line or its environment."""
-    mark = str(root).encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            said = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            if mark in said and int(entry.name) != os.getpid() and (b"ARMADA_" in said):
-                os.kill(int(entry.name), signal.SIGKILL)

@@ -9,18 +9,17 @@ import os
 import queue
 import subprocess
 import threading
-import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator
 
 from armada.paths import bundled
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-T = TypeVar("T")
 NONCE = "6e6f6e6365"
 GONE = "the agent is gone"
 _START = (
@@ -56,17 +55,6 @@ class Refused(Exception):
         data = error.get("data") or {}
         self.kind: str | None = data.get("kind")
         self.hint: str | None = data.get("hint")
-
-
-def eventually(look: Callable[[], T], timeout_s: float = 30.0) -> T:
-    """Look until the answer is true; the last answer fails the test."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        answer = look()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"not within {timeout_s} s; last: {answer!r}"
-        time.sleep(0.02)
 
 
 class Conversation:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from armada_agent import environment, pip_configuration, uv
 
-from tests.agent.conversation import Conversation, Host, Refused, eventually
+from tests.agent.conversation import Conversation, Host, Refused
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

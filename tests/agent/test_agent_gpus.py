@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from armada_agent import gpus, tickets
 
-from tests.agent.conversation import Conversation, Host, check, eventually
+from tests.agent.conversation import Conversation, Host, check
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

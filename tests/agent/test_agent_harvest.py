@@ -14,7 +14,8 @@ import pytest
 from armada_agent import harvest, paths
 from armada_agent.journal import Journal
 
-from tests.agent.conversation import Host, Refused, check, eventually
+from tests.agent.conversation import Host, Refused, check
+from tests.waiting import eventually
 
 QUIET_S = 0.4
 

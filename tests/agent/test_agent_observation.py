@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from armada_agent import observation
 
-from tests.agent.conversation import Host, Refused, check, eventually
+from tests.agent.conversation import Host, Refused, check
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,9 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.agent.conversation import Host, eventually
+from tests.agent.conversation import Host
 from tests.agent.test_agent_outbox import announce, checkpoints_of, let_go, start_waiting
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ import pytest
 from armada_agent import files, outbox, paths, thinning
 from armada_agent.journal import Journal
 
-from tests.agent.conversation import Host, Refused, check, eventually
+from tests.agent.conversation import Host, Refused, check
+from tests.waiting import eventually
 
 FILES = {"model.safetensors": b"\0weights" * 5000, "tokenizer/vocab.json": b'{"\xc3\xa9": 1}', "empty": b""}
 

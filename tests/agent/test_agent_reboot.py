@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from armada.monitor.state import decide
-from tests.agent.conversation import Conversation, Host, eventually
+from tests.agent.conversation import Conversation, Host
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

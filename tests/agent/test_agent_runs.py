@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agent.conversation import Conversation, Host, Refused, eventually, spec_of
+from tests.agent.conversation import Conversation, Host, Refused, spec_of
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 import armada
 from armada import agent_archive
 from armada.paths import bundled
-from tests.agent.conversation import NONCE, Conversation, Host, Refused, eventually
+from tests.agent.conversation import NONCE, Conversation, Host, Refused
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

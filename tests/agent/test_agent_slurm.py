@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from armada_agent import slurm
 
-from tests.agent.conversation import Conversation, Refused, eventually, spec_of
+from tests.agent.conversation import Conversation, Refused, spec_of
+from tests.waiting import eventually
 
 QUEUE = """3|CANCELLED|None|node1|armada.a-1.1
 5|PENDING|BeginTime||armada.b-1.1

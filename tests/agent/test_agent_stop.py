@@ -15,7 +15,8 @@ import pytest
 from armada_agent import identity, processes
 from armada_agent.paths import RunPaths
 
-from tests.agent.conversation import Conversation, Host, check, eventually
+from tests.agent.conversation import Conversation, Host, check
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

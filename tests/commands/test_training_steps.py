@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Armada
+from tests.waiting import eventually
 
 # What the payload leaves after three saves, with weights of two bytes.
 SAVE = r"""
@@ -54,8 +55,7 @@ def run_id(armada: Armada) -> str:
     found: str = armada.json("launch", "--host", "local", armada.command("python3", str(armada.folder / "save.py")))[
         "run_id"
     ]
-    while armada.json("ps")[0]["state"] != "succeeded":
-        pass
+    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
     return found
 
 

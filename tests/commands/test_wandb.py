@@ -23,7 +23,7 @@ def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada
     pytest.importorskip("wandb", reason="pip install 'armada[wandb]': real offline records are made with it")
     offline(armada)
     run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", LOGS))["run_id"]
-    eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"), within_s=120)
+    eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"))
     assert armada.json("ps")[0]["state"] == "succeeded", armada.run("logs", run_id).stdout
     early = armada.run("wandb", "sync", run_id)
     assert (early.returncode, "are home" in early.stdout) == (0, True)

@@ -88,7 +88,7 @@ def all_home(armada: Armada, home: HomePaths, run_id: str) -> None:
             row = database.connection.execute("SELECT final_done FROM run_sync WHERE run_id = ?", (run_id,)).fetchone()
             return bool(row and row[0])
 
-    eventually(so, within_s=120)
+    eventually(so)
 
 
 def condition(armada: Armada) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def run(*argv):
 def show(name):
     return run("systemctl", "--user", "show", "armada", "-p", name, "--value").stdout.strip()
 
-def until(so, within_s=60):
+def until(so):
     deadline = time.monotonic() + within_s
     while not so():
         if time.monotonic() > deadline:

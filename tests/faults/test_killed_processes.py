@@ -79,7 +79,7 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
             observe(database, session, [run for run in runs.every(database) if not run.ended])
             return all(run.ended for run in runs.every(database))
 
-        eventually(ended, within_s=120)
+        eventually(ended)
         found = {run.run_id: run for run in runs.every(database)}
     reasons: dict[str, int] = {}
     for run_id, run in found.items():

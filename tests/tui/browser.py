@@ -11,13 +11,14 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+
+from tests.waiting import pauses
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
@@ -49,6 +50,7 @@ class Page:
         self._numbers = itertools.count(1)
         self.requested: list[str] = []
         """Addresses the page asked for, whoever they belong to."""
+        self._seen = ""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)
@@ -94,22 +96,22 @@ class Page:
         )
         return text
 
-    async def shows(self, *words: str, within_s: float = 60.0) -> str:
+    async def shows(self, *words: str) -> str:
         """Wait until all words are on the terminal; what is there then."""
-        deadline = time.monotonic() + within_s
-        while True:
-            seen = await self.screen()
-            if all(word in seen for word in words):
-                return seen
-            assert time.monotonic() < deadline, f"{words} not within {within_s} s; in the browser:\n{seen}"
-            await asyncio.sleep(0.1)
+        for pause_s in pauses(lambda: f"{words}; in the browser:\n{self._seen}"):
+            self._seen = await self.screen()
+            if all(word in self._seen for word in words):
+                return self._seen
+            await asyncio.sleep(pause_s)
+        raise AssertionError  # `pauses` has failed the test
 
-    async def shows_notice(self, words: str, within_s: float = 60.0) -> None:
+    async def shows_notice(self, words: str) -> None:
         """Wait until the page, not the terminal in it, says this."""
-        deadline = time.monotonic() + within_s
-        while words not in str(await self.evaluate("document.body.innerText")):
-            assert time.monotonic() < deadline, f"{words!r} not within {within_s} s"
-            await asyncio.sleep(0.1)
+        for pause_s in pauses(lambda: f"{words!r}; on the page:\n{self._seen}"):
+            self._seen = str(await self.evaluate("document.body.innerText"))
+            if words in self._seen:
+                return
+            await asyncio.sleep(pause_s)
 
     async def picture(self) -> bytes:
         return base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
@@ -131,11 +133,11 @@ async def browser(folder: Path, size: tuple[int, int] = (1280, 800)) -> AsyncIte
         process = subprocess.Popen([*argv, "about:blank"], stdout=log, stderr=log, start_new_session=True)
     try:
         port = folder / "DevToolsActivePort"
-        deadline = time.monotonic() + 60
-        while not (port.is_file() and "\n" in port.read_text()):
+        for pause_s in pauses(lambda: f"Chromium to begin:\n{(folder / 'chromium.log').read_text()}"):
+            if port.is_file() and "\n" in port.read_text():
+                break
             assert process.poll() is None, (folder / "chromium.log").read_text()
-            assert time.monotonic() < deadline, (folder / "chromium.log").read_text()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s)
         number = port.read_text().split("\n", maxsplit=1)[0]
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{number}/json/list") as answer:

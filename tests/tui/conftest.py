@@ -19,6 +19,7 @@ from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
 from armada.store.runs import Verdict
 from armada.tui.app import Dashboard
+from tests.waiting import WITHIN_S, pauses
 
 Use = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -123,13 +124,12 @@ def screen(pilot: Pilot[None]) -> str:
     return "\n".join(strip.text.rstrip() for strip in strips)
 
 
-async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float = 20.0) -> None:
+async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float = WITHIN_S) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + within_s
-    while not look():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so within {within_s} s; on the screen:\n{screen(pilot)}")
-        await pilot.pause(0.02)
+    for pause_s in pauses(lambda: f"{look}; on the screen:\n{screen(pilot)}", within_s=within_s):
+        if look():
+            return
+        await pilot.pause(pause_s)
 
 
 async def shows(pilot: Pilot[None], *words: str) -> str:

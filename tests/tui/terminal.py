@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from tests.conftest import Armada
+from tests.waiting import WITHIN_S, pauses
 
 WRITER = """
 import json, os, time
@@ -45,13 +44,14 @@ class Terminal:
     def keys(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
 
-    def shows(self, *words: str, within_s: float = 60.0) -> str:
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def shows(self, *words: str, within_s: float = WITHIN_S) -> str:
         """Wait until all words are on the screen; what is there then."""
-        deadline = time.monotonic() + within_s
-        while True:
-            seen = self.tmux("capture-pane", "-p")
+        for pause_s in pauses(lambda: f"{words}; on the screen:\n{self.screen()}", within_s=within_s):
+            seen = self.screen()
             if all(word in seen for word in words):
                 return seen
-            if time.monotonic() > deadline:
-                pytest.fail(f"{words} not within {within_s} s; on the screen:\n{seen}")
-            time.sleep(0.05)
+            time.sleep(pause_s)
+        raise AssertionError  # `pauses` has failed the test

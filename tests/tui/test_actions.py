@@ -120,7 +120,7 @@ def test_without_a_daemon_a_child_looks_at_the_hosts(world: World, sleeper: str)
     before = runs.find(world.database, sleeper).observed_at or 0.0
 
     async def use(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: (runs.find(world.database, sleeper).observed_at or 0.0) > before, within_s=60)
+        await until(pilot, lambda: (runs.find(world.database, sleeper).observed_at or 0.0) > before)
 
     drive(world.board(watch=True), use)
 
@@ -152,9 +152,7 @@ def test_a_command_that_fails_says_why_and_where_all_of_it_is(world: World) -> N
         await pilot.press("3")
         await shows(pilot, "gone")
         await pilot.press("home", "k")
-        await until(
-            pilot, lambda: any("ended with 4" in note.message for note in pilot.app._notifications), within_s=60
-        )
+        await until(pilot, lambda: any("ended with 4" in note.message for note in pilot.app._notifications))
         (note,) = [note for note in pilot.app._notifications if "ended with" in note.message]
         assert "dashboard/operations" in note.message
 

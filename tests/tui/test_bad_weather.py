@@ -46,7 +46,7 @@ def test_the_dashboard_starts_the_daemon_that_is_missing(world: World, monkeypat
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "no daemon")
-        await until(pilot, lambda: "daemon ✓" in screen(pilot), within_s=60)
+        await until(pilot, lambda: "daemon ✓" in screen(pilot))
 
     try:
         drive(world.board(watch=True), use)

@@ -219,7 +219,7 @@ def test_a_look_that_finds_nobody_says_why_and_asks_nothing(world: World) -> Non
         await shows(pilot, "– gone")
         for key, words in (("t", "gone shows no key"), ("r", "nobody knows what gone holds")):
             await pilot.press("home", key)
-            await until(pilot, lambda words=words: words in said(pilot), within_s=60)  # type: ignore[misc]  # bound by its default
+            await until(pilot, lambda words=words: words in said(pilot))  # type: ignore[misc]  # bound by its default
             assert len(pilot.app.screen_stack) == 2, screen(pilot)
 
     drive(world.board(), use)
@@ -236,14 +236,14 @@ def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world:
         await pilot.press("3")
         await shows(pilot, "– local")
         await pilot.press("r")
-        await until(pilot, lambda: "local can be destroyed: nothing would be lost" in screen(pilot), within_s=60)
+        await until(pilot, lambda: "local can be destroyed: nothing would be lost" in screen(pilot))
         await pilot.press("d")  # there is nothing to drain
         await shows(pilot, "y release it")
         await pilot.press("escape")
         await lacks(pilot, "release it")
         await pilot.press("r")
-        await until(pilot, lambda: "y release it" in screen(pilot), within_s=60)
+        await until(pilot, lambda: "y release it" in screen(pilot))
         await pilot.press("y")
-        await until(pilot, lambda: "release local done" in said(pilot), within_s=60)
+        await until(pilot, lambda: "release local done" in said(pilot))
 
     drive(world.board(), use)

@@ -270,7 +270,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("r")
-        await until(pilot, lambda: "look at all hosts done" in said(pilot), within_s=60)
+        await until(pilot, lambda: "look at all hosts done" in said(pilot))
         await shows(pilot, "saver")
         await pilot.press("enter", "p")
         await shows(pilot, "checkpoint-7", "not yet")
@@ -280,7 +280,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
         await lacks(pilot, "which folder")
         assert not operations.of_run(world.database, run_id, kind="pull")
         await pilot.press("p")
-        await until(pilot, lambda: known()[0].home_path is not None, within_s=60)
+        await until(pilot, lambda: known()[0].home_path is not None)
         await shows(pilot, "  home")
         await pilot.press("w")
         assert board.clipboard == str(known()[0].home_path)
@@ -288,7 +288,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
         await shows(pilot, "which folder")
         pilot.app.screen.query_one(Input).value = "taken home"
         await pilot.press("enter")
-        await until(pilot, lambda: "pull checkpoint-7 to taken home done" in said(pilot), within_s=60)
+        await until(pilot, lambda: "pull checkpoint-7 to taken home done" in said(pilot))
 
     drive(board, use)
     assert (Path("taken home") / "weights.bin").stat().st_size == 5000
@@ -305,7 +305,7 @@ def test_of_two_checkpoints_of_one_step_the_one_under_the_cursor_is_meant(world:
         await pilot.press("enter", "k")
         await shows(pilot, "checkpoint-7")
         await pilot.press("end", "p")
-        await until(pilot, lambda: "pull checkpoint-7 ended with" in said(pilot), within_s=60)
+        await until(pilot, lambda: "pull checkpoint-7 ended with" in said(pilot))
 
     drive(world.board(), use)
     (pull,) = operations.of_run(world.database, "demo-aaaaaa", kind="pull")

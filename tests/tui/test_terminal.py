@@ -36,7 +36,7 @@ def test_launch_watch_chart_log_stop_and_leave(armada: Armada, terminal: Termina
     terminal.keys("Enter")
     terminal.shows(run_id, "because")
     terminal.keys("c")
-    seen = terminal.shows("loss (1 of 2)", within_s=90)
+    seen = terminal.shows("loss (1 of 2)")
     eventually(lambda: any(0x2800 < ord(character) <= 0x28FF for character in terminal.shows("loss (1 of 2)")))
     assert "left with" not in seen
     terminal.keys("x")

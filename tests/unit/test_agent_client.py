@@ -6,9 +6,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -24,6 +21,7 @@ from armada.errors import ArmadaError, Conflict, LinkLost, NotFound, ProvisionFa
 from armada.paths import HomePaths
 from armada.transport.local import LocalTransport
 from armada.transport.protocol import Channel
+from tests import interpreters
 
 SMALL_AGENT = """
 import itertools, json, os, sys, threading
@@ -118,17 +116,7 @@ def connect(home: HomePaths) -> Iterator[Callable[..., Agent]]:
         thing.close()
 
 
-def interpreters() -> list[str]:
-    """Every Python on this machine that an agent may have to run on."""
-    named = [shutil.which(f"python3.{minor}") for minor in range(6, 15)]
-    managed = Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")
-    known = {str(Path(path).resolve()) for path in [*named, *map(str, managed), sys.executable] if path}
-    return sorted(
-        path for path in known if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
-    )
-
-
-@pytest.mark.parametrize("python", interpreters())
+@pytest.mark.parametrize("python", interpreters.chosen().values(), ids=interpreters.chosen())
 def test_the_bootstrap_runs_on_every_python_of_this_machine(python: str, connect: Callable[..., Agent]) -> None:
     cold = connect(python=python)
     assert cold.call("echo", {"n": 1}) == {"n": 1}

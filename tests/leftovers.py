@@ -1,0 +1,30 @@
+"""Ending what a test left running: supervisors, jobs and daemons name their folder in command line or environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from pathlib import Path
+
+from tests.waiting import eventually
+
+
+def end_all(folder: Path) -> None:
+    """Kill every process of armada's that belongs to a folder, until there is none: a job may start one meanwhile."""
+    mark = re.compile(re.escape(os.fsencode(folder)) + rb"(?![^/\0:\"'])")
+    eventually(lambda: not _kill_those_with(mark), f"the end of every process of {folder}")
+
+
+def _kill_those_with(mark: re.Pattern[bytes]) -> bool:
+    found = False
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            told = b"\0".join((Path(entry.path) / name).read_bytes() for name in ("cmdline", "environ"))
+            if b"ARMADA_" in told and mark.search(told):
+                os.kill(int(entry.name), signal.SIGKILL)
+                found = True
+    return found
