@@ -13,7 +13,7 @@ WORKERS ?= auto
 PYTEST ?=
 DURATIONS := .durations.jsonl
 RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/python -m pytest \
-  -p tests.plugins.durations --durations-file $(DURATIONS) -n $(WORKERS) --dist loadgroup
+  -p tests.plugins.durations --durations-file $(DURATIONS) -n $(WORKERS)
 
 # Where it is set, every process that a test starts compiles armada's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
