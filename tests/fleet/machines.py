@@ -298,7 +298,7 @@ def _make_tree(name: str) -> None:
     # Nobody reads manuals there, and a tree that a power cut leaves half made is made anew.
     unread = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "info", "locale", "lintian")]
     options = ["--quiet", "--mode=root", "--variant=minbase", "--dpkgopt=force-unsafe-io", *unread]
-    options += ["--aptopt=Acquire::Retries \"3\"", f"--include={','.join(TREES[name])}"]
+    options += ['--aptopt=Acquire::Retries "3"', f"--include={','.join(TREES[name])}"]
     _run("mmdebstrap", *options, name, str(part), MIRROR)
     (part / "etc/fleet-packages").write_text(" ".join(TREES[name]))
     part.rename(whole)
