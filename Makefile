@@ -1,4 +1,6 @@
 # Two commands for a fresh machine: `make demo` runs the main job, `make test` passes the tests. Each sets itself up.
+# Every path here is relative or quoted: the checkout may lie in a folder with a blank in its name. For the same reason programs of
+# an environment are started by its python: the kernel takes no blank in a script's first line.
 
 # The first interpreter that really starts and is new enough (a pyenv shim may be there and refuse).
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -7,67 +9,93 @@ VENV := .venv
 PAYLOAD := .venv-payload
 DEMO := .demo
 WORKERS ?= auto
+# Options for pytest, such as PYTEST='-k resume' or PYTEST=tests/fleet.
+PYTEST ?=
+DURATIONS := .durations.jsonl
+RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/python -m pytest \
+  -p tests.plugins.durations --durations-file $(DURATIONS) -n $(WORKERS)
 
-.PHONY: help demo faults test lint check format wheel-test screenshots clean
+# Where it is set, every process that a test starts compiles armada's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo faults test test-all unit quick lint check format durations screenshots clean python venv payload what-runs
 
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
-	@echo 'make test    all tests; those that need real SSH hosts run where root, sshd and rsync are there'
+	@echo 'make test    the tests, less those marked long; says first what this machine cannot run'
+	@echo 'make test-all  all tests: the long ones too, every Python interpreter, every fault many times over; hours'
+	@echo 'make quick   lint, and the tests that the changes in this checkout touch; under a minute'
+	@echo 'make unit    tests/unit alone'
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
 	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
 	@echo 'make lint    ruff, mypy --strict, import-linter, vermin'
 	@echo 'make check   lint and tests'
 
-# The demo installs what a user would install, into a folder of its own; a second run finds everything there.
-$(DEMO)/venv/.ready: pyproject.toml $(shell find armada remote_payload profiles examples -type f -not -name '*.pyc')
-	@echo 'installing armada into $(DEMO)/venv'
+python:
 	@test -n '$(PYTHON)' || { echo 'armada needs Python 3.11 or newer; set PYTHON=/path/to/python3'; exit 2; }
+
+# The demo installs what a user would install, into a folder of its own; a second run finds everything there.
+$(DEMO)/venv/.ready: pyproject.toml $(shell find armada remote_payload profiles examples -type f -not -name '*.pyc') | python
+	@echo 'installing armada into $(DEMO)/venv'
 	@test -x $(DEMO)/venv/bin/python || $(PYTHON) -m venv $(DEMO)/venv
 	@$(DEMO)/venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps . \
 	  && $(DEMO)/venv/bin/python -m pip install --quiet --disable-pip-version-check .
 	@touch $@
 
 demo: $(DEMO)/venv/.ready
-	ARMADA_HOME=$(abspath $(DEMO))/home $(DEMO)/venv/bin/armada launch --host local quickstart --follow --no-daemon
+	ARMADA_HOME="$(CURDIR)/$(DEMO)/home" $(DEMO)/venv/bin/python -P -m armada launch --host local quickstart --follow --no-daemon
 
-$(VENV)/.ready: pyproject.toml
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@
+# Both are keyed by what they are made of, so this costs a tenth of a second while nothing of it changed.
+venv: | python
+	@$(PYTHON) tests/tools/environments.py $(VENV)
 
 # The payload's own tests need its environment: the same pinned lists that hosts get, by this machine's pip configuration.
-$(PAYLOAD)/.ready: profiles/cpu.yaml $(wildcard profiles/requirements/*.txt) $(VENV)/.ready
-	@test -x $(PAYLOAD)/bin/python || $(PYTHON) -m venv $(PAYLOAD)
-	$(VENV)/bin/python -c 'from armada.config.profiles import load_profile; from armada.provision.environment_key import requirements_text; from armada.paths import HomePaths; from pathlib import Path; print(requirements_text(load_profile("cpu", HomePaths(Path("/nowhere"), Path("/nowhere")))))' > $(PAYLOAD)/requirements.txt
-	$(PAYLOAD)/bin/python -m pip install --quiet --disable-pip-version-check -r $(PAYLOAD)/requirements.txt
-	@touch $@
+payload: venv
+	@$(PYTHON) tests/tools/environments.py $(PAYLOAD)
 
-test: $(VENV)/.ready $(PAYLOAD)/.ready
-	ARMADA_PAYLOAD_PYTHON=$(abspath $(PAYLOAD))/bin/python $(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST)
+what-runs: | python
+	@$(PYTHON) tests/tools/what_runs.py
+
+test: what-runs payload
+	$(RUN_TESTS) -m 'not long' $(PYTEST)
+
+test-all: export ARMADA_ALL_INTERPRETERS = 1
+test-all: export ARMADA_FAULT_KILLS = 150
+test-all: what-runs payload
+	$(RUN_TESTS) --timeout 7200 $(PYTEST)
+
+unit: venv
+	$(RUN_TESTS) -m 'not long' $(PYTEST) tests/unit
+
+quick: lint
+	@$(PYTHON) tests/tools/touched.py --run $(VENV)/bin/python -m pytest -q -n $(WORKERS) -m 'not long' $(PYTEST)
 
 # The long form of the fault tests; `make test` runs each a few times.
 # Every fault many times over, and the table of them in docs/reliability.md.
-faults: $(VENV)/.ready
-	ARMADA_FAULT_KILLS=150 $(VENV)/bin/python -m pytest -p tests.fault_table --fault-table docs/reliability.md -m fault -n $(WORKERS) $(PYTEST)
+faults: payload
+	ARMADA_FAULT_KILLS=150 $(RUN_TESTS) --timeout 7200 -p tests.fault_table --fault-table docs/reliability.md -m fault $(PYTEST)
 
-lint: $(VENV)/.ready
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy armada
-	MYPYPATH=remote_payload $(VENV)/bin/mypy -p armada_agent -p armada_train
-	$(VENV)/bin/mypy tests
-	PYTHONPATH=remote_payload $(VENV)/bin/lint-imports
-	$(VENV)/bin/vermin --quiet --no-tips -t=3.6- --violations remote_payload/armada_agent
+# One mypy for all, because three read most modules twice.
+lint: venv
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	MYPYPATH=remote_payload $(VENV)/bin/python -m mypy -p armada -p armada_agent -p armada_train -p tests
+	PYTHONPATH=remote_payload $(VENV)/bin/python $(VENV)/bin/lint-imports
+	$(VENV)/bin/python $(VENV)/bin/vermin --quiet --no-tips -t=3.6- --violations remote_payload/armada_agent
 
 check: lint test
 
-format: $(VENV)/.ready
-	$(VENV)/bin/ruff format .
-	$(VENV)/bin/ruff check --fix .
+format: venv
+	$(VENV)/bin/python -m ruff format .
+	$(VENV)/bin/python -m ruff check --fix .
+
+# The table in docs/contributing/tests.md, from what the last runs wrote down.
+durations: | python
+	$(PYTHON) tests/tools/durations.py $(DURATIONS)
 
 # After a change of what the dashboard looks like; tests/tui/pictures are the tests' own: ARMADA_UPDATE_PICTURES=1 pytest tests/tui/test_pictures.py
-screenshots: $(VENV)/.ready
+screenshots: venv
 	$(VENV)/bin/python docs/screenshots.py
 
 clean:
-	rm -rf $(VENV) $(PAYLOAD) $(DEMO) dist build
+	rm -rf $(VENV) $(PAYLOAD) $(VENV).lock $(PAYLOAD).lock $(PAYLOAD).txt $(DEMO) $(DURATIONS) .tools .ci-logs dist build

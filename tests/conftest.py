@@ -20,6 +20,8 @@ from tests import fork_server
 from tests.leftovers import end_all
 from tests.waiting import eventually as eventually  # noqa: PLC0414  # tests import it from here, too
 
+pytest_plugins = ["tests.plugins.repeats", "tests.plugins.turns"]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell in the background ignores Ctrl-C for all it starts, and they for theirs: then none of our tests could press it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

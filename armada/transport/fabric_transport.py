@@ -27,8 +27,8 @@ from armada.transport.stderr_tail import StderrTail
 if TYPE_CHECKING:
     import fabric
 
-_PROBE_EVERY_S = 10.0
-_PROBE_ANSWER_S = 15.0
+PROBE_EVERY_S = 10.0
+PROBE_ANSWER_S = 15.0
 _STATUS_WAIT_S = 5.0
 
 
@@ -61,13 +61,13 @@ class Link:
         self._closed.set()
 
     def _watch(self) -> None:
-        while not self._closed.wait(_PROBE_EVERY_S) and self.transport.is_active():
+        while not self._closed.wait(PROBE_EVERY_S) and self.transport.is_active():
             answered = threading.Event()
             threading.Thread(target=self._probe, args=(answered,), name=f"probe of {self.host}", daemon=True).start()
             before = self.received_bytes
-            while not answered.wait(_PROBE_ANSWER_S):
+            while not answered.wait(PROBE_ANSWER_S):
                 if self.received_bytes == before:
-                    self._lost_because = f"no answer for {_PROBE_ANSWER_S:.0f} s"
+                    self._lost_because = f"no answer for {PROBE_ANSWER_S:.0f} s"
                     self.transport.close()
                     return
                 before = self.received_bytes  # the answer queues behind a long one that is still arriving

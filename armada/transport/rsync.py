@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -66,7 +67,7 @@ def _run(
     progress: ProgressCallback | None,
     total_bytes: int,
 ) -> None:
-    _check_version()
+    _check_version(shutil.which("rsync"))
     if not names:
         return
     config = write_ssh_config(spec, home)
@@ -153,12 +154,11 @@ def _tied_to_us() -> tuple[str, ...]:
 
 
 @functools.cache
-def _check_version() -> None:
+def _check_version(program: str | None) -> None:
     hint = "install rsync 3.1 or newer (apt-get install rsync, brew install rsync)"
-    try:
-        said = subprocess.run(["rsync", "--version"], capture_output=True, text=True, check=False, timeout=10).stdout
-    except FileNotFoundError as error:
-        raise RsyncUnusable("there is no rsync on this machine", hint=hint) from error
+    if program is None:
+        raise RsyncUnusable("there is no rsync on this machine", hint=hint)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
         raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)

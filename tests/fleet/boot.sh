@@ -1,8 +1,7 @@
 #!/bin/bash
-# boot.sh NAME LOWER ADDRESS PORT USER ROLE GPUS: the first process of one host, inside its own namespaces.
+# boot.sh NAME LOWER ADDRESS PORT USER ROLE GPUS PLACE: the first process of one host, inside its own namespaces.
 set -u
-NAME=$1 LOWER=$2 ADDRESS=$3 PORT=$4 LOGIN=$5 ROLE=$6 GPUS=$7
-PLACE=$FLEET_STATE/$NAME
+NAME=$1 LOWER=$2 ADDRESS=$3 PORT=$4 LOGIN=$5 ROLE=$6 GPUS=$7 PLACE=$8
 HERE=$(dirname "$(readlink -f "$0")")
 R=$PLACE/root
 FRESH=; [ -d "$PLACE/upper" ] || FRESH=yes

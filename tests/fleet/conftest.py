@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -54,13 +53,11 @@ class Fleet:
 
     @contextlib.contextmanager
     def borrow(self, name: str) -> Iterator[Machine]:
-        """Have a host to oneself, for tests that reboot, freeze or rekey it; it is up again afterwards."""
+        """Have a host that no other test uses now, to reboot, freeze or rekey it; it is up again afterwards."""
         machine = self.host(name)
-        with (machine.place / "borrowed").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            machines.start([machine])
-            yield machine
-            machines.start([machine])
+        machines.start([machine])
+        yield machine
+        machines.start([machine])
 
     def run(self, name: str, script: str, *, user: str | None = None, stdin: bytes = b"") -> str:
         """Run a shell script inside a host, as root or as `user`, not over SSH."""
@@ -89,18 +86,6 @@ def fleet() -> Iterator[Fleet]:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (machines.STATE / "kept").exists():
                 machines.down()
-
-
-@pytest.fixture(autouse=True)
-def one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep tests of one group apart by locks: pytest-xdist 3.8 puts groups into node ids, which pytest 9.2 takes no longer."""
-    groups = sorted({str(mark.args[0]) for mark in request.node.iter_markers("xdist_group")})
-    with contextlib.ExitStack() as held:
-        for group in groups if os.geteuid() == 0 else ():  # without root there are no hosts to share
-            machines.CACHE.mkdir(parents=True, exist_ok=True)
-            lock = held.enter_context((machines.CACHE / f"{group}.turn").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture
@@ -230,16 +215,3 @@ def bad_link() -> Iterator[Callable[..., BadLink]]:
         process.wait()
         if process.stdout:
             process.stdout.close()
-
-
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
-    """Poll until something is so."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    return wait_for

@@ -48,7 +48,15 @@ class Remote:
     """One run on one host of the fleet, seen from a home of the test's own."""
 
     def __init__(
-        self, home: HomePaths, fleet: Fleet, machine: str, root: str, port: int | None = None, name: str | None = None
+        self,
+        home: HomePaths,
+        fleet: Fleet,
+        machine: str,
+        root: str,
+        port: int | None = None,
+        name: str | None = None,
+        *,
+        patience_s: float = 20.0,
     ) -> None:
         up = fleet.host(machine)
         address = f"{up.user}@127.0.0.1:{port}" if port else up.target
@@ -59,7 +67,7 @@ class Remote:
         self.folder = f"{root}/runs/{self.run_id}"
         pin(home, self.host.name, scan(resolve(self.host), home))
         self.database = Database(home.store)
-        self.session = HostSession(self.host, home, patience_s=20.0)
+        self.session = HostSession(self.host, home, patience_s=patience_s)
 
     def create(self, **sync: Any) -> None:
         spec: dict[str, Any] = {

@@ -22,6 +22,8 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
+# Tests should not wait for the periods of a cluster of thousands.
+SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=5
 ReturnToService=2
 GresTypes=gpu
 JobCompType=jobcomp/filetxt

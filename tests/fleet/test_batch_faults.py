@@ -19,9 +19,10 @@ from tests.fleet import machines
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.test_batch import COUNT, shell_job
+from tests.fleet.test_launch import UNCUT, time_of_a_launch
 
 pytestmark = [pytest.mark.timeout(1500)]
-CUTS = 30 if "ARMADA_FAULT_KILLS" in os.environ else 6
+CUTS = 30 if "ARMADA_FAULT_KILLS" in os.environ else 4
 WORKERS = {"slurm": ["slurm", "slurm-2"], "htcondor": ["condor"]}
 ENGINES = [pytest.param(engine, marks=pytest.mark.xdist_group(engine)) for engine in ("slurm", "htcondor")]
 
@@ -53,18 +54,19 @@ def test_cut_links_hand_over_one_job_each(
     hosts.write_text(hosts.read_text() + f"    {engine}: {{poll: 1s}}\n")
     chance = random.Random(5)
     codes = []
+    took_s = time_of_a_launch(armada, cluster.host, resources={"memory": "200M"})
     for number in range(CUTS):
         shell_job(armada, f"{COUNT}; exit 3", name=f"cut-{number}")
         launch = armada.start("launch", "--host", cluster.host, "exp.yaml", "--json")
         try:
-            launch.wait(timeout=chance.uniform(0.25, 1.4))
+            launch.wait(timeout=chance.uniform(0.2, 1.0) * took_s)
         except subprocess.TimeoutExpired:
             link.reset()
         _, err = launch.communicate(timeout=180)
         codes.append(launch.returncode)
         assert launch.returncode in (0, 4), err
-    eventually(lambda: all(run["state"] == "failed" for run in armada.json("ps")), within_s=400)
-    ended = armada.json("ps", "--cached")
+    eventually(lambda: all(run["state"] in ("failed", "succeeded") for run in armada.json("ps")), within_s=400)
+    ended = [run for run in armada.json("ps", "--cached") if run["name"] != UNCUT]
     assert {run["exit_code"] for run in ended} == {3}
     assert len(ended) == codes.count(0)
     for run in ended:

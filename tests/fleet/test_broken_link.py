@@ -60,7 +60,7 @@ def test_a_reset_link_ends_every_waiting_call(
 def test_a_black_hole_is_noticed_without_any_answer(
     known: Known, home: HomePaths, fleet: Fleet, bad_link: PutBadLink, record_property: Callable[[str, object], None]
 ) -> None:
-    assert fabric_transport._PROBE_EVERY_S + fabric_transport._PROBE_ANSWER_S <= 30
+    assert fabric_transport.PROBE_EVERY_S + fabric_transport.PROBE_ANSWER_S <= 30
     link = bad_link(fleet.host("workstation"))
     host = known("workstation", name="via", ssh=f"researcher@127.0.0.1:{link.port}")
     with closing(connect(host, home)) as transport, Agent.open(transport, home) as agent:

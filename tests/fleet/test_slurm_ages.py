@@ -11,7 +11,7 @@ from tests.fleet.batch_hosts import ROOT, Cluster, add_cluster
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_batch import COUNT, shell_job
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("htcondor")]
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("slurm of other ages")]
 
 
 @pytest.fixture(params=["slurm-20", "slurm-24"])

@@ -34,8 +34,8 @@ from tests.fleet.remote_run import Remote
 def remote(home: HomePaths, fleet: Fleet, there: str, ssh_config: Path) -> Iterator[Callable[..., Remote]]:
     made: list[Remote] = []
 
-    def make(machine: str, port: int | None = None, **sync: Any) -> Remote:
-        made.append(Remote(home, fleet, machine, there, port))
+    def make(machine: str, port: int | None = None, *, patience_s: float = 20.0, **sync: Any) -> Remote:
+        made.append(Remote(home, fleet, machine, there, port, patience_s=patience_s))
         made[-1].create(**sync)
         return made[-1]
 
@@ -126,9 +126,8 @@ def test_a_link_that_stays_down_is_said_and_what_came_is_kept(
     remote: Callable[..., Remote], fleet: Fleet, bad_link: Callable[..., BadLink]
 ) -> None:
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "2", "--mbit", "200")
-    run = remote("a100-1", link.port)
+    run = remote("a100-1", link.port, patience_s=1.0)
     digest = run.save(1, {"model": 60_000_000})
-    run.session._patience_s = 1.0
 
     def cut(seen: TransferProgress) -> None:
         if seen.done_bytes > 20_000_000:
@@ -275,9 +274,8 @@ def test_a_link_that_swallows_everything_is_noticed_and_the_transfer_goes_on_whe
 ) -> None:
     """No reset, no answer: ssh gives up after four unanswered questions, 20 s; nothing at home would ever have said so."""
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "2", "--mbit", "200")
-    run = remote("a100-1", link.port)
+    run = remote("a100-1", link.port, patience_s=0.0)
     digest = run.save(1, {"model": 40_000_000})
-    run.session._patience_s = 0.0
     swallowed_at: float | None = None
 
     def swallow(seen: TransferProgress) -> None:

@@ -27,8 +27,9 @@ from armada.errors import (
     ProvisionFailed,
 )
 from armada.paths import HomePaths
-from armada.transport import TransferProgress, connect, rsync
+from armada.transport import TransferProgress, connect
 from tests.fleet.conftest import NAMES
+from tests.waiting import eventually
 
 LOOK = """
 import hashlib, json, os, sys
@@ -180,7 +181,6 @@ def test_an_rsync_does_not_outlive_the_armada_that_started_it(
     tmp_path: Path,
     bad_link: PutBadLink,
     there: str,
-    eventually: Callable[..., None],
 ) -> None:
     (tmp_path / "big").write_bytes(os.urandom(8_000_000))
     link = bad_link(fleet.host("workstation"), "--mbit", "8")
@@ -270,7 +270,6 @@ def test_an_rsync_that_cannot_do_it_is_said(
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
             monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-            rsync._check_version.cache_clear()
         else:
             fleet.run(machine.name, "mv /usr/bin/rsync /usr/bin/rsync.away")
             if script is not None:
@@ -280,7 +279,6 @@ def test_an_rsync_that_cannot_do_it_is_said(
             with pytest.raises(ArmadaError, match=says):
                 transport.push(source, ["plain"], there)
         finally:
-            rsync._check_version.cache_clear()
             if where == "there":
                 fleet.run(machine.name, "mv /usr/bin/rsync.away /usr/bin/rsync")
 

@@ -31,6 +31,7 @@ from armada.transport.resolve import resolve
 from armada.transport.shared_connection import end_connections
 from tests.fleet import machines
 from tests.fleet.conftest import NAMES
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fleet.conftest import BadLink, Fleet, SshHost
@@ -315,7 +316,8 @@ def test_two_hops_with_users_of_their_own_each_under_its_pinned_key(
 ) -> None:
     for name in ("workstation", "a100-1"):
         fleet.host(name)
-    ssh_config.write_text(f"Host inner\n  HostName 127.0.1.3\n  Port 50022\n  User root\n"
+    inner = machines.MACHINES["a100-2"].address
+    ssh_config.write_text(f"Host inner\n  HostName {inner}\n  Port 50022\n  User root\n"
                           f"  ProxyJump workstation,a100-1\n{ssh_config.read_text()}")  # fmt: skip
     ssh_config.write_text(ssh_config.read_text().replace("Host workstation a100-1", "Host inner workstation a100-1"))
     with fleet.borrow("a100-2"):
@@ -341,7 +343,7 @@ def test_a_hop_that_cannot_reach_the_host_is_named(
 ) -> None:
     host = known("workstation", name="far")
     ssh_config.write_text(
-        f"Host inner\n  HostName 127.0.1.3\n  Port 9\n  ProxyJump workstation\n{ssh_config.read_text()}"
+        f"Host inner\n  HostName {machines.MACHINES['a100-2'].address}\n  Port 9\n  ProxyJump workstation\n{ssh_config.read_text()}"
     )
     keys = pinned_keys(home)["armada-far"]
     pin(home, "far", [*keys, *(type(key)("armada-far+hop1", key.algorithm, key.blob) for key in keys)])
@@ -350,7 +352,7 @@ def test_a_hop_that_cannot_reach_the_host_is_named(
 
 
 def test_a_machine_with_several_keys_shows_the_kind_that_is_pinned(
-    known: Known, home: HomePaths, fleet: Fleet, source: Path, eventually: Callable[..., None]
+    known: Known, home: HomePaths, fleet: Fleet, source: Path
 ) -> None:
     with fleet.borrow("a100-2") as machine:
         host = known(machine.name)

@@ -2,23 +2,27 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
 
 StartedRun = Callable[..., PayloadRun]
 
 
 @pytest.fixture(scope="session")
-def payload_python() -> str:
+def payload_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interpreter]:
     python = os.environ.get("ARMADA_PAYLOAD_PYTHON")
     if not python:
         pytest.skip("ARMADA_PAYLOAD_PYTHON names no interpreter with torch")
-    return shutil.which(python) or pytest.fail(f"ARMADA_PAYLOAD_PYTHON is {python}, which is no program")
+    path = shutil.which(python) or pytest.fail(f"ARMADA_PAYLOAD_PYTHON is {python}, which is no program")
+    interpreter = Interpreter(path, tmp_path_factory.mktemp("python"))
+    yield interpreter
+    interpreter.close()
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +32,7 @@ def chat_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def make_run(payload_python: str, tmp_path: Path) -> StartedRun:
+def make_run(payload_python: Interpreter, tmp_path: Path) -> StartedRun:
     """Make a run's folder from a training specification."""
 
     def make(training: dict[str, Any], name: str = "run") -> PayloadRun:
@@ -39,11 +43,11 @@ def make_run(payload_python: str, tmp_path: Path) -> StartedRun:
 
 @pytest.fixture(scope="session")
 def undisturbed(
-    payload_python: str, chat_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+    payload_python: Interpreter, chat_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> PayloadRun:
-    """One process under accelerate, 60 steps of 4 samples × 2 accumulations, to the end."""
-    training = make_training(*chat_files, train={"max_steps": 60, "log_every_steps": 5})
+    """One process under accelerate, 12 steps of 4 samples × 2 accumulations, to the end; eight steps are an epoch."""
+    train = {"max_steps": 12, "log_every_steps": 2}
+    training = make_training(*chat_files, train=train, checkpoint={"every_steps": 4, "keep_last": 2})
     run = PayloadRun(tmp_path_factory.mktemp("undisturbed") / "run", payload_python, training).prepare()
-    ended = run.finish(launcher=True)
-    assert ended.code == 0, ended.output
+    run.train(launcher=True)
     return run

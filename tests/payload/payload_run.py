@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-import resource
-import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-PAYLOAD = Path(__file__).parents[2] / "remote_payload"
-_BETWEEN_LOOKS_S = 0.005
+from tests.payload.interpreter import Ended, Interpreter, Process, wait_for_end
+from tests.waiting import eventually
 
 TINY = {"hidden_size": 32, "layers": 2, "heads": 2, "kv_heads": 1, "intermediate_size": 64, "vocab_size": 320}
 
@@ -37,6 +35,10 @@ enable_cpu_affinity: false
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def chat(question: str, answer: str) -> dict[str, Any]:
@@ -78,33 +80,11 @@ def make_training(
     if eval_file:
         training["data"]["eval"] = [{"path": str(eval_file)}]
     for key, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(training[key], dict) and key != "model":
+        if isinstance(value, Mapping) and isinstance(training.get(key), dict) and key != "model":
             training[key].update(value)
         else:
             training[key] = value
     return training
-
-
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 120) -> None:
-    """Look again and again until the condition holds.
-
-    Raises:
-        TimeoutError: It never did.
-    """
-    give_up_at = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > give_up_at:
-            message = f"waited {deadline_s} s for {what}"
-            raise TimeoutError(message)
-        time.sleep(_BETWEEN_LOOKS_S)
-
-
-@dataclass
-class Ended:
-    """How a payload process ended, and what it printed."""
-
-    code: int
-    output: str
 
 
 @dataclass
@@ -112,7 +92,7 @@ class PayloadRun:
     """One run's folder on this machine."""
 
     path: Path
-    python: str
+    python: Interpreter
     training: dict[str, Any]
     attempt: int = 1
     environment: dict[str, str] = field(default_factory=dict)
@@ -131,51 +111,42 @@ class PayloadRun:
 
     def write_spec(self) -> None:
         spec = {"format": 1, "run_id": "a-test-1", "training": self.training}
-        (self.path / "spec.json").write_text(json.dumps(spec))
+        self.spec_file.write_text(json.dumps(spec))
+
+    @property
+    def spec_file(self) -> Path:
+        return self.path / "spec.json"
 
     @property
     def accelerate_file(self) -> Path:
         return self.path / "launch" / "accelerate.yaml"
 
     def start(
-        self, *, launcher: bool = False, interpreter_options: tuple[str, ...] = (), limit_data_bytes: int | None = None
-    ) -> subprocess.Popen[str]:
-        """Start the payload, under accelerate or, as one process does as well, on its own.
-
-        `limit_data_bytes` is how much private memory it may ask for, as a container would limit what it may use.
-        """
+        self, *, launcher: bool = False, fresh: bool = False, interpreter_options: tuple[str, ...] = ()
+    ) -> Process:
+        """Start the payload, under accelerate or, as one process does as well, on its own; forked unless it shall be fresh."""
         module = ["armada_train.launch", "--config_file", str(self.accelerate_file)] if launcher else ["armada_train"]
-        process = subprocess.Popen(
-            [self.python, *interpreter_options, "-m", *module, "--spec", str(self.path / "spec.json")],
-            cwd=self.path / "work",
-            env={**self._environment(), **self.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if limit_data_bytes is not None:
-            resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit_data_bytes, limit_data_bytes))
-        return process
+        return self.start_python(*interpreter_options, "-m", *module, "--spec", str(self.spec_file), fresh=fresh)
 
-    def finish(self, *, launcher: bool = False, interpreter_options: tuple[str, ...] = ()) -> Ended:
-        process = self.start(launcher=launcher, interpreter_options=interpreter_options)
-        output, _ = process.communicate(timeout=400)
-        return Ended(process.returncode, output)
+    def start_python(self, *arguments: str, fresh: bool = False) -> Process:
+        """Start any program of Python as a process of this run."""
+        environment = {"ARMADA_ATTEMPT": str(self.attempt), **self.environment}
+        return self.python.start(*arguments, fresh=fresh, cwd=self.path / "work", environment=environment)
 
-    def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        return {
-            **kept,
-            "PYTHONPATH": str(PAYLOAD),
-            "PYTHONSAFEPATH": "1",
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "ARMADA_ATTEMPT": str(self.attempt),
-        }
+    def finish(self, **options: Any) -> Ended:
+        return wait_for_end(self.start(**options))
+
+    def finish_python(self, *arguments: str, fresh: bool = False) -> Ended:
+        return wait_for_end(self.start_python(*arguments, fresh=fresh))
+
+    def train(self, **options: Any) -> Ended:
+        """Let it run to its end, which is a success."""
+        ended = self.finish(**options)
+        assert ended.code == 0, ended.output
+        return ended
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in (self.path / "metrics.jsonl").read_text().splitlines()]
-        return [line for line in lines if line["kind"] == kind]
+        return [line for line in read_jsonl(self.path / "metrics.jsonl") if line["kind"] == kind]
 
     def losses(self) -> dict[int, float]:
         return {line["step"]: line["loss"] for line in self.lines("train")}
@@ -197,3 +168,56 @@ class PayloadRun:
     def steps_in(self, folder: str, prefix: str) -> list[int]:
         names = [entry.name for entry in (self.path / folder).glob(f"{prefix}*") if entry.is_dir()]
         return sorted(int(name.removeprefix(prefix)) for name in names)
+
+    def wait_for(self, process: Process, look: Callable[[], Any], what: str) -> Any:
+        """Wait for something that the running payload does; its own end is a failure."""
+
+        def seen() -> Any:
+            found = look()
+            assert found or process.poll() is None, f"it ended before {what}: {process.communicate()[0]}"
+            return found
+
+        return eventually(seen, what)
+
+    def wait_for_step(self, process: Process, step: int) -> None:
+        def reached() -> bool:
+            path = self.path / "metrics.jsonl"
+            return path.exists() and f'"train", "step": {step},' in path.read_text()
+
+        self.wait_for(process, reached, f"step {step}")
+
+
+class Gate:
+    """Holds a training at its second evaluation, however fast the machine is.
+
+    samples.jsonl is a pipe with room for one line: the first evaluation, before any step, writes it; the second one waits.
+    """
+
+    SETTINGS: ClassVar = {"samples": 1, "sample_tokens": 1}
+    """What `evaluation` must be."""
+    _ROOM_BYTES = 300  # a line is 190 to 230 long
+
+    def __init__(self, run: PayloadRun) -> None:
+        os.mkfifo(run.path / "samples.jsonl")
+        self._run = run
+        self._pipe = os.open(run.path / "samples.jsonl", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(self._pipe, b" " * (fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ) - self._ROOM_BYTES))
+
+    def wait(self, process: Process, step: int) -> None:
+        """Wait until the training evaluates after this step."""
+        place = {"phase": "evaluating", "step": step}
+
+        def is_there() -> bool:
+            return (self._run.path / "heartbeat-0.json").exists() and place.items() <= self._run.heartbeat(0).items()
+
+        self._run.wait_for(process, is_there, f"the evaluation of step {step}")
+
+    def open(self) -> None:
+        """Let this evaluation and some more go on."""
+        os.read(self._pipe, 1 << 16)
+
+    def remove(self) -> None:
+        """Leave no pipe to the next attempt."""
+        os.close(self._pipe)
+        (self._run.path / "samples.jsonl").unlink()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,23 @@ from typing import Any
 import pytest
 from armada_train.failure import INTERRUPTED
 
-from tests.payload.payload_run import PAYLOAD, PayloadRun, chats, make_training, wait_until, write_jsonl
+from tests.payload.interpreter import Interpreter, wait_for_end
+from tests.payload.payload_run import PayloadRun, chats, make_training, read_jsonl, write_jsonl
 
 pytestmark = pytest.mark.payload
 
-HOOK = """
-import json, os
+HOOK = '''
+import json, os, time
+from pathlib import Path
 import torch.utils.data
+
+
+def gated(index, rng):
+    """Give what `sample` gives; a test that made `gate` holds the training at its 60th row, in step 8."""
+    while index == 60 and Path("gate").exists() and Path("../metrics.jsonl").exists():
+        Path("reached").touch()
+        time.sleep(0.01)
+    return sample(index, rng)
 
 
 def sample(index, rng):
@@ -41,7 +49,7 @@ def broken(index, rng):
 
 def long(index, rng):
     return {"text": "word " * (300 if index % 2 and rng.random() < 0.9 else 3)}
-"""
+'''
 
 
 def make_hook_run(make_run: Any, function: str, name: str = "run", **changes: Any) -> PayloadRun:
@@ -57,9 +65,8 @@ def test_two_ranks_with_two_workers_each_take_every_position_exactly_once(make_r
     run = make_hook_run(make_run, "sample", train={"max_steps": 6}, batch=batch)
     run.training["data"]["workers"] = 2
     run.write_spec()
-    ended = run.finish(launcher=True)
-    assert ended.code == 0, ended.output
-    taken = [json.loads(line) for line in (run.path / "work" / "taken.jsonl").read_text().splitlines()]
+    run.train(launcher=True)
+    taken: Any = read_jsonl(run.path / "work" / "taken.jsonl")
     assert sorted(index for index, *_ in taken) == list(range(48))
     assert Counter((rank, worker) for _, rank, worker, _ in taken) == {(r, w): 12 for r in (0, 1) for w in (0, 1)}
     assert len({number for *_, number in taken}) > 40  # and each row is another
@@ -67,22 +74,24 @@ def test_two_ranks_with_two_workers_each_take_every_position_exactly_once(make_r
 
 
 def test_a_resumed_stream_ends_as_the_one_that_ran_straight_through(make_run: Any) -> None:
-    train = {"max_steps": 20}
-    straight = make_hook_run(make_run, "sample", "straight", train=train)
-    assert straight.finish().code == 0
-    run = make_hook_run(make_run, "sample", "killed", train=train)
+    options: dict[str, Any] = {"train": {"max_steps": 10}, "checkpoint": {"every_steps": 4}}
+    straight = make_hook_run(make_run, "gated", "straight", **options)
+    straight.train()
+    run = make_hook_run(make_run, "gated", "killed", **options)
+    gate = run.path / "work" / "gate"
+    gate.touch()
     process = run.start()
-    wait_until(lambda: (run.path / "outbox" / ".new-10").exists() or process.poll() is not None, "checkpoint 10")
-    assert process.poll() is None, process.communicate()[0]
+    run.wait_for(process, (run.path / "work" / "reached").exists, "the 60th row")
     process.kill()
-    process.communicate()
+    wait_for_end(process)
+    gate.unlink()
+    assert run.steps_in("outbox", ".new-") == [4]
     run.attempt = 2
-    ended = run.finish()
-    assert ended.code == 0, ended.output
-    assert "resuming from checkpoint-10" in ended.output
-    assert {line["step"] for line in run.lines("train") if line["attempt"] == 2} == set(range(11, 21))
+    ended = run.train()
+    assert "resuming from checkpoint-4" in ended.output
+    assert {line["step"] for line in run.lines("train") if line["attempt"] == 2} == set(range(5, 11))
     assert run.losses() == straight.losses()
-    ours, theirs = (r.path / "checkpoints/checkpoint-20/adapter_model.safetensors" for r in (run, straight))
+    ours, theirs = (r.path / "checkpoints/checkpoint-10/adapter_model.safetensors" for r in (run, straight))
     assert ours.read_bytes() == theirs.read_bytes()
 
 
@@ -112,7 +121,7 @@ def test_a_hook_that_fails_in_a_worker_keeps_its_reason(make_run: Any) -> None:
 
 @pytest.mark.parametrize("form", ["gzip", "parquet", "folder"])
 def test_rows_are_the_same_in_every_form(
-    form: str, chat_files: tuple[Path, Path], payload_python: str, tmp_path: Path
+    form: str, chat_files: tuple[Path, Path], payload_python: Interpreter, tmp_path: Path
 ) -> None:
     program = """
 import sys
@@ -134,15 +143,14 @@ print(len(ours[1]))
     target = tmp_path / "rows"
     if form == "gzip":
         target.write_bytes(gzip.compress(chat_files[0].read_bytes()))
-    argv = [payload_python, "-c", program, str(chat_files[0]), form, str(target)]
-    ended = subprocess.run(
-        argv, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(PAYLOAD), "HF_HUB_OFFLINE": "1"}
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.split()[-1] == "64"
+    ended = payload_python.finish("-c", program, str(chat_files[0]), form, str(target))
+    assert ended.code == 0, ended.output
+    assert ended.output.split()[-1] == "64"
 
 
-def test_streamed_rows_are_tokenised_as_trl_tokenises_a_dataset(undisturbed: PayloadRun, payload_python: str) -> None:
+def test_streamed_rows_are_tokenised_as_trl_tokenises_a_dataset(
+    undisturbed: PayloadRun, payload_python: Interpreter, tmp_path: Path
+) -> None:
     program = """
 import sys
 from datasets import Dataset
@@ -165,11 +173,9 @@ for row in (
     assert choose_template(tokenizer, "messages" if "messages" in row else "") == trainer.chat_template
 print("alike")
 """
-    argv = [payload_python, "-c", program, str(undisturbed.path / "model"), str(undisturbed.path / "scratch")]
-    ended = subprocess.run(
-        argv, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(PAYLOAD), "HF_HUB_OFFLINE": "1"}
-    )
-    assert ended.stdout.endswith("alike\n"), ended.stderr
+    ended = payload_python.finish("-c", program, str(undisturbed.path / "model"), str(tmp_path / "scratch"))
+    assert ended.code == 0, ended.output
+    assert ended.output.endswith("alike\n")
 
 
 def test_a_hook_mixes_with_files_by_weight(tmp_path: Path, make_run: Any) -> None:
@@ -177,8 +183,7 @@ def test_a_hook_mixes_with_files_by_weight(tmp_path: Path, make_run: Any) -> Non
     run = make_hook_run(make_run, "sample", train={"max_steps": 2})
     run.training["data"]["train"].append({"path": str(write_jsonl(tmp_path / "r.jsonl", rows)), "weight": 3.0})
     run.write_spec()
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -186,21 +191,20 @@ def test_a_signal_that_reaches_workers_too_leaves_them_at_work_until_the_checkpo
     make_run: Any, tmp_path: Path, streams: bool
 ) -> None:
     batch = {"global": 8, "micro": 2, "accumulation": 2, "processes": 2}
-    run = make_hook_run(make_run, "sample", train={"max_steps": 2000}, batch=batch)
+    run = make_hook_run(
+        make_run, "sample", train={"max_steps": 1_000_000}, batch=batch, checkpoint={"every_steps": 1_000_000}
+    )
     if not streams:
-        run.training["data"]["train"] = [{"path": str(write_jsonl(tmp_path / "rows.jsonl", chats(2000)))}]
+        run.training["data"]["train"] = [{"path": str(write_jsonl(tmp_path / "rows.jsonl", chats(512)))}]
     run.training["data"]["workers"] = 2
     run.write_spec()
     process = run.start(launcher=True)
-    metrics = run.path / "metrics.jsonl"
-    wait_until(
-        lambda: process.poll() is not None or (metrics.exists() and '"step": 3,' in metrics.read_text()), "step 3"
-    )
+    run.wait_for_step(process, 3)
     process.send_signal(signal.SIGTERM)  # which torchrun sends on to each rank's whole group
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == INTERRUPTED, output
+    ended = wait_for_end(process)
+    assert ended.code == INTERRUPTED, ended.output
     assert run.failure["reason"] == "preempted"
-    assert run.steps_in("outbox", ".new-")[-1] == max(run.losses())
+    assert run.steps_in("outbox", ".new-") == [max(run.losses())]
 
 
 def test_rows_of_another_kind_than_the_hook_are_refused(tmp_path: Path, make_run: Any) -> None:

@@ -18,6 +18,7 @@ from armada.launch.batch import Batch
 from armada.launch.training import Training, plan_training
 from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
+from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun
 
 ARC = Path(__file__).parents[2] / "examples" / "arc"
@@ -72,9 +73,9 @@ def test_a_saved_dataset_travels_with_all_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.payload
-def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: str, tmp_path: Path) -> None:
+def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: Interpreter, tmp_path: Path) -> None:
     shutil.copytree(ARC, tmp_path / "arc")
-    subprocess.run([payload_python, "-B", "make_eval.py"], cwd=tmp_path / "arc", check=True)
+    subprocess.run([payload_python.path, "-B", "make_eval.py"], cwd=tmp_path / "arc", check=True)
     ours, made = ((folder / "data" / "eval.jsonl").read_bytes() for folder in (ARC, tmp_path / "arc"))
     assert ours == made
 
@@ -84,8 +85,7 @@ def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: str, tmp
     section["data"]["eval"] = [{"path": str(ARC / "data" / "eval.jsonl")}]
     run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
     shutil.copy(ARC / "puzzles.py", run.path / "work")
-    ended = run.finish(launcher=True)
-    assert ended.code == 0, ended.output
+    run.train(launcher=True)
     assert run.summary["dropped_samples"] == 0
     assert run.summary["train_tokens"] > 1000
     assert len((run.path / "samples.jsonl").read_text().splitlines()) == 8

@@ -22,7 +22,8 @@ from armada_train.section import Section
 from armada_train.specification import Source
 from armada_train.throughput import Throughput
 
-from tests.payload.payload_run import chat, make_training, wait_until, write_jsonl
+from tests.payload.payload_run import chat, make_training, write_jsonl
+from tests.waiting import eventually
 
 
 class Clock:
@@ -228,7 +229,7 @@ def test_a_heartbeat_is_written_once_a_second_and_at_every_new_phase(tmp_path: P
     assert seen() == ("saving", 2, 10)
     clock.now += 1
     heartbeat.beat("saving", 3)
-    wait_until(lambda: seen() == ("saving", 3, 10), "its thread to write")
+    eventually(lambda: seen() == ("saving", 3, 10), "its thread to write")
     clock.now += 0.9
     heartbeat.beat("saving", 4)
     heartbeat.beat("training")
@@ -250,7 +251,7 @@ def test_a_heartbeat_that_cannot_be_written_for_a_while_is_written_later(tmp_pat
         heartbeat.beat("training", 3)
         return json.loads((run.path / "heartbeat-0.json").read_text())["step"]
 
-    wait_until(lambda: step() == 3, "the disk to be there again")
+    eventually(lambda: step() == 3, "the disk to be there again")
 
 
 def test_speed_counts_no_time_of_evaluation_or_saving() -> None:

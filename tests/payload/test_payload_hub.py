@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from armada_train.parser import parse_training
 from armada_train.section import Section
 from armada_train.specification import Hub
 
+from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training
 
 FILL_CACHE = """
@@ -31,28 +31,25 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(scope="module")
-def hub_cache(payload_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hub_cache(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> None:
     """HF_HOME as it is once somebody on the host has loaded armada/numbers, at one commit."""
-    folder = tmp_path_factory.mktemp("hub")
-    environment = {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
-    subprocess.run([payload_python, "-c", FILL_CACHE, COMMIT], cwd=folder, env=environment, check=True)
-    return folder / "home"
+    ended = payload_python.finish("-c", FILL_CACHE, COMMIT, cwd=tmp_path_factory.mktemp("hub"))
+    assert ended.code == 0, ended.output
 
 
-def run_on(make_run: Any, home: Path, **hub: str) -> PayloadRun:
+def run_on(make_run: Any, **hub: str) -> PayloadRun:
     run: PayloadRun = make_run(make_training(Path("/unused"), data={"train": [{"hub": hub}]}, train={"max_steps": 2}))
-    run.environment = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    run.environment = {"HF_HUB_OFFLINE": "1"}
     return run
 
 
 @pytest.mark.payload
 @pytest.mark.parametrize("revision", [{}, {"revision": COMMIT}])
 def test_a_dataset_in_the_hosts_cache_is_trained_on_without_the_hub(
-    make_run: Any, hub_cache: Path, revision: dict[str, str]
+    make_run: Any, hub_cache: None, revision: dict[str, str]
 ) -> None:
-    run = run_on(make_run, hub_cache, id="armada/numbers", **revision)
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run = run_on(make_run, id="armada/numbers", **revision)
+    ended = run.train()
     assert "train: 20 rows" in ended.output
 
 
@@ -64,9 +61,9 @@ def test_a_dataset_in_the_hosts_cache_is_trained_on_without_the_hub(
     ({"id": "armada/numbers", "revision": "main"}, f"holds commit {COMMIT}, not `revision` main"),
 ])  # fmt: skip
 def test_what_cannot_be_had_is_said_and_no_other_commit_is_taken_for_it(
-    make_run: Any, hub_cache: Path, hub: dict[str, str], message: str
+    make_run: Any, hub_cache: None, hub: dict[str, str], message: str
 ) -> None:
-    run = run_on(make_run, hub_cache, **hub)
+    run = run_on(make_run, **hub)
     ended = run.finish()
     assert ended.code == 2, ended.output
     assert run.failure["reason"] == "data_error"

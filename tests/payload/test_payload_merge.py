@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Armada
-from tests.payload.payload_run import PAYLOAD, TINY, PayloadRun, chats, make_training, write_jsonl
+from tests.payload.interpreter import Interpreter
+from tests.payload.payload_run import TINY, PayloadRun, chats, make_training, write_jsonl
 from tests.payload.prepared import output, prepare_environment
 
 pytestmark = pytest.mark.payload
@@ -43,13 +42,9 @@ def merge(run: PayloadRun, step: int, folder: Path, **changes: Any) -> PayloadRu
     return merged
 
 
-def finish(merged: PayloadRun) -> tuple[int, str]:
-    ended = subprocess.run(
-        [merged.python, "-m", "armada_train.merge", "--spec", str(merged.path / "spec.json")],
-        cwd=merged.path / "work", env={**os.environ, "PYTHONPATH": str(PAYLOAD), "ARMADA_ATTEMPT": "1"},
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    return ended.returncode, ended.stdout + ended.stderr
+def finish(merged: PayloadRun, *, fresh: bool = False) -> tuple[int, str]:
+    ended = merged.finish_python("-m", "armada_train.merge", "--spec", str(merged.spec_file), fresh=fresh)
+    return ended.code, ended.output
 
 
 @pytest.mark.parametrize("kind", LORAS)
@@ -58,8 +53,7 @@ def test_the_merged_model_has_the_eval_loss_of_the_training(
 ) -> None:
     training = make_training(*chat_files, lora=LORAS[kind], train={"max_steps": 6, "learning_rate": 0.02})
     trained = make_run(training, "trained")
-    ended = trained.finish()
-    assert ended.code == 0, ended.output
+    trained.train()
     after = trained.summary["eval_loss_after"]
     assert abs(after - trained.summary["eval_loss_before"]) > 0.05  # an adapter that did nothing would prove nothing
 
@@ -67,6 +61,7 @@ def test_the_merged_model_has_the_eval_loss_of_the_training(
     code, said = finish(merged)
     assert code == 0, said
     assert merged.summary["loss_merged"] == pytest.approx(merged.summary["loss_unmerged"], abs=1e-4)
+    assert merged.summary["loss_unmerged"] == pytest.approx(after, abs=1e-4)
     assert merged.summary["compared_tokens"] > 100
     folder = merged.path / "outbox" / ".new-6"
     assert json.loads((folder / ".announce.json").read_text())["kind"] == "final"
@@ -76,26 +71,26 @@ def test_the_merged_model_has_the_eval_loss_of_the_training(
     again = make_training(*chat_files, model={"path": str(folder)}, lora=None, train={"max_steps": 1})
     again["lora"] = None
     loaded = make_run(again, "loaded")
-    ended = loaded.finish()
-    assert ended.code == 0, ended.output
+    loaded.train()
     assert loaded.summary["eval_loss_before"] == pytest.approx(after, abs=1e-4)
 
 
 def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
-    chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, payload_python: str
+    chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, payload_python: Interpreter
 ) -> None:
     # Trained until it is sure of its answers: then rounding its weights to 16 bits shows in the loss.
-    trained = make_run(make_training(*chat_files, train={"max_steps": 30, "learning_rate": 0.02}), "trained")
-    assert trained.finish().code == 0
-    base = trained.path / "outbox" / ".new-30" / "base_model"
+    trained = make_run(make_training(*chat_files, train={"max_steps": 16, "learning_rate": 0.02}), "trained")
+    trained.train()
+    base = trained.path / "outbox" / ".new-16" / "base_model"
     script = (
         "import sys, torch; from transformers import AutoModelForCausalLM as M; "
         "M.from_pretrained(sys.argv[1], dtype=torch.bfloat16).save_pretrained(sys.argv[2])"
     )
     half = tmp_path / "half"
     shutil.copytree(base, half)
-    subprocess.run([payload_python, "-c", script, str(base), str(half)], check=True, capture_output=True)
-    merged = merge(trained, 30, tmp_path / "auto", base=str(half), rows=["/gone.jsonl", str(chat_files[1])])
+    halved = payload_python.finish("-c", script, str(base), str(half))
+    assert halved.code == 0, halved.output
+    merged = merge(trained, 16, tmp_path / "auto", base=str(half), rows=["/gone.jsonl", str(chat_files[1])])
     code, said = finish(merged)
     assert code == 0, said
     assert merged.summary["dtype"] == "float32"
@@ -103,12 +98,12 @@ def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
     assert any(finding.startswith("not compared on gone.jsonl") for finding in merged.summary["findings"])
     assert any("written as bfloat16 the loss is" in finding for finding in merged.summary["findings"])
 
-    merged = merge(trained, 30, tmp_path / "asked", base=str(half), dtype="bfloat16")
+    merged = merge(trained, 16, tmp_path / "asked", base=str(half), dtype="bfloat16")
     code, said = finish(merged)
     assert code == 0, said
     assert merged.summary["dtype"] == "bfloat16"
     assert any("float32 would be exact" in finding for finding in merged.summary["findings"])
-    config = json.loads((merged.path / "outbox" / ".new-30" / "config.json").read_text())
+    config = json.loads((merged.path / "outbox" / ".new-16" / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
 
 
@@ -123,7 +118,7 @@ def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
     ],
 )
 def test_a_merge_that_cannot_be_is_refused_before_torch(
-    payload_python: str, tmp_path: Path, changes: dict[str, Any], reason: str, words: str
+    payload_python: Interpreter, tmp_path: Path, changes: dict[str, Any], reason: str, words: str
 ) -> None:
     adapter = tmp_path / "run" / "outbox" / ".new-1"
     (adapter / "base_model").mkdir(parents=True)
@@ -132,14 +127,14 @@ def test_a_merge_that_cannot_be_is_refused_before_torch(
     (adapter / "base_model" / "model.safetensors").write_bytes(b"\0" * 1000)
     run = PayloadRun(tmp_path / "run", payload_python, make_training(tmp_path / "none.jsonl"))
     merged = merge(run, 1, tmp_path / "merged", **changes)
-    code, said = finish(merged)
+    code, said = finish(merged, fresh=True)
     assert code == 2, said
     assert merged.failure["reason"] == reason
     assert words in merged.failure["message"]
 
 
-def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_python: str) -> None:
-    prepare_environment(armada, payload_python)
+def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_python: Interpreter) -> None:
+    prepare_environment(armada, payload_python.path)
     write_jsonl(armada.folder / "train.jsonl", chats(32))
     experiment = {
         "name": "tiny",

@@ -5,43 +5,38 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from armada_train.failure import INTERRUPTED, read_failure, write_failure
 
-from tests.payload.payload_run import PayloadRun, make_training, wait_until
+from tests.payload.interpreter import Ended, wait_for_end
+from tests.payload.payload_run import Gate, PayloadRun, make_training
 
 pytestmark = pytest.mark.payload
 
 
 def ranks_of(run: PayloadRun) -> dict[int, int]:
-    """Find the processes of a run: rank → pid."""
-    found = {}
+    """Find the processes of a run, forked or not: rank → pid."""
+    found = {
+        int(request["env"].get("RANK", 0)): pid
+        for pid, request in run.python.started().items()
+        if "armada_train" in request["args"] and str(run.spec_file) in request["args"]
+    }
     for folder in Path("/proc").iterdir():
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             environment = dict(item.split(b"=", 1) for item in (folder / "environ").read_bytes().split(b"\0") if item)
         except (OSError, ValueError):
             continue
-        if folder.name.isdigit() and b"armada_train" in words and str(run.path / "spec.json").encode() in words:
+        if folder.name.isdigit() and b"armada_train" in words and str(run.spec_file).encode() in words:
             found[int(environment.get(b"RANK", b"0"))] = int(folder.name)
     return found
 
 
-def wait_for_step(run: PayloadRun, process: subprocess.Popen[str], step: int) -> None:
-    def reached() -> bool:
-        path = run.path / "metrics.jsonl"
-        return process.poll() is not None or (path.exists() and f'"train", "step": {step},' in path.read_text())
-
-    wait_until(reached, f"step {step}")
-    assert process.poll() is None, process.communicate()[0]
-
-
-def check_preempted(run: PayloadRun, code: int, name: str, output: str) -> int:
-    assert code == INTERRUPTED, output
+def check_preempted(run: PayloadRun, ended: Ended, name: str) -> int:
+    assert ended.code == INTERRUPTED, ended.output
     assert run.failure["reason"] == "preempted"
     step = max(run.losses())
     assert (
@@ -57,20 +52,22 @@ def check_preempted(run: PayloadRun, code: int, name: str, output: str) -> int:
 def test_a_signal_to_one_process_saves_and_the_resume_ends_as_if_undisturbed(
     undisturbed: PayloadRun, make_run: Any
 ) -> None:
-    run = make_run({**undisturbed.training, "train": {**undisturbed.training["train"], "log_every_steps": 1}})
+    train = {**undisturbed.training["train"], "log_every_steps": 1, "eval_every_steps": 6}
+    run = make_run({**undisturbed.training, "train": train, "evaluation": Gate.SETTINGS})
+    gate = Gate(run)
     process = run.start(launcher=True)
-    wait_for_step(run, process, 13)
+    gate.wait(process, 6)
     process.send_signal(signal.SIGTERM)  # to what the supervisor started: for one process that is the rank itself
-    output, _ = process.communicate(timeout=120)
-    step = check_preempted(run, process.returncode, "SIGTERM", output)
+    gate.open()
+    step = check_preempted(run, wait_for_end(process), "SIGTERM")
+    gate.remove()
 
     run.attempt = 2
-    ended = run.finish(launcher=True)
-    assert ended.code == 0, ended.output
+    ended = run.train(launcher=True)
     assert f"resuming from checkpoint-{step}" in ended.output
-    assert run.losses()[60] == pytest.approx(undisturbed.losses()[60] * 5 - sum(run.losses()[s] for s in range(56, 60)))
+    assert run.losses()[12] == pytest.approx(undisturbed.losses()[12] * 2 - run.losses()[11])
     for name in ("adapter_model.safetensors", "scheduler.pt"):
-        ours, theirs = (folder / "checkpoints" / "checkpoint-60" / name for folder in (run.path, undisturbed.path))
+        ours, theirs = (folder / "checkpoints" / "checkpoint-12" / name for folder in (run.path, undisturbed.path))
         assert ours.read_bytes() == theirs.read_bytes(), name
 
 
@@ -79,42 +76,39 @@ def test_a_signal_to_any_single_rank_or_the_launcher_saves_once_on_all(
     chat_files: tuple[Path, Path], make_run: Any, number: signal.Signals, rank: int | None
 ) -> None:
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
-    run = make_run(
-        make_training(chat_files[0], batch=batch, train={"max_steps": 2000}, checkpoint={"every_steps": 1000})
-    )
-    process = run.start(launcher=True)
-    wait_for_step(run, process, 3)
+    train, checkpoint = {"max_steps": 1_000_000}, {"every_steps": 1_000_000}  # it never ends by itself
+    run = make_run(make_training(chat_files[0], batch=batch, train=train, checkpoint=checkpoint))
+    process = run.start(launcher=True, fresh=rank is None)
+    run.wait_for_step(process, 3)
     if rank is None:
         process.send_signal(number)
     else:
         os.kill(ranks_of(run)[rank], number)
-    output, _ = process.communicate(timeout=120)
-    step = check_preempted(run, process.returncode, number.name, output)
+    step = check_preempted(run, wait_for_end(process), number.name)
     assert run.steps_in("outbox", ".new-") == [step]
-    checkpoint = run.path / "checkpoints" / f"checkpoint-{step}"
+    checkpoint_folder = run.path / "checkpoints" / f"checkpoint-{step}"
     assert {"rng_state_0.pth", "rng_state_1.pth", "optimizer.pt", "armada.json"} <= {
-        f.name for f in checkpoint.iterdir()
+        f.name for f in checkpoint_folder.iterdir()
     }
     assert ranks_of(run) == {}
 
 
-def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(
-    chat_files: tuple[Path, Path], make_run: Any
-) -> None:
-    run = make_run(make_training(*chat_files))
-    process = run.start()
-    wait_until(lambda: (run.path / "heartbeat-0.json").exists() or process.poll() is not None, "the first heartbeat")
+def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(make_run: Any) -> None:
+    run = make_run(make_training(Path("/unused"), data={"train": [{"hook": "slow:sample"}]}))
+    # Should the signal come when everything is imported: without it there is no row, and so no step.
+    (run.path / "work" / "slow.py").write_text("import time\n\ndef sample(index, rng):\n    time.sleep(3600)\n")
+    process = run.start(fresh=True)  # most of the time before a first step is spent on imports
+    run.wait_for(process, (run.path / "heartbeat-0.json").exists, "the first heartbeat")
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == INTERRUPTED, output
+    ended = wait_for_end(process)
+    assert ended.code == INTERRUPTED, ended.output
     assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
 
 
 def test_minutes_save_as_well_as_steps(chat_files: tuple[Path, Path], make_run: Any) -> None:
     checkpoint = {"every_steps": None, "every_minutes": 1e-6, "keep_last": 9}
     run = make_run(make_training(chat_files[0], train={"max_steps": 3}, checkpoint=checkpoint))
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
     assert run.steps_in("outbox", ".new-") == [1, 2, 3]
 
 

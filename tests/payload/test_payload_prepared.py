@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ import pytest
 from armada_train.failure import PayloadFailure
 from armada_train.prepared import ROWS, Cache, check_once, name
 
-from tests.payload.payload_run import PAYLOAD, PayloadRun, chat, chats, make_training, wait_until, write_jsonl
+from tests.payload.interpreter import wait_for_end
+from tests.payload.payload_run import PayloadRun, chat, chats, make_training, write_jsonl
+from tests.waiting import eventually
 
 INGREDIENTS = {"data": "abc"}
 
@@ -102,10 +103,8 @@ def test_files_are_read_through_once_per_content(tmp_path: Path) -> None:
 
 def prepare(run: PayloadRun) -> tuple[int, str]:
     """Run `armada_train prepare` on a run's spec."""
-    argv = [run.python, "-m", "armada_train", "prepare", str(run.path / "spec.json")]
-    environment = {**os.environ, "PYTHONPATH": str(PAYLOAD), "ARMADA_ATTEMPT": str(run.attempt)}
-    ended = subprocess.run(argv, cwd=run.path / "work", env=environment, capture_output=True, text=True, check=False)
-    return ended.returncode, ended.stdout + ended.stderr
+    ended = run.finish_python("-m", "armada_train", "prepare", str(run.spec_file))
+    return ended.code, ended.output
 
 
 @pytest.mark.payload
@@ -115,7 +114,7 @@ def test_a_training_finds_what_prepare_made_and_is_the_same_as_without(
     train = {"max_steps": 4, "packing": True, "max_length": 64, "drop_limit": 0.5}
     training = make_training(*chat_files, train=train)
     alone = make_run(training, "alone")
-    assert alone.finish().code == 0
+    alone.train()
     shared = {**training, "prepared": str(tmp_path / "prepared")}
     preparing = make_run(shared, "preparing")
     code, output = prepare(preparing)
@@ -132,8 +131,7 @@ def test_a_training_finds_what_prepare_made_and_is_the_same_as_without(
 
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
     for run in (make_run(shared, "training"), make_run({**shared, "batch": batch}, "ranks")):
-        ended = run.finish(launcher=True)
-        assert ended.code == 0, ended.output
+        ended = run.train(launcher=True)
         assert "data: all found as prepared before" in ended.output
         assert run.losses() == pytest.approx(alone.losses(), rel=1e-5)
         assert not (run.path / "prepared").exists()
@@ -193,39 +191,61 @@ assert written[0] == written[1]
 print(facts["rows"])
 """
     rows = write_jsonl(tmp_path / "rows.jsonl", chats(2000))
-    argv = [undisturbed.python, "-c", program, str(undisturbed.path / "model"), str(rows), str(tmp_path / "made")]
-    ended = subprocess.run(argv, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(PAYLOAD)})
-    assert ended.stdout.endswith("2000\n"), ended.stderr
+    model = str(undisturbed.path / "model")
+    ended = undisturbed.python.finish("-c", program, model, str(rows), str(tmp_path / "made"))
+    assert ended.output.endswith("2000\n"), ended.output
+
+
+HOLD_AT_THE_FIRST_ROWS = """
+import runpy, sys, time
+from pathlib import Path
+from armada_train.heartbeat import Heartbeat
+
+once, started = Heartbeat.beat, Path(sys.argv.pop(1))
+
+
+def beat(self, *given, **options):
+    once(self, *given, **options)
+    while any(rows.stat().st_size for rows in started.glob(".new-*/rows.arrow")):
+        Path("reached").touch()
+        time.sleep(0.01)
+
+
+Heartbeat.beat = beat
+runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.mark.payload
 def test_a_killed_preparation_leaves_no_process_and_the_next_one_ends_it(tmp_path: Path, make_run: Any) -> None:
-    rows = write_jsonl(tmp_path / "rows.jsonl", [chat("word " * 200, "it is " * 50 + str(n)) for n in range(6000)])
+    # More than 2 MB, which several processes tokenise.
+    rows = write_jsonl(tmp_path / "rows.jsonl", [chat("word " * 200, "it is " * 50 + str(n)) for n in range(1600)])
+    assert rows.stat().st_size > 2_000_000
     run = make_run({**make_training(rows, train={"max_length": 512}), "prepared": str(tmp_path / "prepared")})
-    argv = [run.python, "-m", "armada_train", "prepare", str(run.path / "spec.json")]
-    environment = {**os.environ, "PYTHONPATH": str(PAYLOAD), "ARMADA_RUN_ID": str(tmp_path)}
-    process = subprocess.Popen(argv, cwd=run.path / "work", env=environment, stdout=subprocess.DEVNULL)
     started = tmp_path / "prepared"
-    wait_until(lambda: process.poll() is not None or bool(list(started.glob(".new-*/rows.arrow"))), "the first rows")
-    assert process.poll() is None
+    process = run.start_python("-c", HOLD_AT_THE_FIRST_ROWS, str(started), "prepare", str(run.spec_file))
+    run.wait_for(process, (run.path / "work" / "reached").exists, "the first rows")
+    assert len(_session_of(process.pid)) > 1
     process.kill()
-    process.wait()
-    wait_until(lambda: not _marked(str(tmp_path)), "its workers to see that it is gone")
+    wait_for_end(process)
+    eventually(lambda: not _session_of(process.pid), "its workers to see that it is gone")
+    assert list(started.glob(".new-*"))
     code, output = prepare(run)
     assert code == 0, output
     assert not list(started.glob(".new-*"))
-    assert "train: 6,000 rows" in output
+    assert "train: 1,600 rows" in output
 
 
-def _marked(run_id: str) -> list[str]:
-    marker = b"\0ARMADA_RUN_ID=" + os.fsencode(run_id) + b"\0"
+def _session_of(pid: int) -> list[str]:
+    """List the processes that are alive of the session that a process leads."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if marker in b"\0" + (folder / "environ").read_bytes():
-                found.append(folder.name)
-        except OSError:  # it ended meanwhile, or is somebody else's
+            state, _parent, _group, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:  # it ended meanwhile
             continue
+        if session == str(pid) and state != "Z":
+            found.append(folder.name)
     return found
 
 
@@ -236,8 +256,7 @@ def test_prompts_that_look_different_before_their_completion_are_counted(tmp_pat
     ]  # the tokenizer learns long runs of a
     rows += [{"prompt": "What?\n", "completion": "That."}] * 4
     run = make_run(make_training(write_jsonl(tmp_path / "rows.jsonl", rows), train={"max_steps": 1}))
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
     assert any(
         finding.startswith("16 train rows: the end of the prompt becomes other tokens before its completion")
         for finding in run.summary["findings"]
@@ -261,11 +280,11 @@ tokenizer.pad_token = tokenizer.eos_token
 tokenizer.save_pretrained(sys.argv[2])
 """
     model = tmp_path / "model"
-    subprocess.run([undisturbed.python, "-c", program, str(undisturbed.path / "model"), str(model)], check=True)
+    changed = undisturbed.python.finish("-c", program, str(undisturbed.path / "model"), str(model))
+    assert changed.code == 0, changed.output
     training = {**make_training(chat_files[0], train={"max_steps": 1}), "model": {"path": str(model)}}
     run = make_run(training)
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    ended = run.train()
     assert run.summary["findings"] == [
         "the chat template leaves the end of the assistant's turn out of the loss: the model may not stop",
         "padding and end are both '<|im_end|>': tools that mask padding mask the end with it",
@@ -286,7 +305,8 @@ tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}
 tokenizer.save_pretrained(sys.argv[2])
 """
     model = tmp_path / "model"
-    subprocess.run([undisturbed.python, "-c", program, str(undisturbed.path / "model"), str(model)], check=True)
+    changed = undisturbed.python.finish("-c", program, str(undisturbed.path / "model"), str(model))
+    assert changed.code == 0, changed.output
     run = make_run({**make_training(chat_files[0]), "model": {"path": str(model)}})
     ended = run.finish()
     assert ended.code == 2, ended.output

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.payload
 
 def finish_without_torch(run: PayloadRun) -> str:
     """Let a run end with a refusal, and see in the interpreter's own list that torch was never imported."""
-    ended = run.finish(interpreter_options=("-X", "importtime"))
+    ended = run.finish(fresh=True, interpreter_options=("-X", "importtime"))
     assert ended.code == 2, ended.output
     imported = {
         line.rpartition("|")[2].strip() for line in ended.output.splitlines() if line.startswith("import time:")
@@ -88,8 +88,7 @@ def test_long_samples_are_cut_or_split_only_when_asked_and_counted(
     rows = [*chats(18), *[chat("Say it.", f"word {n} " * 300) for n in range(3)]]
     train = {"max_steps": 1, "long_samples": policy}
     run = make_run(make_training(write_jsonl(tmp_path / "train.jsonl", rows), train=train))
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    ended = run.train()
     assert (run.summary["dropped_samples"], run.summary[key]) == (0, 3)
     assert any(finding.startswith(sentence) for finding in run.summary["findings"])
     trained = int(ended.output.partition(" training rows")[0].rpartition(" ")[2])

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Armada, eventually
+from tests.conftest import Armada
+from tests.payload.interpreter import Interpreter
 from tests.payload.prepared import output, prepare_environment, run_folder
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.payload
 
@@ -72,8 +74,8 @@ def project(armada: Armada, script: str = SCRIPT, **changes: Any) -> str:
 
 
 @pytest.fixture
-def local(armada: Armada, payload_python: str) -> Armada:
-    prepare_environment(armada, payload_python)
+def local(armada: Armada, payload_python: Interpreter) -> Armada:
+    prepare_environment(armada, payload_python.path)
     return armada
 
 
@@ -159,13 +161,13 @@ def test_a_script_that_git_ignores_is_refused(local: Armada) -> None:
     assert "train.py does not travel: git ignores it" in done.stderr
 
 
-def test_more_gpus_in_sight_than_planned_are_refused(payload_python: str, tmp_path: Path) -> None:
+def test_more_gpus_in_sight_than_planned_are_refused(payload_python: Interpreter, tmp_path: Path) -> None:
     """Here torch sees none: a plan with one is another world."""
     (tmp_path / "spec.json").write_text(json.dumps({"format": 1, "gpus": 1}))
     settings = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "num_processes": 1, "num_machines": 1}
     settings |= {"use_cpu": False, "mixed_precision": "no", "machine_rank": 0}
     (tmp_path / "a.yaml").write_text(json.dumps(settings))
-    argv = [payload_python, "-m", "armada_train.launch", "--config_file", "a.yaml", "--spec", "spec.json"]
+    argv = [payload_python.path, "-m", "armada_train.launch", "--config_file", "a.yaml", "--spec", "spec.json"]
     payload = Path(__file__).parents[2] / "remote_payload"
     ended = subprocess.run(
         [*argv, "--script", "train.py", "--"], cwd=tmp_path, env={"PYTHONPATH": str(payload), "CUDA_VISIBLE_DEVICES": ""},

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.payload.payload_run import PAYLOAD, chats, make_training, write_jsonl
+from tests.payload.interpreter import Interpreter
+from tests.payload.payload_run import chats, make_training, read_jsonl, write_jsonl
 
 pytestmark = pytest.mark.payload
 
@@ -21,8 +21,7 @@ def test_the_best_checkpoint_is_kept_announced_and_speaks(chat_files: tuple[Path
     training = make_training(*chat_files, train=train, checkpoint={"every_steps": 2, "keep_last": 1})
     training |= {"evaluation": {"samples": 2, "sample_tokens": 5}, "peak_flops": 1e12}
     run = make_run(training)
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
     losses = {line["step"]: line["eval_loss"] for line in run.lines("eval") if line["step"]}
     best = min(losses, key=losses.__getitem__)
     assert best < 8
@@ -32,7 +31,7 @@ def test_the_best_checkpoint_is_kept_announced_and_speaks(chat_files: tuple[Path
     assert announced["best_step"] == best
     assert announced["best_eval_loss"] == losses[best]
 
-    samples = [json.loads(line) for line in (run.path / "samples.jsonl").read_text().splitlines()]
+    samples = read_jsonl(run.path / "samples.jsonl")
     assert [line["step"] for line in samples] == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
     assert samples[0]["prompt"] == [{"role": "user", "content": "What is 0 plus one?"}]
     assert samples[0]["expected"] == "It is 1."
@@ -48,8 +47,7 @@ def test_packed_rows_train_on_every_token_once(chat_files: tuple[Path, Path], ma
     plain = make_run(make_training(*chat_files, train={"max_steps": None, "epochs": 1}), "plain")
     packed = make_run(make_training(*chat_files, train={"max_steps": None, "epochs": 1, "packing": True}), "packed")
     for run in (plain, packed):
-        ended = run.finish()
-        assert ended.code == 0, ended.output
+        run.train()
     assert packed.summary["train_tokens"] == plain.summary["train_tokens"]
     assert packed.lines("train")[-1]["step"] < plain.lines("train")[-1]["step"]
     before = [run.summary["eval_loss_before"] for run in (plain, packed)]
@@ -59,8 +57,7 @@ def test_packed_rows_train_on_every_token_once(chat_files: tuple[Path, Path], ma
 def test_grouping_by_length_and_noise_are_switches(tmp_path: Path, make_run: Any) -> None:
     train = {"max_steps": 4, "group_by_length": True, "neftune_alpha": 5.0}
     run = make_run(make_training(write_jsonl(tmp_path / "t.jsonl", chats(32)), train=train))
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
 
 
 @pytest.mark.parametrize(
@@ -78,8 +75,7 @@ def test_every_kind_of_adapter_learns_and_says_which_attention_it_had(
     training = make_training(*chat_files, train={"max_steps": 3, "activation_checkpointing": True})
     training["lora"] = lora if lora is None else training["lora"] | lora
     run = make_run(training)
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    ended = run.train()
     assert run.summary["eval_loss_after"] < run.summary["eval_loss_before"]
     assert (run.summary["attention"], run.summary["attention_why"]) == ("sdpa", "the run is on CPUs")
     assert "attention: sdpa (the run is on CPUs)" in ended.output
@@ -91,13 +87,12 @@ def test_a_compiled_model_has_the_losses_of_the_plain_one(chat_files: tuple[Path
     for compiled in (False, True):
         train = {"max_steps": 2, "compile": compiled}
         run = make_run(make_training(chat_files[0], train=train), f"compile-{compiled}")
-        ended = run.finish()
-        assert ended.code == 0, ended.output
+        run.train()
         losses.append(run.losses())
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_rows_of_like_length_are_computed_together_and_steps_stay_mixed(payload_python: str) -> None:
+def test_rows_of_like_length_are_computed_together_and_steps_stay_mixed(payload_python: Interpreter) -> None:
     program = """
 import random
 from armada_train.sampling import LengthSampler
@@ -119,8 +114,4 @@ for count in (0, 1, 7, 8, 9):
     assert sorted(LengthSampler(lengths[:count], 8, 5, lambda: 0)) == list(range(count))
 print("mixed")
 """
-    environment = {"PYTHONPATH": str(PAYLOAD)}
-    ended = subprocess.run(
-        [payload_python, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ended.stdout == "mixed\n", ended.stderr
+    assert payload_python.finish("-c", program).output == "mixed\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ print(json.dumps({"steps": sorted({step for step, _ in values}), "moments": all(
 
 def start_training(undisturbed: PayloadRun, chat_files: tuple[Path, Path], optimizer: Any, **changes: Any) -> Any:
     """Train two steps from the checkpoint of another run, as home hands it over: without its trainer's state."""
-    path = undisturbed.path / "outbox" / ".new-60"
+    path = undisturbed.path / "outbox" / ".new-12"
     training = make_training(*chat_files, **changes)
     return training | {"start_from": {"path": str(path), "optimizer": optimizer}}
 
@@ -42,20 +41,18 @@ def test_weights_and_moments_are_the_other_runs_and_the_learning_rate_is_not(
 ) -> None:
     train = {"max_steps": 2, "learning_rate": 3e-4, "lr_scheduler": "constant"}
     run = make_run(start_training(undisturbed, chat_files, optimizer, train=train))
-    ended = run.finish()
-    assert ended.code == 0, ended.output
+    run.train()
     assert run.summary["eval_loss_before"] == pytest.approx(undisturbed.summary["eval_loss_after"], rel=1e-6)
     assert [line["learning_rate"] for line in run.lines("train")] == [3e-4, 3e-4]
     assert [line["step"] for line in run.lines("train")] == [1, 2]
     files = [
         run_.path / "checkpoints" / f"checkpoint-{step}" / "optimizer.pt"
-        for run_, step in ((undisturbed, 60), (run, 2))
+        for run_, step in ((undisturbed, 12), (run, 2))
     ]
-    compared = subprocess.run([run.python, "-c", COMPARE, *map(str, files)], capture_output=True, text=True, check=True)
-    found = json.loads(compared.stdout)
+    found = json.loads(run.finish_python("-c", COMPARE, *map(str, files)).output)
     assert found["rates"] == [3e-4] * len(found["rates"])
     if optimizer:
-        # Two updates on top of sixty, and squares of gradients that fade by a thousandth with each.
+        # Two updates on top of twelve, and squares of gradients that fade by a thousandth with each.
         assert (found["steps"], found["moments"]) == ([2.0], True)
     else:
         assert found["first"] == 2
@@ -64,24 +61,22 @@ def test_weights_and_moments_are_the_other_runs_and_the_learning_rate_is_not(
 def test_a_run_that_was_interrupted_goes_on_from_its_own_checkpoint(
     undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path
 ) -> None:
-    training = start_training(undisturbed, chat_files, "moments", train={"max_steps": 12})
+    training = start_training(undisturbed, chat_files, "moments", train={"max_steps": 5}, checkpoint={"every_steps": 3})
     straight = make_run(training, "straight")
-    ended = straight.finish()
-    assert ended.code == 0, ended.output
+    straight.train()
     shutil.copytree(straight.path, tmp_path / "resumed")
-    shutil.rmtree(tmp_path / "resumed" / "checkpoints" / "checkpoint-12")
+    shutil.rmtree(tmp_path / "resumed" / "checkpoints" / "checkpoint-5")
     run = PayloadRun(tmp_path / "resumed", straight.python, training, attempt=2)
-    ended = run.finish()
-    assert ended.code == 0, ended.output
-    assert "resuming from checkpoint-10" in ended.output
+    ended = run.train()
+    assert "resuming from checkpoint-3" in ended.output
     assert "starting with" not in ended.output
-    adapters = [r.path / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors" for r in (straight, run)]
+    adapters = [r.path / "checkpoints" / "checkpoint-5" / "adapter_model.safetensors" for r in (straight, run)]
     assert adapters[0].read_bytes() == adapters[1].read_bytes()
 
     run.training = {**training, "start_from": None}
     run.attempt = 3
     run.write_spec()
-    shutil.rmtree(run.path / "checkpoints" / "checkpoint-12")
+    shutil.rmtree(run.path / "checkpoints" / "checkpoint-5")
     assert run.finish().code == 2
     assert "`start_from` was {" in run.failure["message"]
 
@@ -112,7 +107,7 @@ def test_a_broken_checkpoint_is_no_start(
 ) -> None:
     copied = tmp_path / "copied"
     if damage != "gone":
-        shutil.copytree(undisturbed.path / "outbox" / ".new-60", copied)
+        shutil.copytree(undisturbed.path / "outbox" / ".new-12", copied)
         (copied / damage).write_bytes((copied / damage).read_bytes()[:-1])
     training = start_training(undisturbed, chat_files, optimizer="moments")
     training["start_from"]["path"] = str(copied)
@@ -123,8 +118,7 @@ def test_a_whole_models_weights_are_a_start_too_and_another_shape_is_none(
     undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path
 ) -> None:
     first = make_run(make_training(*chat_files, train={"max_steps": 3}, lora=None), "first")
-    ended = first.finish()
-    assert ended.code == 0, ended.output
+    first.train()
     checkpoint = first.path / "checkpoints" / "checkpoint-3"
     base = tmp_path / "base"
     shutil.copytree(first.path / "model", base)
@@ -133,13 +127,12 @@ def test_a_whole_models_weights_are_a_start_too_and_another_shape_is_none(
         "start_from": {"path": str(checkpoint), "optimizer": "moments"},
     }
     second = make_run(copy.deepcopy(training), "second")
-    ended = second.finish()
-    assert ended.code == 0, ended.output
+    second.train()
     assert second.summary["eval_loss_before"] == pytest.approx(first.summary["eval_loss_after"], rel=1e-6)
 
     other = make_training(chat_files[0], train={"max_steps": 1}, lora=None)
     other["model"] = {"tiny": {**other["model"]["tiny"], "hidden_size": 64}}
     third = make_run(other, "third")
-    assert third.finish().code == 0
+    third.train()
     training["model"] = {"path": str(third.path / "model")}
     assert "tensors have another shape than `model`'s" in finish_without_torch(make_run(training, "fourth"))
