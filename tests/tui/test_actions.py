@@ -77,7 +77,7 @@ def test_a_real_run_is_seen_its_log_read_and_stopped_after_a_question(world: Wor
 
 def test_a_log_that_is_not_at_home_is_fetched_and_followed_until_the_screen_is_left(world: World) -> None:
     world.hosts(here={"local": True})
-    script = "n=0; while true; do n=$((n+1)); echo word $n; sleep 0.2; done"
+    script = "echo word 1; echo word 2; until [ -e more ]; do sleep 0.05; done; echo word 3; echo word 4; sleep 600"
     Path("exp.yaml").write_text(json.dumps({"name": "talker", "task": "command", "command": ["sh", "-c", script]}))
     launched = command("launch", "--host", "here", "exp.yaml", "--json")
     assert launched.returncode == 0, launched.stderr
@@ -86,8 +86,9 @@ def test_a_log_that_is_not_at_home_is_fetched_and_followed_until_the_screen_is_l
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "talker", "l fetches and follows it")
         await pilot.press("l")
-        await shows(pilot, "word 2")
-        await shows(pilot, "word 8")
+        await shows(pilot, "word 1", "word 2")
+        (world.home.local_root / "runs" / run_id / "work" / "more").touch()
+        await shows(pilot, "word 1", "word 4")
         assert followers(run_id) == 1
         await pilot.press("escape")
         await until(pilot, lambda: followers(run_id) == 0)
@@ -100,7 +101,7 @@ def test_a_log_that_is_not_at_home_is_fetched_and_followed_until_the_screen_is_l
 
 def test_a_followed_log_begins_with_what_sync_brought_home(world: World) -> None:
     world.hosts(here={"local": True})
-    script = "n=0; while true; do n=$((n+1)); echo word $n; sleep 0.2; done"
+    script = "for n in 1 2 3 4 5 6 7 8 9; do echo word $n; done; sleep 600"
     Path("exp.yaml").write_text(json.dumps({"name": "talker", "task": "command", "command": ["sh", "-c", script]}))
     run_id = json.loads(command("launch", "--host", "here", "exp.yaml", "--json").stdout)["run_id"]
     home = world.home.run(run_id) / "outputs" / "output.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -76,8 +77,13 @@ env: {A: "1"}
 WRONG: list[Any] = ["text", "", 5, -7, 2.5, True, None, [], {}, [5], ["text"], {"nobody_knows": 1}]
 
 
+made = functools.cache(schema_of)
+"""Each schema once: making one takes half a second."""
+
+
+@functools.cache
 def validator(kind: str) -> Draft7Validator:
-    schema = schema_of(kind)
+    schema = made(kind)
     Draft7Validator.check_schema(schema)
     return Draft7Validator(schema)
 
@@ -91,7 +97,7 @@ def read(text: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_kept_schemas_are_current(kind: str) -> None:
     kept = TREE / "docs" / "schemas" / f"{kind}.schema.json"
-    assert json.loads(kept.read_text("utf-8")) == schema_of(kind), f"armada config schema {kind} > {kept}"
+    assert json.loads(kept.read_text("utf-8")) == made(kind), f"armada config schema {kind} > {kept}"
 
 
 def test_every_kind_of_file_has_one() -> None:
@@ -116,7 +122,7 @@ def test_every_example_of_the_documentation_is_right(tmp_path: Path) -> None:
             if "urls" in data:
                 continue  # notifications.yaml
             kind = "hosts" if "hosts" in data else "profile" if {"extends", "gpus"} & set(data) else "experiment"
-            schema = schema_of(kind)
+            schema = copy.copy(made(kind))
             if kind == "experiment" and "task" not in data:
                 schema["required"] = []  # a part of one
             errors = [
@@ -217,7 +223,7 @@ def test_a_profile_that_extends_another_says_only_what_differs() -> None:
 
 
 def test_texts_under_fields_are_shown_by_editors() -> None:
-    train = schema_of("experiment")["$defs"]["Train"]["properties"]
+    train = made("experiment")["$defs"]["Train"]["properties"]
     assert train["global_batch_size"]["description"].startswith("Samples per optimizer step")
-    slurm = schema_of("hosts")["$defs"]["SlurmSettings"]["properties"]
+    slurm = made("hosts")["$defs"]["SlurmSettings"]["properties"]
     assert slurm["time_limit"]["description"] == "For runs whose experiment names none."
