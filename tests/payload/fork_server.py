@@ -33,12 +33,15 @@ import sys
 import types
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-sys.path.append(str(Path(__file__).parent))
-from forked_process import LARGEST_MESSAGE, ForkedProcess
+if TYPE_CHECKING:
+    from tests.payload.forked_process import LARGEST_MESSAGE, ForkedProcess
+else:  # run as a program, by a Python that knows nothing of the tests
+    sys.path.append(str(Path(__file__).parent))
+    from forked_process import LARGEST_MESSAGE, ForkedProcess
 
-sys.path.pop()
+    sys.path.pop()
 
 # What a training imports, as seen in sys.modules at the end of one; most of it is lazily imported otherwise.
 PRELOADED = [
@@ -158,13 +161,12 @@ class Server:
     def _leave(self, streams: list[int]) -> None:
         """Be nobody's: called in the child."""
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
         null = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, number in zip((null, *streams), (0, 1, 2), strict=True):
-            os.dup2(descriptor, number)
+        for descriptor, place in zip((null, *streams), (0, 1, 2), strict=True):
+            os.dup2(descriptor, place)
         self._selector.close()
         self._listener.close()
         self._started.clear()
