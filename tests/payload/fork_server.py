@@ -2,8 +2,8 @@
 
     python -P fork_server.py SOCKET [--bare]
 
-`--bare` imports nothing. It prints a line when it is ready, and ends, with all that it started, when its standard input does: the test worker that
-started it holds the other end, and lets go of it however it dies.
+`--bare` imports nothing. It prints a line when it is ready, and ends, with all that it started, when its standard input
+does: the test worker that started it holds the other end, and lets go of it however it dies.
 
 What a forked process has as a new one would: working folder, environment, arguments, standard streams, import path, a
 session of its own, default signal handlers, fresh random states, no open files of anybody else, `__main__` by runpy, a real
