@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from tests.conftest import Armada
 
-Moment = Callable[[], object]
+Moment = Callable[[], object] | None
+"""A step of a process's work; None for the first, where it loads armada. Before that there is only Python's own start, which
+Ctrl-C ends with Python's own words."""
 LATER_S = 0.15
 """At most so long after a moment a process is ended: whatever it does then."""
 
@@ -31,7 +34,8 @@ def end_after(process: subprocess.Popen[str], moment: Moment, end: Callable[[], 
     Returns:
         Whether it lived still: it may have come to its end by itself before.
     """
-    eventually(lambda: moment() or process.poll() is not None)
+    seen = moment or (lambda: _loads_armada(process.pid))
+    eventually(lambda: seen() or process.poll() is not None)
     try:
         process.wait(chance.uniform(0.0, LATER_S))
     except subprocess.TimeoutExpired:
@@ -48,12 +52,20 @@ def of_a_launch(armada: Armada) -> list[Moment]:
         return lambda: any(path not in paths for path in armada.local_runs.glob(pattern))
 
     return [
-        lambda: True,
+        None,
         lambda: _operations(armada) > rows,
         made("[!.]*"),
         made("*/submissions/1/claim.json"),
         made("*/attempts/1"),
     ]
+
+
+def _loads_armada(pid: int) -> bool:
+    """Whether it has come to the first library that armada's command line needs."""
+    try:
+        return "_sqlite3" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return False  # it has ended
 
 
 def _operations(armada: Armada) -> int:

@@ -122,7 +122,7 @@ class Conversation:
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         return number
 
-    def answer(self, number: int, timeout_s: float = 60.0) -> dict[str, Any]:
+    def answer(self, number: int, timeout_s: float = 180.0) -> dict[str, Any]:
         message = self._answers[number].get(timeout=timeout_s)
         if "error" in message:
             check(message, "lines", "refusal")
@@ -134,13 +134,13 @@ class Conversation:
         result: dict[str, Any] = message["result"]
         return result
 
-    def call(self, method: str, /, timeout_s: float = 60.0, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, /, timeout_s: float = 180.0, **params: Any) -> dict[str, Any]:
         return self.answer(self.ask(method, params), timeout_s)
 
     def hang_up(self) -> int:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(timeout=20)
+        return self.process.wait()
 
 
 def spec_of(run_id: str, /, *argv: str, **changes: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.conftest import Armada
-from tests.waiting import eventually
 
 # What the payload does when it saves: links files below .part-N, announces, renames.
 SAVE = r"""
@@ -31,5 +30,6 @@ def save_and_end(armada: Armada) -> str:
     armada.write("save.py", SAVE)
     experiment = armada.command("python3", str(armada.folder / "save.py"), sync={"outputs": ["results/**"]})
     found: str = armada.json("launch", "--host", "local", experiment)["run_id"]
-    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
+    armada.await_end(found)
+    assert armada.json("ps")[0]["state"] == "succeeded"
     return found

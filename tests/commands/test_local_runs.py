@@ -76,7 +76,7 @@ def test_ctrl_c_while_following_leaves_the_run_alone(armada: Armada) -> None:
     (run_id,) = eventually(lambda: [p.name for p in armada.local_runs.glob("[!.]*") if (p / "attempts").is_dir()])
     eventually(lambda: armada.json("ps", "--cached")[0]["state"] == "running")
     following.send_signal(signal.SIGINT)
-    _, err = following.communicate(timeout=30)
+    _, err = following.communicate()
     assert following.returncode == 130, err
     assert armada.json("ps")[0]["state"] == "running"
     assert _marked(run_id)
@@ -118,7 +118,7 @@ def test_following_a_log_ends_with_the_process_it_is_for(armada: Armada) -> None
     assert following.poll() is None
     reader.kill()
     reader.wait()
-    _, err = following.communicate(timeout=30)
+    _, err = following.communicate()
     assert following.returncode == 0, err
     assert armada.json("ps")[0]["state"] == "running"
     assert armada.run("logs", run_id, "-f", "--pid", "none").returncode == 2
@@ -217,6 +217,6 @@ def test_two_armadas_on_one_store_do_not_disturb_each_other(armada: Armada) -> N
     launches = [
         armada.start("launch", "--host", "local", experiment, "--follow", "--json") for experiment in experiments
     ]
-    ended = [json.loads(launch.communicate(timeout=120)[0])["state"] for launch in launches]
+    ended = [json.loads(launch.communicate()[0])["state"] for launch in launches]
     assert ended == ["succeeded"] * 4
     assert len(armada.json("ps")) == 4

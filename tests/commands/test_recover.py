@@ -336,7 +336,7 @@ def test_a_recovery_killed_at_any_instant_is_ended_by_the_next(
     record_property("times", times)
     spoilt = damage(home, "every page but the first is noise")
     for turn in range(times):
-        steps: list[moments.Moment] = [lambda: True, lambda: list(home.state.glob(".recover-*"))]
+        steps: list[moments.Moment] = [None, lambda: list(home.state.glob(".recover-*"))]
         recovery = armada.start("recover")
         moments.end_after(recovery, steps[turn % 2], recovery.kill, chance)
         recovery.communicate()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import Armada
-from tests.waiting import eventually
 
 # What the payload leaves after three saves, with weights of two bytes.
 SAVE = r"""
@@ -52,10 +51,10 @@ def write_training(armada: Armada, **more: Any) -> str:
 def run_id(armada: Armada) -> str:
     """A run that saved three checkpoints and ended; nothing of it is home."""
     armada.write("save.py", SAVE)
-    found: str = armada.json("launch", "--host", "local", armada.command("python3", str(armada.folder / "save.py")))[
-        "run_id"
-    ]
-    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
+    experiment = armada.command("python3", str(armada.folder / "save.py"))
+    found: str = armada.json("launch", "--host", "local", experiment)["run_id"]
+    armada.await_end(found)
+    assert armada.json("ps")[0]["state"] == "succeeded"
     return found
 
 

@@ -38,16 +38,18 @@ def test_the_wheel_carries_payload_profiles_and_quickstart(wheel: Path) -> None:
         assert f"armada/bundled/{name}" in names
 
 
-@pytest.mark.timeout(300)
-def test_an_installed_armada_runs_away_from_its_sources(armada: Armada, wheel: Path, tmp_path: Path) -> None:
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], check=True)
+def use(armada: Armada, argv: list[str], changes: dict[str, str] | None = None) -> None:
+    """Do with an installed armada what a new user does first."""
     env = {key: value for key, value in armada.env.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
     def run(*words: str) -> str:
         done = subprocess.run(
-            [python.with_name("armada"), *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+            [*argv, *words],
+            cwd=armada.folder,
+            env=env | (changes or {}),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == os.EX_OK, done.stderr
         return done.stdout
@@ -55,3 +57,22 @@ def test_an_installed_armada_runs_away_from_its_sources(armada: Armada, wheel: P
     assert run("--version").startswith("armada ")
     assert "succeeded" in run("launch", "--host", "local", armada.command("true"), "--follow")
     assert "16 samples a step" in run("launch", "--host", "local", "quickstart", "--dry-run")
+
+
+def test_a_wheel_runs_away_from_its_sources(armada: Armada, wheel: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    zipfile.ZipFile(wheel).extractall(installed)
+    where = [sys.executable, "-P", "-c", "import armada; print(armada.__file__)"]
+    changes = {"PYTHONPATH": str(installed)}
+    found = subprocess.run(where, cwd=tmp_path, env=armada.env | changes, capture_output=True, text=True, check=True)
+    assert found.stdout.startswith(str(installed))
+    use(armada, [sys.executable, "-P", "-m", "armada"], changes)
+
+
+# The quick suite has the test above: the same wheel, with the dependencies that are here already.
+@pytest.mark.long
+def test_a_wheel_installs_all_it_needs_into_an_empty_environment(armada: Armada, wheel: Path, tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], check=True)
+    use(armada, [str(python.with_name("armada"))])

@@ -53,7 +53,7 @@ def test_a_daemon_killed_at_random_instants_loses_nothing(
     run_id = armada.json("launch", "--host", "local", saves)["run_id"]
     dice = random.Random(11)
     steps: list[moments.Moment] = [
-        lambda: True,
+        None,
         lambda: instance.is_held(home),
         lambda: any(home.checkpoints(run_id).glob(".staging/*")) or len(published(home, run_id)) > before,
         lambda: len(published(home, run_id)) > before,
@@ -74,7 +74,7 @@ def test_a_daemon_killed_at_random_instants_loses_nothing(
         (armada.local_runs / run_id / "work" / f"save-{step}").touch()
     all_home(armada, home, run_id)
     last.terminate()
-    last.communicate(timeout=60)
+    last.communicate()
     assert last.returncode == 0
     with Database(home.store) as database:
         rows = database.connection.execute("SELECT step FROM checkpoints WHERE home_path IS NOT NULL").fetchall()
@@ -104,7 +104,7 @@ def test_the_second_daemon_says_who_is_the_first(armada: Armada, home: HomePaths
 def test_many_starts_at_once_give_one_daemon(armada: Armada, home: HomePaths) -> None:
     starts = [armada.start("daemon", "start") for _ in range(4)]
     for each in starts:
-        out, err = each.communicate(timeout=60)
+        out, err = each.communicate()
         assert each.returncode == 0, out + err
     log = armada.run("daemon", "logs", "--tail", "1000").stdout
     assert log.count(" watches (process") == 1
@@ -248,7 +248,7 @@ def test_ps_takes_a_fresh_daemon_at_its_word(armada: Armada, home: HomePaths) ->
 def test_systemd_hears_ready_alive_and_stopping(armada: Armada, home: HomePaths, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(tmp_path / "notify"))
-        ear.settimeout(60)
+        ear.settimeout(180)
         armada.env["NOTIFY_SOCKET"] = str(tmp_path / "notify")
         daemon = armada.start("daemon", "run")
         assert ear.recv(4096).startswith(b"READY=1")
@@ -257,7 +257,7 @@ def test_systemd_hears_ready_alive_and_stopping(armada: Armada, home: HomePaths,
         while (word := ear.recv(4096)) == b"WATCHDOG=1":
             continue
         assert word == b"STOPPING=1"
-        assert daemon.wait(60) == 0
+        assert daemon.wait() == 0
         daemon.communicate()
 
 
@@ -273,7 +273,7 @@ def test_a_daemon_whose_store_is_damaged_under_it_says_so_and_ends(armada: Armad
         try:
             eventually(lambda: instance.holder(home))
             database.connection.execute("ALTER TABLE hosts RENAME TO gone")
-            _, said = daemon.communicate(timeout=60)
+            _, said = daemon.communicate()
         finally:
             daemon.kill()
     assert daemon.returncode == 2

@@ -91,7 +91,7 @@ def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose:
     lose(run_id)
     eventually(lambda: runs.find(database, run_id).attempt == 2)
     (armada.local_runs / run_id / "work" / "go").touch()
-    out, err = following.communicate(timeout=60)
+    out, err = following.communicate()
     assert following.returncode == 6, err
     assert "resumed    it was lost (supervisor_lost) and goes on from its last whole checkpoint" in out
     assert "ended      failed (exit_3)" in out
@@ -106,7 +106,7 @@ def test_who_follows_it_reads_why_it_does_not_go_on(armada: Armada, lose: Callab
     assert marks.parts[-4] == secrets.parent.name
     secrets.unlink()
     lose(secrets.parent.name)
-    _, err = following.communicate(timeout=60)
+    _, err = following.communicate()
     assert following.returncode == 6, err
     assert "not resumed by itself: secrets of run" in err
 

@@ -29,7 +29,7 @@ def show(name):
     return run("systemctl", "--user", "show", "armada", "-p", name, "--value").stdout.strip()
 
 def until(so):
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + 180
     while not so():
         if time.monotonic() > deadline:
             print(json.dumps({"vain": run("systemctl", "--user", "status", "armada").stdout}), flush=True)
@@ -40,7 +40,7 @@ run("mount", "-t", "tmpfs", "tmpfs", "/run")
 os.makedirs("/run/systemd/system")
 os.makedirs("/run/user/0", mode=0o700)
 manager = subprocess.Popen([sys.argv[1], "--user"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 180
 while run("systemctl", "--user", "is-system-running").stdout.strip() not in ("running", "degraded"):
     if manager.poll() is not None or time.monotonic() > deadline:
         print(json.dumps({"skip": "no systemd user manager can run here"}))
@@ -59,10 +59,10 @@ said["state"] = [show("ActiveState"), show("StatusText")]
 said["status"] = run(*armada, "status").returncode
 first = int(show("MainPID"))
 os.kill(first, signal.SIGKILL)
-until(lambda: show("NRestarts") == "1" and show("ActiveState") == "active", 90)
+until(lambda: show("NRestarts") == "1" and show("ActiveState") == "active")
 second = int(show("MainPID"))
 os.kill(second, signal.SIGSTOP)  # it lives and does nothing
-until(lambda: show("NRestarts") == "2" and show("ActiveState") == "active", 120)
+until(lambda: show("NRestarts") == "2" and show("ActiveState") == "active")
 said["pids"] = len({first, second, int(show("MainPID"))})
 said["after"] = run(*armada, "status").returncode
 other = subprocess.run([*armada, "run"], capture_output=True, text=True)
@@ -80,7 +80,6 @@ print(json.dumps(said), flush=True)
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 @pytest.mark.skipif(SYSTEMD is None or shutil.which("unshare") is None, reason="no systemd here")
-@pytest.mark.timeout(300)
 def test_systemd_starts_the_unit_knows_when_it_is_ready_and_restarts_it(
     armada: Armada, record_property: Callable[[str, object], None]
 ) -> None:

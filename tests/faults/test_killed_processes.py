@@ -69,7 +69,7 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
     with HostSession(host, home) as session, Database(home.store) as database, ThreadPoolExecutor(1) as pool:
         for number, run_id in enumerate(run_ids):
             folder = tmp_path / "root" / "runs" / run_id
-            steps: list[moments.Moment] = [
+            steps: list[Callable[[], object]] = [
                 lambda: any(supervises(argv) for _, argv in arguments()),
                 (folder / "attempts" / "1").exists,
                 (folder / "attempts" / "1" / "run.json").exists,
@@ -84,7 +84,7 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
             (folder / "work").mkdir(exist_ok=True)
             (folder / "work" / "go").touch()
             try:
-                asked.result(timeout=60)
+                asked.result()
             except ArmadaError:
                 session.call("run.create", question)  # nobody had taken it up: asking again is safe
 

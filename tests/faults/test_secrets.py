@@ -67,7 +67,7 @@ def test_a_secret_is_seen_by_its_own_run_alone(armada: Armada, canary: str) -> N
             assert marker in environment, arguments
     looked = [armada.run(*words) for words in (["ps"], ["ps", "--json"], ["show", folder.name, "--json"])]
     (folder / "work" / "go").touch()
-    out, err = launch.communicate(timeout=60)
+    out, err = launch.communicate()
     assert launch.returncode == 6, err
     assert holders(armada.folder, canary) == []
     looked += [armada.run(*words) for words in (["show", folder.name], ["logs", folder.name], ["why", folder.name])]

@@ -51,7 +51,7 @@ class Served:
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait()
 
 
 @pytest.fixture
