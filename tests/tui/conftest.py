@@ -10,9 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from armada.paths import HomePaths
 from armada.store import checkpoints, metrics, runs
@@ -92,8 +95,18 @@ class World:
         return Dashboard(self.home, **({"watch": False} | options))
 
 
+_HEARD: WeakKeyDictionary[App[None], list[str]] = WeakKeyDictionary()
+
+
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    notify = Dashboard.notify
+
+    def listen(board: Dashboard, message: str, **options: Any) -> None:
+        _HEARD.setdefault(board, []).append(message)
+        notify(board, message, **options)
+
+    monkeypatch.setattr(Dashboard, "notify", listen)
     for name in [name for name in os.environ if name.startswith("ARMADA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LANG", "C.UTF-8")
@@ -118,10 +131,23 @@ def drive(board: Dashboard, use: Use, size: tuple[int, int] = (140, 40)) -> None
     asyncio.run(go())
 
 
+def strips(app: App[None]) -> list[Strip]:
+    """The lines of the screen as they go to a terminal; Textual has no public name for it."""
+    return app.screen._compositor.render_strips()
+
+
 def screen(pilot: Pilot[None]) -> str:
     """What stands on the screen now."""
-    strips = pilot.app.screen._compositor.render_strips()  # what goes to a terminal; Textual has no public name for it
-    return "\n".join(strip.text.rstrip() for strip in strips)
+    return "\n".join(strip.text.rstrip() for strip in strips(pilot.app))
+
+
+def heard(pilot: Pilot[None]) -> list[str]:
+    """Every notice so far, also those that are gone from the screen."""
+    return _HEARD.get(pilot.app, [])
+
+
+def said(pilot: Pilot[None]) -> str:
+    return "\n".join(heard(pilot))
 
 
 async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float = WITHIN_S) -> None:

@@ -19,7 +19,7 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.pilot import Pilot
 
-from tests.tui.conftest import until
+from tests.tui.conftest import strips, until
 
 FOLDER = Path(__file__).parent / "pictures"
 UPDATE = "ARMADA_UPDATE_PICTURES"
@@ -68,9 +68,7 @@ def take(app: App[None]) -> str:
     """The screen now: its lines, and under them, by line and column, what is not drawn plainly."""
     palette = _palette(app)
     lines, styles = [], []
-    for number, strip in enumerate(
-        app.screen._compositor.render_strips()
-    ):  # what goes to a terminal; it has no public name
+    for number, strip in enumerate(strips(app)):
         lines.append(strip.text.rstrip())
         runs: list[tuple[int, str]] = []
         column = 0

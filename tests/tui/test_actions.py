@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -14,14 +15,22 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import operations, runs
-from armada.tui.screens.run import RunScreen
-from tests.tui.conftest import World, drive, shows, until
+from tests.conftest import Armada
+from tests.tui.conftest import World, drive, heard, said, shows, until
+from tests.waiting import eventually
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "armada", *words], capture_output=True, text=True, check=False, timeout=120
-    )
+    return Armada(Path.cwd(), dict(os.environ)).run(*words)
+
+
+def followers(run_id: str) -> int:
+    """How many processes follow a log."""
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            lines.append((folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0"))
+    return sum({"logs", "--follow", run_id} <= set(line) for line in lines)
 
 
 @pytest.fixture
@@ -47,7 +56,7 @@ def test_a_real_run_is_seen_its_log_read_and_stopped_after_a_question(world: Wor
         await pilot.press("y")
         await shows(pilot, "cancelled", "stop")
         await until(pilot, lambda: runs.find(world.database, sleeper).state == "cancelled")
-        await until(pilot, lambda: any("done" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: "done" in said(pilot))
         await pilot.press("enter", "x", "1")
         await shows(pilot, "1 of 1 runs")
         await pilot.press("u")
@@ -58,7 +67,7 @@ def test_a_real_run_is_seen_its_log_read_and_stopped_after_a_question(world: Wor
         await until(pilot, lambda: json.loads(command("ps", "--json").stdout)[0]["state"] == "running")
         await shows(pilot, "1 running")
         await pilot.press("u")
-        await until(pilot, lambda: any("resume: sleeper is running" in n.message for n in pilot.app._notifications))
+        await until(pilot, lambda: "resume: sleeper is running" in said(pilot))
 
     drive(world.board(), use)
     for kind in ("stop", "resume"):
@@ -79,12 +88,9 @@ def test_a_log_that_is_not_at_home_is_fetched_and_followed_until_the_screen_is_l
         await pilot.press("l")
         await shows(pilot, "word 2")
         await shows(pilot, "word 8")
-        view = pilot.app.screen
-        assert isinstance(view, RunScreen)
-        assert view._follower is not None
-        child = view._follower._process
+        assert followers(run_id) == 1
         await pilot.press("escape")
-        await until(pilot, lambda: child.poll() is not None)
+        await until(pilot, lambda: followers(run_id) == 0)
 
     try:
         drive(world.board(), use)
@@ -137,8 +143,6 @@ def test_a_launch_from_the_dashboard_outlives_it(world: World) -> None:
         await until(pilot, lambda: not pilot.app.is_running)
 
     drive(world.board(), use)
-    from tests.conftest import eventually
-
     eventually(lambda: [run.name for run in runs.every(world.database)] == ["outlive"])
     eventually(lambda: [each.state for each in operations.recent(world.database)] == ["done"])
     (run,) = runs.every(world.database)
@@ -152,9 +156,9 @@ def test_a_command_that_fails_says_why_and_where_all_of_it_is(world: World) -> N
         await pilot.press("3")
         await shows(pilot, "gone")
         await pilot.press("home", "k")
-        await until(pilot, lambda: any("ended with 4" in note.message for note in pilot.app._notifications))
-        (note,) = [note for note in pilot.app._notifications if "ended with" in note.message]
-        assert "dashboard/operations" in note.message
+        await until(pilot, lambda: "ended with 4" in said(pilot))
+        (note,) = [note for note in heard(pilot) if "ended with" in note]
+        assert "dashboard/operations" in note
 
     drive(world.board(), use)
 

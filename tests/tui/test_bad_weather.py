@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from armada.store import runs
 from armada.store.database import Database
 from tests.conftest import eventually
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
 
 def test_a_daemon_that_is_killed_is_said_to_have_ended_and_the_rest_stays_right(world: World) -> None:
@@ -94,7 +94,7 @@ def test_a_terminal_without_colour_gets_none(world: World, monkeypatch: pytest.M
         await shows(pilot, "demo-aaaaaa", "✗", "●", "▸", "50%")
         colours = {
             tuple(colour.triplet)
-            for strip in pilot.app.screen._compositor.render_strips()
+            for strip in strips(pilot.app)
             for _, style, _ in strip
             if style is not None
             for colour in (style.color, style.bgcolor)

@@ -14,7 +14,7 @@ from armada.tui.operations import Answer
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.verdict import Verdict
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, screen, shows, until
+from tests.tui.conftest import World, drive, heard, screen, shows, until
 
 HOSTILE = [
     "\x1b[2J\x1b]52;c;aGFja2Vk\x07",
@@ -138,7 +138,7 @@ def test_what_a_host_answers_when_it_is_asked_is_inert_in_the_question(world: Wo
         await pilot.pause()
         board = pilot.app
         assert isinstance(board, Dashboard)
-        assert not OBEYED.search("".join(note.message for note in board._notifications).replace("\n", ""))
+        assert not OBEYED.search("".join(heard(pilot)).replace("\n", ""))
         assert len(board.screen_stack) == 2
 
     drive(world.board(), use)

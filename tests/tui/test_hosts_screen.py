@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 from armada.paths import HomePaths
 from armada.provision.environment_key import environment_key
 from armada.store import hosts, telemetry
-from armada.tui.app import Dashboard
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 
 def gpu(index: int, *users: dict[str, Any]) -> dict[str, Any]:
@@ -223,12 +222,6 @@ def test_a_look_that_finds_nobody_says_why_and_asks_nothing(world: World) -> Non
             assert len(pilot.app.screen_stack) == 2, screen(pilot)
 
     drive(world.board(), use)
-
-
-def said(pilot: Pilot[None]) -> str:
-    board = pilot.app
-    assert isinstance(board, Dashboard)
-    return "\n".join(note.message for note in board._notifications)
 
 
 def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world: World) -> None:

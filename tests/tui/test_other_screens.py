@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from armada.store import hosts, run_sync, telemetry, transfers
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 GPU = {
     "index": 0,
@@ -306,6 +306,6 @@ def test_the_launch_screen_plans_while_one_types_and_refuses_what_preflight_refu
         await pilot.press("tab", *"nonsense=1")
         await shows(pilot, "nonsense")
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: any("no plan" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: "no plan" in said(pilot))
 
     drive(world.board(), use)

@@ -14,16 +14,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.store import checkpoints, operations
-from armada.tui.app import Dashboard
 from armada.tui.screens.run import RunScreen
 from armada.tui.widgets.chart import Chart
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
-
-
-def said(pilot: Pilot[None]) -> str:
-    board = pilot.app
-    assert isinstance(board, Dashboard)
-    return "\n".join(note.message for note in board._notifications)
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 
 @functools.cache

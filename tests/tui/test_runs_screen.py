@@ -14,7 +14,7 @@ from armada.tui.screens.help import words
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.run_table import RunTable
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from tests.tui.conftest import World, drive, heard, lacks, screen, shows, until
 
 
 def rows(pilot: Pilot[None]) -> list[str]:
@@ -279,8 +279,8 @@ def test_read_only_starts_nothing_and_says_so(world: World) -> None:
         await until(pilot, world.home.looked_at.exists)  # so that a daemon knows that somebody looks
         for key in ("x", "y", "r"):
             await pilot.press(key)
-        await until(pilot, lambda: len(pilot.app._notifications) >= 3)
-        assert all("--read-only" in note.message for note in pilot.app._notifications)
+        await until(pilot, lambda: len(heard(pilot)) >= 3)
+        assert all("--read-only" in note for note in heard(pilot))
         assert len(pilot.app.screen_stack) == 1
         assert not (world.home.state / "dashboard").exists()
 
@@ -311,8 +311,8 @@ def test_read_only_refuses_every_key_that_changes_something(world: World, way: s
         before = len(pilot.app.screen_stack)
         await pilot.press(key.keys.split(",")[0])
         await pilot.pause()
-        await until(pilot, lambda: pilot.app._notifications or key.action == "launch")
-        assert all("--read-only" in note.message or key.where == "launch" for note in pilot.app._notifications)
+        await until(pilot, lambda: heard(pilot) or key.action == "launch")
+        assert all("--read-only" in note or key.where == "launch" for note in heard(pilot))
         assert len(pilot.app.screen_stack) <= before + (key.action == "launch")
         assert not (world.home.state / "dashboard").exists()
         if key.action != "launch":  # there a question mark would be typed into a field
