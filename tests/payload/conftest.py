@@ -11,13 +11,6 @@ import pytest
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "long: only in `make test-all`; what guards the promise in `make test` stands beside it"
-    )
-
-
 StartedRun = Callable[..., PayloadRun]
 
 

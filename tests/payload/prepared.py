@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Pa
     folder = armada.local_runs.parent / "envs" / key
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "python"
-    program.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
     program.chmod(0o755)
     (folder / "READY").write_text(json.dumps({"key": key}))
     return folder
