@@ -124,6 +124,11 @@ class HostPaths:
         """Tokenised data, shared by all runs of the host."""
         return self.root / "prepared"
 
+    @property
+    def bytecode(self) -> PurePosixPath:
+        """What Python keeps of the modules it has compiled, apart from content-addressed folders, which stay what their name says."""
+        return self.root / "tools" / "pycache"
+
     def content(self, kind: str, sha: str) -> PurePosixPath:
         """A content-addressed folder; kind is `code`, `data` or `models`."""
         return self.root / kind / sha

@@ -135,7 +135,8 @@ def plan_merge(
         "PYTHONPATH": str(paths.content("code", contents[0].sha)),
         "PYTHONSAFEPATH": "1",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": str(paths.bytecode),
+        "PYTHONDONTWRITEBYTECODE": "",  # which whoever logged in may have set
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }

@@ -42,13 +42,14 @@ def main() -> int:
     try:
         preemption.listen()
         STEPS[given.step](spec, run, preemption)
-    except PayloadFailure as failure:
+    except PayloadFailure as error:
+        failure = preemption.failure(0) if preemption.is_early else error
         print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
         write_failure(run.attempt_folder, failure.reason, failure.message)
         return failure.exit_code
     except Exception as error:
-        if preemption.noted and preemption.failure(0).message in str(error):
-            # A library caught the signal's exception on its way here and raised one of its own instead.
+        if preemption.is_early or (preemption.noted and preemption.failure(0).message in str(error)):
+            # A library, or Python itself while it made a class, put an exception of its own in place of the signal's.
             write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message)
             return INTERRUPTED
         write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")

@@ -29,6 +29,11 @@ class Preemption:
         """Say that from here on there is work worth saving."""
         self._has_work = True
 
+    @property
+    def is_early(self) -> bool:
+        """Whether a signal came before there was work worth saving: whatever is raised then comes of it."""
+        return bool(self.noted) and not self._has_work
+
     def failure(self, step: int) -> PayloadFailure:
         """Make the failure that ends a preempted run."""
         name = signal.Signals(self.agreed or self.noted).name

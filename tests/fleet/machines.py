@@ -43,7 +43,7 @@ MIRROR = os.environ.get("FLEET_MIRROR", "http://deb.debian.org/debian")
 IMAGE = CACHE / f"{STATE.name}.ext4"
 HERE = Path(__file__).resolve().parent
 
-_PLAIN = ("openssh-server", "rsync", "git", "iproute2", "ca-certificates", "procps", "python3", "python3-venv")
+_PLAIN = ("openssh-server", "rsync", "iproute2", "ca-certificates", "procps", "python3", "python3-venv")
 _FOREIGN_PYTHON = ("libsqlite3-0", "libffi8", "libreadline8t64", "libbz2-1.0", "liblzma5", "libssl3t64")
 TREES = {
     "trixie": (*_PLAIN, *_FOREIGN_PYTHON, "minicondor", "slurm-wlm", "slurmdbd", "munge", "mariadb-server"),
@@ -279,6 +279,8 @@ def ssh_config() -> str:
 
 def make_base(names: Sequence[str] = tuple(TREES)) -> None:
     """Make the trees of other Debians that are not there yet, or were made for other packages, side by side."""
+    if shutil.which("mmdebstrap") is None and not all(map(_is_whole, names)):
+        raise SystemExit("fleet: not installed: mmdebstrap")
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "trees.lock").open("w") as lock, ThreadPoolExecutor() as pool:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second `fleet base` waits, and finds them made

@@ -44,7 +44,9 @@ def test_a_daemon_goes_on_after_a_black_hole_and_a_reset(
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "20")
     words = ["hosts", "add", "far", f"root@127.0.0.1:{link.port}", "--identity", str(machines.IDENTITY), "--yes"]
     assert armada.run(*words).returncode == 0
-    experiment = armada.command("python3", "-c", SAVER, "8", "200000", "1.5", name="saver")
+    # It goes on when told, so that nothing ends before the link does.
+    told = SAVER.replace("    part =", "    while step == 3 and not os.path.exists('go'): time.sleep(0.1)\n    part =")
+    experiment = armada.command("python3", "-c", told, "8", "200000", "0.2", name="saver")
     run_id = armada.json("launch", "--host", "far", experiment)["run_id"]
 
     def far() -> dict[str, Any]:
@@ -60,6 +62,7 @@ def test_a_daemon_goes_on_after_a_black_hole_and_a_reset(
         assert run["unreachable_since"] is not None
         link.toggle()
         eventually(lambda: far().get("state") == "ok", within_s=120)
+        fleet.run("a100-1", f"touch ~/.armada/runs/{run_id}/work/go")
         link.reset()
         all_home(armada, own_home, run_id)
     assert {1, 8} <= set(published(own_home, run_id))

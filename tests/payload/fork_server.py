@@ -1,9 +1,9 @@
 """Starts payload processes by forking one that has imported torch and its family: 8 s of CPU time less for each.
 
-    python -P fork_server.py SOCKET
+    python -P fork_server.py SOCKET [--bare]
 
-It prints a line when it is ready, and ends, with all that it started, when its standard input does: the test worker that
-started it holds the other end, and lets go of it however it dies.
+`--bare` imports nothing. It prints a line when it is ready, and ends, with all that it started, when its standard input
+does: the test worker that started it holds the other end, and lets go of it however it dies.
 
 What a forked process has as a new one would: working folder, environment, arguments, standard streams, import path, a
 session of its own, default signal handlers, fresh random states, no open files of anybody else, `__main__` by runpy, a real
@@ -21,6 +21,7 @@ What it does not prove, and fresh processes in other tests do:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -33,12 +34,15 @@ import sys
 import types
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-sys.path.append(str(Path(__file__).parent))
-from forked_process import LARGEST_MESSAGE, ForkedProcess
+if TYPE_CHECKING:
+    from tests.payload.forked_process import LARGEST_MESSAGE, ForkedProcess
+else:  # run as a program, by a Python that knows nothing of the tests
+    sys.path.append(str(Path(__file__).parent))
+    from forked_process import LARGEST_MESSAGE, ForkedProcess
 
-sys.path.pop()
+    sys.path.pop()
 
 # What a training imports, as seen in sys.modules at the end of one; most of it is lazily imported otherwise.
 PRELOADED = [
@@ -67,6 +71,9 @@ SET_BY_THE_PAYLOAD = {
 }  # fmt: skip
 
 
+PR_SET_PDEATHSIG = 1
+
+
 class Become(BaseException):
     """What os.exec does: this process goes on as another program, whatever it was doing."""
 
@@ -78,12 +85,8 @@ class Become(BaseException):
 def main() -> None:
     server = sys.argv[1]
     base_path = [folder for folder in sys.path if folder]
-    for name in PRELOADED:
-        importlib.import_module(name)
-    for package, name in LAZY:
-        getattr(importlib.import_module(package), name)
-    conversions = importlib.import_module("transformers.conversion_mapping")
-    conversions.get_checkpoint_conversion_mapping("qwen2")  # 900 regular expressions, a quarter of a short training
+    if "--bare" not in sys.argv:
+        preload()
     gc.collect()
     gc.freeze()  # or each child's first collection would copy every page
     preloaded = set(sys.modules)
@@ -97,6 +100,15 @@ def main() -> None:
             for name in set(sys.modules) - preloaded:
                 if name.partition(".")[0] == "armada_train":
                     del sys.modules[name]
+
+
+def preload() -> None:
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for package, name in LAZY:
+        getattr(importlib.import_module(package), name)
+    conversions = importlib.import_module("transformers.conversion_mapping")
+    conversions.get_checkpoint_conversion_mapping("qwen2")  # 900 regular expressions, a quarter of a short training
 
 
 class Server:
@@ -115,6 +127,7 @@ class Server:
     def serve(self) -> dict[str, Any]:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then end this process
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
         signal.set_wakeup_fd(self._woken)
         for readable in (self._listener, sys.stdin, self._wakes):
             self._selector.register(readable, selectors.EVENT_READ)
@@ -144,7 +157,7 @@ class Server:
         else:
             pid = os.fork()
         if pid == 0:
-            self._leave(streams)
+            self._leave(connection, streams)
             return dict(request)
         for stream in streams:
             os.close(stream)
@@ -152,19 +165,23 @@ class Server:
             connection.close()
             return None
         self._started[pid] = connection, request
-        connection.send(json.dumps({"pid": pid}).encode())
         return None
 
-    def _leave(self, streams: list[int]) -> None:
-        """Be nobody's: called in the child."""
+    def _leave(self, connection: socket.socket, streams: list[int]) -> None:
+        """Be nobody's, and only then known: called in the child, which no signal may reach as the server's."""
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT):
+        for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
+        ctypes.CDLL(None).prctl(
+            PR_SET_PDEATHSIG, signal.SIGKILL
+        )  # should the server be killed, which else ends them all
         null = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, number in zip((null, *streams), (0, 1, 2), strict=True):
-            os.dup2(descriptor, number)
+        for descriptor, place in zip((null, *streams), (0, 1, 2), strict=True):
+            os.dup2(descriptor, place)
+        connection.send(json.dumps({"pid": os.getpid()}).encode())
+        connection.close()
         self._selector.close()
         self._listener.close()
         self._started.clear()
@@ -221,9 +238,8 @@ def run(request: dict[str, Any], server: str, base_path: list[str]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    import numpy as np
-
-    np.random.seed()  # the one that libraries use; Python's own is seeded anew by os.fork
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # the state that libraries share; Python's own is seeded anew by os.fork
     unbuffered = "-u" in request["args"][1:2] or bool(os.environ.get("PYTHONUNBUFFERED"))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=unbuffered)  # type: ignore[union-attr]
@@ -232,7 +248,8 @@ def run(request: dict[str, Any], server: str, base_path: list[str]) -> None:
     sys.path[:] = [*([] if os.environ.get("PYTHONSAFEPATH") else [first]), *python_path, *base_path]
     sys.argv[:] = [kind or program, *arguments]
     importlib.invalidate_caches()
-    start_by_fork(server)
+    if "torch" in sys.modules:
+        start_by_fork(server)
     if kind == "-m":
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     elif kind == "-c":

@@ -34,11 +34,13 @@ class Interpreter:
     Args:
         path: The program.
         folder: Gets the libraries' caches and the fork server's socket.
+        bare: The fork server imports nothing.
     """
 
-    def __init__(self, path: str, folder: Path) -> None:
+    def __init__(self, path: str, folder: Path, *, bare: bool = False) -> None:
         self.path = path
         self.folder = folder
+        self._options = ["--bare"] if bare else []
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
@@ -98,11 +100,12 @@ class Interpreter:
             }
             del environment["PYTHONPATH"]
             self._server = subprocess.Popen(
-                [self.path, "-P", str(Path(__file__).with_name("fork_server.py")), path],
+                [self.path, "-P", str(Path(__file__).with_name("fork_server.py")), path, *self._options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
                 cwd=self.folder,
+                start_new_session=True,  # a signal to the tests' group is none to it: it ends after them
             )
             assert self._server.stdout is not None
             answer = self._server.stdout.readline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,18 @@ def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Pa
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
     from armada.session import HostSession  # the host is asked as a launch asks it
 
-    with HostSession(_local(home), home, patience_s=10) as session:
+    with HostSession(local_host(home), home, patience_s=10) as session:
         key = environment_key(load_profile(profile, home), session.call("host.facts", {}))
     folder = armada.local_runs.parent / "envs" / key
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "python"
-    program.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
     program.chmod(0o755)
     (folder / "READY").write_text(json.dumps({"key": key}))
     return folder
 
 
-def _local(home: HomePaths) -> Any:
+def local_host(home: HomePaths) -> Any:
     from armada.config.hosts import load_hosts
 
     return load_hosts(home, Path.cwd())["local"]

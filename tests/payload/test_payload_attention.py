@@ -106,7 +106,7 @@ def test_a_kernel_may_be_fetched_where_one_can_be_used_although_the_model_lies_h
 ) -> None:
     run = RunFolder(tmp_path)
     for installed, device, offline in ((False, "cuda", "1"), (True, "cuda", None), (True, "cpu", "1")):
-        monkeypatch.setattr("armada_train.libraries._is_installed", lambda _name, there=installed: there)
+        monkeypatch.setattr("importlib.util.find_spec", lambda _name, there=installed: object() if there else None)
         environment: dict[str, str] = {}
         wanted = training(device=device, precision="bf16" if device == "cuda" else "fp32")
         configure_libraries(wanted, run, environment)

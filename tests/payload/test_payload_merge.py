@@ -61,7 +61,6 @@ def test_the_merged_model_has_the_eval_loss_of_the_training(
     code, said = finish(merged)
     assert code == 0, said
     assert merged.summary["loss_merged"] == pytest.approx(merged.summary["loss_unmerged"], abs=1e-4)
-    assert merged.summary["loss_unmerged"] == pytest.approx(after, abs=1e-4)
     assert merged.summary["compared_tokens"] > 100
     folder = merged.path / "outbox" / ".new-6"
     assert json.loads((folder / ".announce.json").read_text())["kind"] == "final"

@@ -105,6 +105,29 @@ def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(make_run:
     assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
 
 
+INTERRUPTED_MODULE = """
+import os, signal
+
+class Attribute:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+class Hook:  # Python 3.11 raises a RuntimeError here whatever __set_name__ raised, as numpy's finfo shows
+    attribute = Attribute()
+
+def sample(index, rng):
+    return {"text": "never reached"}
+"""
+
+
+def test_a_signal_whose_exception_an_import_replaces_is_an_interruption_all_the_same(make_run: Any) -> None:
+    run = make_run(make_training(Path("/unused"), data={"train": [{"hook": "puzzles:sample"}]}))
+    (run.path / "work" / "puzzles.py").write_text(INTERRUPTED_MODULE)
+    ended = run.finish()
+    assert ended.code == INTERRUPTED, ended.output
+    assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
+
+
 def test_minutes_save_as_well_as_steps(chat_files: tuple[Path, Path], make_run: Any) -> None:
     checkpoint = {"every_steps": None, "every_minutes": 1e-6, "keep_last": 9}
     run = make_run(make_training(chat_files[0], train={"max_steps": 3}, checkpoint=checkpoint))

@@ -29,12 +29,7 @@ model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
 model, optimizer, data = accelerator.prepare(model, optimizer, data)
-start = 0
-if "--resume" in sys.argv:
-    folder = pathlib.Path(sys.argv[sys.argv.index("--resume") + 1])
-    accelerator.unwrap_model(model).load_state_dict(torch.load(folder / "weights.pt"))
-    start = int(folder.name.rpartition("-")[2])
-for step, (batch,) in enumerate(data, start + 1):
+for step, (batch,) in enumerate(data, 1):
     loss = model(batch).pow(2).mean()
     accelerator.backward(loss)
     optimizer.step()
@@ -48,11 +43,10 @@ seen = {
     "world": accelerator.num_processes, "device": accelerator.device.type, "mixed": accelerator.mixed_precision,
     "argv": sys.argv[1:], "ours": [name for name in sys.modules if name.startswith("armada")],
     "path": [p for p in sys.path if "armada" in p and "code" in p], "python_path": os.environ.get("PYTHONPATH"),
-    "start": start,
 }
 if accelerator.is_main_process:
-    pathlib.Path(f"part-{start}").write_text(json.dumps(seen))
-    pathlib.Path(f"part-{start}").rename(f"seen-{start}.json")
+    pathlib.Path("part-0").write_text(json.dumps(seen))
+    pathlib.Path("part-0").rename("seen-0.json")
 accelerator.end_training()
 """
 
@@ -93,7 +87,7 @@ def test_a_script_runs_under_accelerate_and_its_checkpoints_come_home(local: Arm
     assert run["state"] == "succeeded", output(local, run["run_id"])
     assert seen(local, run["run_id"]) == {
         "world": processes, "device": "cpu", "mixed": "no", "argv": words, "ours": [], "path": [],
-        "python_path": "src", "start": 0,
+        "python_path": "src",
     }  # fmt: skip
     assert run["task"] == "script"
     shown = local.json("show", run["run_id"])
@@ -103,8 +97,17 @@ def test_a_script_runs_under_accelerate_and_its_checkpoints_come_home(local: Arm
 
 
 def test_a_second_attempt_is_told_where_to_go_on(local: Armada) -> None:
-    script = SCRIPT + "\nif not start: sys.exit(3)\n"
-    file = project(local, script, checkpoint={"pattern": "out/checkpoint-*", "quiet_s": 0})
+    script = (
+        "import json, os, pathlib, sys\n"
+        "pathlib.Path('out/checkpoint-4').mkdir(parents=True, exist_ok=True)\n"
+        "pathlib.Path('out/checkpoint-4/weights.pt').write_text('weights')\n"
+        "start = 4 if '--resume' in sys.argv else 0\n"
+        "pathlib.Path(f'part-{start}').write_text(json.dumps({'argv': sys.argv[1:]}))\n"
+        "os.rename(f'part-{start}', f'seen-{start}.json')\n"
+        "if not start: sys.exit(3)\n"
+    )
+    checkpoint = {"pattern": "out/checkpoint-*", "quiet_s": 0}
+    file = project(local, script, checkpoint=checkpoint, resources={"processes": 1})
     assert local.run("launch", "--host", "local", file, "--follow").returncode == 6
     (first,) = local.json("ps")
     run_id = first["run_id"]
@@ -117,10 +120,10 @@ def test_a_second_attempt_is_told_where_to_go_on(local: Armada) -> None:
 def local_submit(armada: Armada, run_id: str) -> None:
     from armada.paths import HomePaths
     from armada.session import HostSession
-    from tests.payload.prepared import _local
+    from tests.payload.prepared import local_host
 
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
-    with HostSession(_local(home), home, patience_s=10) as session:
+    with HostSession(local_host(home), home, patience_s=10) as session:
         session.call("run.submit", {"run_id": run_id, "submission": 2}, timeout_s=60)
 
 

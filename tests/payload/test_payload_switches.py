@@ -81,6 +81,38 @@ def test_every_kind_of_adapter_learns_and_says_which_attention_it_had(
     assert "attention: sdpa (the run is on CPUs)" in ended.output
 
 
+COMPILE_WITHOUT_INDUCTOR = """
+import runpy, sys
+import torch
+
+compile = torch.compile
+
+
+def compile_eagerly(model, **options):
+    print("compiled by", options.pop("backend"), flush=True)
+    return compile(model, **options, backend="eager")
+
+
+torch.compile = compile_eagerly
+sys.argv[0] = "armada_train"
+runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_the_switch_compiles_and_the_captured_graph_has_the_losses_of_the_plain_model(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    plain = make_run(make_training(chat_files[0], train={"max_steps": 2}), "plain")
+    plain.train()
+    captured = make_run(make_training(chat_files[0], train={"max_steps": 2, "compile": True}), "captured")
+    ended = captured.finish_python("-c", COMPILE_WITHOUT_INDUCTOR, "--spec", str(captured.spec_file))
+    assert ended.code == 0, ended.output
+    assert "compiled by inductor" in ended.output
+    assert captured.losses() == pytest.approx(plain.losses(), rel=1e-4)
+
+
+# 178 s of CPU time. `make test` has the same switch and graph above, without the code that inductor generates.
+@pytest.mark.long
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="torch.compile needs a C++ compiler")
 def test_a_compiled_model_has_the_losses_of_the_plain_one(chat_files: tuple[Path, Path], make_run: Any) -> None:
     losses = []

@@ -73,13 +73,13 @@ def test_the_outbox_holds_every_checkpoint_although_the_trainer_rotated_them(und
     assert not list((undisturbed.path / "outbox").glob(".part-*"))
 
 
-def test_two_gloo_ranks_started_by_accelerate_equal_one_process_with_twice_the_accumulation(
+def test_two_gloo_ranks_equal_one_process_with_twice_the_accumulation(
     undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any
 ) -> None:
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
     train = undisturbed.training["train"] | {"eval_every_steps": 4}
     run = make_run(make_training(*chat_files, batch=batch, train=train, checkpoint={"every_steps": 6}))
-    run.train(launcher=True, fresh=True)
+    run.train(launcher=True)
     assert run.losses() == pytest.approx(undisturbed.losses(), rel=1e-4)
     for name in ("eval_loss_before", "eval_loss_after"):
         assert run.summary[name] == pytest.approx(undisturbed.summary[name], rel=1e-4)
@@ -172,7 +172,7 @@ def test_prompts_with_completions_train_the_whole_model_beside_a_project_with_it
     run = make_run(training)
     (run.path / "work" / "datasets.py").write_text("raise RuntimeError('this is the project, not the library')")
     run.environment = {"PYTHONSAFEPATH": "", "PYTHONPATH": f"{PAYLOAD}:{run.path / 'work'}"}
-    ended = run.train(launcher=True, fresh=True)  # a forked one has imported the library
+    ended = run.train(fresh=True)  # a forked one has imported the library
     assert run.summary["loss_last"] < 0.9 * run.summary["loss_first"]
     assert run.summary["eval_loss_before"] is None
     assert "57 training rows" in ended.output  # 32, and 10 two and a half times

@@ -177,7 +177,7 @@ def _print_table(listed: list[Step], wall_s: float, machine_s: float) -> None:
     print(f"the whole machine, with hosts and daemons that no step waits for: {machine_s / 60:.1f} CPU min")
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for step in listed:
-        for line in _OUTCOME.findall(step.log.read_bytes())[-1:] if step.log.exists() else ():
+        for line in _OUTCOME.findall(step.log.read_bytes())[-1:] if step.wall_s else ():
             for number, word in re.findall(rb"(\d+) ([a-z]+)", line.partition(b" in ")[0]):
                 kind = {"error": "failed", "errors": "failed"}.get(word.decode(), word.decode())
                 if kind in counts:
