@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,13 @@ GPU_PROFILES = [name for name in list_profiles(NOWHERE) if load_profile(name, NO
 UV = Path(sys.executable).with_name("uv")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With uv's cache in it, which is worth sharing."""
-    return tmp_path_factory.mktemp("resolve")
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """With uv's cache in it, which all test processes share."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own if worker_id == "master" else own.parent) / "resolve"
+    shared.mkdir(exist_ok=True)
+    return shared
 
 
 def resolve(folder: Path, requirements: str, python: str, *, lacking: str = r"(?!)") -> dict[str, str]:
@@ -38,7 +42,7 @@ def resolve(folder: Path, requirements: str, python: str, *, lacking: str = r"(?
         python: Its version.
         lacking: What this machine's index may lack, as a pattern of uv's words; anything else missing is a failure.
     """
-    listed = folder / "requirements.in"
+    listed = Path(tempfile.mkdtemp(dir=folder)) / "requirements.in"
     listed.write_text(requirements)
     environment = compose_environment(str(folder), os.environ, sys.prefix)
     argv = [str(UV), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", python]
