@@ -26,7 +26,7 @@ from tests.conftest import Armada, eventually
 
 LONG = "ARMADA_FAULT_KILLS" in os.environ
 LOG_MB = 500 if LONG else 40
-RUNS = 200 if LONG else 24
+RUNS = 200 if LONG else 12
 SPARE_KIB = 24_000
 """What a program may take for a flood beyond what it takes for one line; a tenth of the short flood would be over it."""
 
