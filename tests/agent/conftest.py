@@ -85,3 +85,15 @@ def some_host(converse: Callable[..., Conversation], some_python: str) -> Host:
 @pytest.fixture
 def this_host(converse: Callable[..., Conversation]) -> Host:
     return Host(converse())
+
+
+@pytest.fixture(scope="module")
+def shared_host(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host for tests that leave nothing on it, because all they ask is refused."""
+    folder = tmp_path_factory.mktemp("shared") / "root"
+    folder.mkdir(mode=0o700)
+    conversation = Conversation(sys.executable, unpacked, folder)
+    yield Host(conversation)
+    conversation.process.kill()
+    conversation.process.wait()
+    end_all(folder)

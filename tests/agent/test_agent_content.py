@@ -113,18 +113,18 @@ def test_what_is_wrong_is_refused_and_repaired_by_sending_it_again(
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../b", "a//b", "", ".", "a\n", "a\x1b[2J", "\u202ex", "a/"])
-def test_a_path_that_leads_elsewhere_is_refused(this_host: Host, path: str) -> None:
+def test_a_path_that_leads_elsewhere_is_refused(shared_host: Host, path: str) -> None:
     manifest, sha = manifest_of({path: (b"", 0o644)})
     with pytest.raises(Refused) as refused:
-        this_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
+        shared_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
     assert refused.value.kind == "bad_request"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o4755, 0, "0o644"])
-def test_an_odd_mode_is_refused(this_host: Host, mode: Any) -> None:
+def test_an_odd_mode_is_refused(shared_host: Host, mode: Any) -> None:
     manifest, sha = manifest_of({"a": (b"", mode)})
     with pytest.raises(Refused) as refused:
-        this_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
+        shared_host.call("content.publish", kind="data", sha=sha, manifest=manifest)
     assert refused.value.kind == "bad_request"
 
 
@@ -142,9 +142,9 @@ def test_a_manifest_of_another_content_is_refused(this_host: Host) -> None:
 @pytest.mark.parametrize(
     ("kind", "sha"), [("envs", "0" * 64), ("code", "../" + "0" * 61), ("code", "0" * 63), (None, "0" * 64)]
 )
-def test_kinds_and_names_are_checked(this_host: Host, kind: Any, sha: str) -> None:
+def test_kinds_and_names_are_checked(shared_host: Host, kind: Any, sha: str) -> None:
     with pytest.raises(Refused) as refused:
-        this_host.call("content.check", kind=kind, sha=sha)
+        shared_host.call("content.check", kind=kind, sha=sha)
     assert refused.value.kind == "bad_request"
 
 

@@ -229,18 +229,18 @@ def test_a_host_with_neither_pip_nor_venv_is_told_what_to_install(
 
 
 @pytest.mark.parametrize("key", ["", "../x", "a/b", ".hidden", "a.lock", 7, "a" * 129])
-def test_a_key_that_is_none_is_refused(this_host: Host, key: Any) -> None:
+def test_a_key_that_is_none_is_refused(shared_host: Host, key: Any) -> None:
     ensuring = {"key": key, "requirements": "", "python": "3.11"}
     for method, params in (("environment.status", {"keys": [key]}), ("environment.ensure", ensuring)):
         with pytest.raises(Refused) as refused:
-            this_host.call(method, **params)
+            shared_host.call(method, **params)
         assert refused.value.kind == "bad_request"
 
 
 @pytest.mark.parametrize("python", ["--help", "", "-p", "$(x)", "3.11\n"])
-def test_a_python_that_is_an_option_is_refused(this_host: Host, python: str) -> None:
+def test_a_python_that_is_an_option_is_refused(shared_host: Host, python: str) -> None:
     with pytest.raises(Refused) as refused:
-        this_host.call("environment.ensure", key="cpu-1", requirements="", python=python)
+        shared_host.call("environment.ensure", key="cpu-1", requirements="", python=python)
     assert refused.value.kind == "bad_request"
 
 

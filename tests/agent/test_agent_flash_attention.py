@@ -161,9 +161,9 @@ def test_optional_packages_that_the_index_lacks_are_left_out_aloud(
         {"capabilities": ["8.6 -O0"]},
     ],
 )
-def test_what_is_no_wheel_is_refused(this_host: Host, wrong: dict[str, Any]) -> None:
+def test_what_is_no_wheel_is_refused(shared_host: Host, wrong: dict[str, Any]) -> None:
     asked = {"key": "cu-1", "requirements": "", "python": "3", "flash_attn": request(NOWHERE, required=True) | wrong}
-    number = this_host.conversation.ask("environment.ensure", asked)
+    number = shared_host.conversation.ask("environment.ensure", asked)
     with pytest.raises(Refused) as refused:
-        this_host.conversation.answer(number)
+        shared_host.conversation.answer(number)
     assert refused.value.kind == "bad_request"

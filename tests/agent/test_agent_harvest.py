@@ -61,13 +61,14 @@ def test_checkpoints_are_taken_when_quiet_and_survive_the_jobs_own_clearing_up(s
 def test_one_that_goes_on_growing_is_not_taken_before_it_rests(this_host: Host) -> None:
     script = (
         "mkdir -p out/step-1 out/step-2; echo whole > out/step-1/w;"
-        "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >> out/step-2/w; sleep 0.15; done; echo end >> out/step-2/w; sleep 1.5"
+        "for i in $(seq 20); do echo $i >> out/step-2/w; sleep 0.2; done; echo end >> out/step-2/w;"
+        "until [ $(ls ../outbox/*/MANIFEST.json 2>/dev/null | wc -l) = 2 ]; do sleep 0.1; done"
     )
-    this_host.launch("script-2", "sh", "-c", script, watch=watch(quiet_s=0.6))
+    this_host.launch("script-2", "sh", "-c", script, watch=watch(quiet_s=3))
     assert this_host.await_end("script-2")["state"] == "succeeded"
     first, second = this_host.look("script-2")["outbox"]
     assert (first["step"], second["step"]) == (1, 2)
-    assert content(this_host, "script-2", second)["w"].endswith(b"10\nend\n")
+    assert content(this_host, "script-2", second)["w"].endswith(b"20\nend\n")
     assert findings(this_host, "script-2") == []
 
 

@@ -120,9 +120,9 @@ def test_a_model_that_does_not_exist_is_a_refusal(this_host: Host, hub: Hub) -> 
 
 
 @pytest.mark.parametrize("repo", ["../x", "a/b/c", "-x/y", "a/..", "a b/c", "a--b/c"])
-def test_a_name_that_would_leave_the_shelf_is_refused(this_host: Host, repo: str) -> None:
+def test_a_name_that_would_leave_the_shelf_is_refused(shared_host: Host, repo: str) -> None:
     with pytest.raises(Refused) as caught:
-        this_host.call("model.find", repo=repo, revision="main")
+        shared_host.call("model.find", repo=repo, revision="main")
     assert caught.value.kind == "bad_request"
 
 

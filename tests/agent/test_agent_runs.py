@@ -143,7 +143,7 @@ def test_code_that_is_not_there_makes_no_run(this_host: Host) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../escape", "", "UPPER", "a/b", "a" * 65, "-a", ".new", 7, None, "a\n"])
-def test_a_run_id_that_is_none_is_refused_everywhere(this_host: Host, run_id: Any) -> None:
+def test_a_run_id_that_is_none_is_refused_everywhere(shared_host: Host, run_id: Any) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("run.create", {"spec": spec_of("x", "true"), "files": {}, "secrets": {}}),
         ("run.submit", {"submission": 1}),
@@ -154,10 +154,10 @@ def test_a_run_id_that_is_none_is_refused_everywhere(this_host: Host, run_id: An
     ]
     for method, params in calls:
         with pytest.raises(Refused) as refused:
-            this_host.call(method, run_id=run_id, **params)
+            shared_host.call(method, run_id=run_id, **params)
         assert refused.value.kind == "bad_request", method
     with pytest.raises(Refused) as refused:
-        this_host.call("run.observe", runs=[{"run_id": run_id, "metrics_offset": 0, "events_offset": 0}])
+        shared_host.call("run.observe", runs=[{"run_id": run_id, "metrics_offset": 0, "events_offset": 0}])
     assert refused.value.kind == "bad_request"
 
 
@@ -178,16 +178,16 @@ def test_a_run_id_that_is_none_is_refused_everywhere(this_host: Host, run_id: An
         {"stop_grace_s": "long"},
     ],
 )
-def test_a_spec_that_cannot_work_is_refused(this_host: Host, change: dict[str, Any]) -> None:
+def test_a_spec_that_cannot_work_is_refused(shared_host: Host, change: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
-        this_host.call("run.create", run_id="spec-1", spec=spec_of("spec-1", "true", **change), files={}, secrets={})
+        shared_host.call("run.create", run_id="spec-1", spec=spec_of("spec-1", "true", **change), files={}, secrets={})
     assert refused.value.kind == "bad_request"
 
 
 @pytest.mark.parametrize("name", ["launch/../x", "/etc/x", "launch/", "x", "launch/.hidden", "launch/a/b"])
-def test_a_launch_file_stays_in_its_folder(this_host: Host, name: str) -> None:
+def test_a_launch_file_stays_in_its_folder(shared_host: Host, name: str) -> None:
     with pytest.raises(Refused) as refused:
-        this_host.call("run.create", run_id="file-1", spec=spec_of("file-1", "true"), files={name: "x"}, secrets={})
+        shared_host.call("run.create", run_id="file-1", spec=spec_of("file-1", "true"), files={name: "x"}, secrets={})
     assert refused.value.kind == "bad_request"
 
 
