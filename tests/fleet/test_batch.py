@@ -250,7 +250,7 @@ def test_a_preempted_training_resumes_and_its_checkpoints_come_home(cluster: Clu
     eventually(lambda: cluster.look(run_id)["attempt"] == 2, within_s=300)
     run = cluster.becomes(run_id, "succeeded", "failed", within_s=900)
     assert (run["state"], run["step"], run["attempt"]) == ("succeeded", 150, 2), run
-    assert "resuming from checkpoint-" in armada.run("logs", run_id).stdout
+    assert "resuming from checkpoint-" in cluster.shell(f"cat {ROOT}/runs/{run_id}/output.log")
     assert armada.run("pull", run_id).returncode == 0
     kept = {c["step"]: Path(c["home_path"]) for c in cluster.look(run_id)["checkpoints"] if c["home_path"]}
     assert 150 in kept
