@@ -236,8 +236,8 @@ def _end(code: int) -> NoReturn:
     """What an interpreter does when it ends, but for taking 700 modules apart."""
     try:
         gc.collect()  # closes the stores that only a cycle still holds
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
-        atexit._run_exitfuncs()  # os._exit leaves them out
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads that are no daemons
+        atexit._run_exitfuncs()  # noqa: SLF001 - os._exit leaves them out
         sys.stdout.flush()
     except BaseException:
         traceback.print_exc()

@@ -70,8 +70,8 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
     import shtab
 
     files = {"FILE": shtab.FILE, "EXPERIMENT": shtab.glob("*.yaml", "*.yml"), "DIR": shtab.DIRECTORY}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public name for them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, below in action.choices.items():
                 _mark(below, name)
         elif kind := _kind(action, verb):

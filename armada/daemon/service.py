@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from armada import __version__, identity, operations
 from armada.daemon import readiness, status
 from armada.daemon.board import Board
-from armada.daemon.clock import SyncClock
+from armada.daemon.clock import SyncClock, SyncHost
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
 from armada.daemon.watcher import Watcher, watchable_ids
@@ -22,6 +22,7 @@ from armada.errors import Conflict, StoreDamaged
 from armada.notifications.messenger import Messenger
 from armada.store import notifications, run_sync, runs
 from armada.store.database import Database, explain
+from armada.sync import engine
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -72,9 +73,17 @@ class Daemon:
         home: Home's folders.
         auto: End when nothing is left to watch or sync.
         clock: The time.
+        sync_host: What is done about syncs that are due.
     """
 
-    def __init__(self, home: HomePaths, *, auto: bool = False, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        home: HomePaths,
+        *,
+        auto: bool = False,
+        clock: Clock | None = None,
+        sync_host: SyncHost = engine.sync_host,
+    ) -> None:
         self._home = home
         self._auto = auto
         self._clock = clock or Clock()
@@ -82,7 +91,7 @@ class Daemon:
         self._board = Board()
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
-        self._sync = SyncClock(home, self._board)
+        self._sync = SyncClock(home, self._board, sync_host=sync_host)
         self._messenger = Messenger(home, now=self._clock.now)
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()
@@ -96,6 +105,11 @@ class Daemon:
     def stop(self) -> None:
         """End after the present tick; from a signal handler or another thread."""
         self._stop.set()
+
+    @property
+    def syncs(self) -> bool:
+        """Whether a sync is under way."""
+        return self._sync.busy
 
     def run(self) -> None:
         """Be this home's daemon.

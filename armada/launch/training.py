@@ -88,7 +88,7 @@ def plan_training(
         "PYTHONPATH": str(paths.content("code", payload.sha)),
         "PYTHONSAFEPATH": "1",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONPYCACHEPREFIX": str(paths.bytecode),  # compiled once and not at each start, which takes torch's family 14 s
+        "PYTHONPYCACHEPREFIX": str(paths.bytecode),  # or each start compiles torch's family anew: 14 s
         "PYTHONDONTWRITEBYTECODE": "",  # which whoever logged in may have set
         "TOKENIZERS_PARALLELISM": "false",  # forked workers and the tokenizer's own threads deadlock
         "HF_HUB_DISABLE_TELEMETRY": "1",

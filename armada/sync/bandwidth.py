@@ -105,7 +105,7 @@ class Allowance:
     """What one transfer may take, under all limits that concern it; without any, as much as comes."""
 
     def __init__(self, limits: Sequence[Limit], pause: Callable[[float], None] = time.sleep) -> None:
-        self._limits = limits
+        self.limits = limits
         self._pause = pause
         self._turn = threading.Lock()
         slowest = min((limit.bytes_per_s for limit in limits), default=0.0)
@@ -118,7 +118,7 @@ class Allowance:
             size_bytes: How many just came.
             waiting: Called every second that we wait on purpose; what it raises ends the waiting.
         """
-        if not self._limits:
+        if not self.limits:
             return
         while not self._turn.acquire(timeout=1.0):  # another stream of this transfer waits
             waiting()
@@ -126,7 +126,7 @@ class Allowance:
             while size_bytes > 0:
                 piece = min(size_bytes, self._piece_bytes)
                 size_bytes -= piece
-                wait_s = max(limit.reserve(piece) for limit in self._limits)
+                wait_s = max(limit.reserve(piece) for limit in self.limits)
                 while wait_s > 0:
                     self._pause(min(1.0, wait_s))
                     wait_s -= 1.0

@@ -15,7 +15,7 @@ from armada_agent import OLDEST_PROTOCOL, PROTOCOL, __version__, identity
 from armada_agent.errors import AgentError, from_os_error
 from armada_agent.session import Call, Method, Session
 
-_METHODS = {
+METHODS = {
     "host.facts": "facts:describe",
     "host.load": "telemetry:read_load",
     "host.examine": "examination:examine",
@@ -157,14 +157,14 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return _failure(None, -32600, "not a request")
     request_id = request.get("id")
-    target = _METHODS.get(request["method"])
+    target = METHODS.get(request["method"])
     if target is None:
         return _failure(request_id, -32601, "no method %.100s" % request["method"])
     params = request.get("params", {})
     if not isinstance(params, dict):
         return _failure(request_id, -32602, "params must be an object")
     try:
-        result = _find_method(target)(Call(session, request_id), params)
+        result = find_method(target)(Call(session, request_id), params)
     except AgentError as error:
         return _refusal(request_id, error)
     except OSError as error:
@@ -179,7 +179,7 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
-def _find_method(target: str) -> Method:
+def find_method(target: str) -> Method:
     module, _, name = target.partition(":")
     return cast("Method", getattr(importlib.import_module("armada_agent." + module), name))
 

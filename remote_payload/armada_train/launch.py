@@ -39,7 +39,8 @@ def main() -> int:
         _leave_python_path()
         job = [given.script, *its]
     words = ["--config_file", given.config_file, *job]
-    arguments, _, _ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
+    # What `accelerate launch` itself calls.
+    arguments, _, _ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))  # noqa: SLF001
     if given.script is not None and (complaint := _count_gpus(spec)):
         print(f"armada_train.launch: {complaint}", file=sys.stderr, flush=True)
         write_failure(RunFolder.from_environment(spec.parent, os.environ).attempt_folder, "world_mismatch", complaint)

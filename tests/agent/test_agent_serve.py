@@ -151,9 +151,9 @@ def test_every_method_of_the_protocol_is_there_and_no_other() -> None:
     from armada_agent import serve
 
     protocol = json.loads(bundled("remote_payload", "protocol.json").read_text("utf-8"))
-    assert set(protocol["methods"]) == set(serve._METHODS)
-    for method in serve._METHODS.values():
-        assert callable(serve._find_method(method))
+    assert set(protocol["methods"]) == set(serve.METHODS)
+    for method in serve.METHODS.values():
+        assert callable(serve.find_method(method))
 
 
 def test_both_sides_speak_the_protocol_that_is_written_down() -> None:

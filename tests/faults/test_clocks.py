@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from armada.daemon.clock import SyncClock
 from armada.daemon.service import Clock, Daemon
 from armada.store import run_sync, runs
 from armada.store.runs import Verdict
@@ -25,8 +24,7 @@ class Ticking:
     def __init__(self, place: Place) -> None:
         self.ahead_s = 0.0
         self.synced: list[str] = []
-        self.daemon = Daemon(place.home, clock=Clock(self.now, time.monotonic))
-        self.daemon._sync = SyncClock(place.home, self.daemon._board, sync_host=self._sync_host)
+        self.daemon = Daemon(place.home, clock=Clock(self.now, time.monotonic), sync_host=self._sync_host)
         self._place = place
 
     def now(self) -> float:
@@ -85,19 +83,17 @@ def test_a_clock_that_jumps_holds_nothing_up(place: Place, ticking: Ticking, jum
 )
 def test_a_day_of_sleep_is_followed_by_one_sync(place: Place, ticking: Ticking) -> None:
     place.save(1, {"model": b"1"})
-    ticking.until(
-        lambda: run_sync.find(place.database, place.run_id).last_at is not None and not ticking.daemon._sync.busy
-    )
+    ticking.until(lambda: run_sync.find(place.database, place.run_id).last_at is not None and not ticking.daemon.syncs)
     before = len(ticking.synced)
     looks = place.database.connection.execute("SELECT observed_at FROM hosts WHERE name = 'local'").fetchone()
     ticking.ahead_s = DAY_S  # the monotonic clock stood still
     place.save(2, {"model": b"2"})
-    ticking.until(lambda: place.home_steps() == [1, 2] and not ticking.daemon._sync.busy)
+    ticking.until(lambda: place.home_steps() == [1, 2] and not ticking.daemon.syncs)
     ticking.ahead_s += 10.0  # later ticks find nothing more to do
     for _ in range(5):
         ticking.ahead_s += 10.0
         ticking.tick()
-        eventually(lambda: not ticking.daemon._sync.busy)
+        eventually(lambda: not ticking.daemon.syncs)
     assert len(ticking.synced) == before + 1
     seen = place.database.connection.execute("SELECT observed_at FROM hosts WHERE name = 'local'").fetchone()
     assert seen["observed_at"] > looks["observed_at"]

@@ -133,7 +133,7 @@ def drive(board: Dashboard, use: Use, size: tuple[int, int] = (140, 40)) -> None
 
 def strips(app: App[None]) -> list[Strip]:
     """The lines of the screen as they go to a terminal; Textual has no public name for it."""
-    return app.screen._compositor.render_strips()
+    return app.screen._compositor.render_strips()  # noqa: SLF001
 
 
 def screen(pilot: Pilot[None]) -> str:

@@ -125,7 +125,7 @@ def test_what_a_host_answers_when_it_is_asked_is_inert_in_the_question(world: Wo
         await shows(pilot, "– box")
         view = pilot.app.screen
         assert isinstance(view, HostsScreen)
-        for question in (view._compare, view._judge):
+        for question in (view.compare, view.judge):
             question(text, answer)
             await until(pilot, lambda: len(pilot.app.screen_stack) == 3)
             await pilot.pause()
@@ -133,8 +133,8 @@ def test_what_a_host_answers_when_it_is_asked_is_inert_in_the_question(world: Wo
             assert not OBEYED.search(seen.replace("\n", "")), ascii(seen)
             await pilot.press("escape")
         for nothing in ("", "7", "[]", "{}", "\ud800"):
-            view._compare("box", Answer(4, nothing, text))
-        view._judge("box", Answer(4, "", text))
+            view.compare("box", Answer(4, nothing, text))
+        view.judge("box", Answer(4, "", text))
         await pilot.pause()
         board = pilot.app
         assert isinstance(board, Dashboard)

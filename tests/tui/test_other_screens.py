@@ -82,7 +82,7 @@ def test_new_points_are_drawn_after_those_that_were_there(world: World) -> None:
         await shows(pilot, "loss (1 of 2) 0.25")
         view = pilot.app.screen
         assert isinstance(view, RunScreen)
-        assert len(view.wall._curves["loss"]) == 5
+        assert len(view.wall.curves["loss"]) == 5
 
     drive(world.board(), use)
 

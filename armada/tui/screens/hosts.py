@@ -133,9 +133,9 @@ class HostsScreen(View):
             return
         name = host.name
         words = ["hosts", "trust", "--dry-run", "--json", name]
-        self.board.ask(f"ask {name} for its key", words, lambda answer: self._compare(name, answer))
+        self.board.ask(f"ask {name} for its key", words, lambda answer: self.compare(name, answer))
 
-    def _compare(self, name: str, answer: Answer) -> None:
+    def compare(self, name: str, answer: Answer) -> None:
         found = answer.json
         offered = _keys(found.get("offered")) if found else {}
         if not offered or found is None:
@@ -170,9 +170,9 @@ class HostsScreen(View):
         """Look first: what would be lost is said before anything is done."""
         if (name := self.table.cursor) is not None:
             words = ["hosts", "release", "--dry-run", "--json", name]
-            self.board.ask(f"look what {name} holds", words, lambda answer: self._judge(name, answer))
+            self.board.ask(f"look what {name} holds", words, lambda answer: self.judge(name, answer))
 
-    def _judge(self, name: str, answer: Answer) -> None:
+    def judge(self, name: str, answer: Answer) -> None:
         if (found := answer.json) is None:
             self._say(f"nobody knows what {name} holds: {answer.said}")
             return

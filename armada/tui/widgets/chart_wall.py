@@ -47,7 +47,7 @@ class ChartWall(Grid):
         self.logarithmic = False
         self.smoothing = 0.0
         self._first = 0
-        self._curves: dict[str, Curve] = {}
+        self.curves: dict[str, Curve] = {}
 
     def compose(self) -> ComposeResult:
         for _ in range(max(PANELS)):
@@ -75,9 +75,9 @@ class ChartWall(Grid):
                 continue
             changed = True
             if update.fresh is not None:
-                self._curves[update.name] = update.fresh
-            elif update.name in self._curves:
-                self._curves[update.name].extend(update.added)
+                self.curves[update.name] = update.fresh
+            elif update.name in self.curves:
+                self.curves[update.name].extend(update.added)
         if changed:
             self._draw()
 
@@ -90,7 +90,7 @@ class ChartWall(Grid):
             if place >= len(wanted):
                 continue
             name = wanted[place]
-            curve = self._curves.get(name, Curve())
+            curve = self.curves.get(name, Curve())
             smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
             at = f"{self.metrics.index(name) + 1} of {len(self.metrics)}"
             lines = []

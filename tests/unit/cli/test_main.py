@@ -10,7 +10,8 @@ from armada.cli.main import COMMANDS, build_parser, run
 
 
 def words_of(parser: argparse.ArgumentParser) -> set[str]:
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    # argparse has no public names for them.
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     return set(commands.choices)
 
 

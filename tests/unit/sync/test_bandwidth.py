@@ -141,7 +141,7 @@ def test_what_was_left_in_the_file_before_a_reboot_holds_nobody_up(tmp_path: Pat
 
 
 def rates(home: HomePaths, host: str, run: float | None = None) -> list[float]:
-    return sorted(limit.bytes_per_s for limit in allowance_for(home, load_hosts(home)[host], run)._limits)
+    return sorted(limit.bytes_per_s for limit in allowance_for(home, load_hosts(home)[host], run).limits)
 
 
 def test_the_limits_of_hosts_yaml_and_of_the_run_hold_together(home: HomePaths) -> None:
@@ -178,4 +178,4 @@ def test_a_file_that_is_just_being_broken_leaves_the_limit_as_it_was(home: HomeP
     host = Host(name="local", local=True)
     allowance_for(home, host, None)
     home.hosts_file.write_text("bwlimit: [")
-    assert [limit.bytes_per_s for limit in allowance_for(home, host, None)._limits] == [50e6]
+    assert [limit.bytes_per_s for limit in allowance_for(home, host, None).limits] == [50e6]
