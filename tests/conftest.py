@@ -25,6 +25,9 @@ pytest_plugins = ["tests.plugins.repeats", "tests.plugins.turns"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell in the background ignores Ctrl-C for all it starts, and they for theirs: then none of our tests could press it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # So does nohup with the end of the terminal.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)

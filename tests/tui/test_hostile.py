@@ -25,7 +25,7 @@ HOSTILE = [
     "tab\there\r\nline two\x00",
     "\ud800 lone",
     "wide 日本語 🚀 e\u0301",
-    "x" * 1_000_000,
+    "x" * 200_000,
 ]
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
