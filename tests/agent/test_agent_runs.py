@@ -335,6 +335,7 @@ def test_a_claim_nobody_took_up_may_be_retried(this_host: Host) -> None:
 
 def test_another_submission_of_an_active_run_conflicts(this_host: Host) -> None:
     this_host.launch("second-1", "sleep", "1000")
+    this_host.await_state("second-1", "running")
     for number in (2, 7):
         with pytest.raises(Refused) as refused:
             this_host.call("run.submit", run_id="second-1", submission=number)
