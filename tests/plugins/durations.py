@@ -1,11 +1,12 @@
 """Write down what each test took, one JSON line each: `--durations-file .durations.jsonl`; tests/tools/durations.py reads it.
 
-Each process (xdist's workers too) appends its own lines. CPU is that of the process and of the children that a test waited for;
-daemons and hosts that it left running are not in it.
+Each process (xdist's workers too) appends its own lines. CPU is that of the process, of the servers that fork commands and trainings
+for it, and of all that either waited for; daemons and the hosts' own processes are not in it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -48,4 +49,22 @@ class _Durations:
 
 def _cpu_s() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(one.ru_utime + one.ru_stime for one in used) + sum(map(_of_child, _children()))
+
+
+def _children() -> list[str]:
+    """Pids of the children that live; none where there is no /proc."""
+    found: list[str] = []
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # that thread has ended
+            found += listed.read_text().split()
+    return found
+
+
+def _of_child(pid: str) -> float:
+    """CPU seconds of a living child and of what it waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0.0
+    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
