@@ -132,7 +132,8 @@ def test_a_supervisor_killed_on_a_worker_ends_the_run_with_the_word_of_the_batch
     "black hole during the hand-over to a cluster",
     "exit 9; the same command finds the run, one job",
 )
-@pytest.mark.skipif("ARMADA_FAULT_KILLS" not in os.environ, reason="two minutes of silence: the long form")
+# Two minutes of silence. The same hand-over to an SSH host is in test_daemon.py, a cut one to a cluster above.
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_hand_over_into_a_black_hole_is_found_again(
     armada: Armada, fleet: Fleet, engine: str, bad_link: Callable[..., BadLink]
