@@ -12,16 +12,21 @@ T = TypeVar("T")
 
 WITHIN_S = 180.0
 """How long an event may take unless a test says otherwise: machines are four times slower than ours, and swap."""
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
+LONGEST_PAUSE_S = 1.0
+"""Between two looks, once one has waited for four seconds: a look at a host costs it and us half a second of CPU."""
+_SHORTEST_PAUSE_S = 0.01
 
 
-def eventually(look: Callable[[], T], what: str = "", *, within_s: float = WITHIN_S) -> T:
+def eventually(
+    look: Callable[[], T], what: str = "", *, within_s: float = WITHIN_S, longest_pause_s: float = LONGEST_PAUSE_S
+) -> T:
     """Look again and again, ever less often, for the first true answer.
 
     Args:
         look: What is asked; an exception of it is the test's failure at once.
         what: What is waited for, for the failure's sentence.
         within_s: When to give up. A limit is there to end a hopeless test, never to measure.
+        longest_pause_s: Between two looks; shorter for what passes soon.
 
     Returns:
         The first true answer.
@@ -30,7 +35,7 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = WITHI
     for pause_s in pauses(lambda: f"{what or look}; the last answer was {found!r}", within_s=within_s):
         if found := look():
             return found
-        time.sleep(pause_s)
+        time.sleep(min(pause_s, longest_pause_s))
     raise AssertionError  # `pauses` has failed the test
 
 
@@ -45,5 +50,5 @@ def pauses(what: Callable[[], str], *, within_s: float = WITHIN_S) -> Iterator[f
     pause_s = _SHORTEST_PAUSE_S
     while time.monotonic() <= deadline:
         yield pause_s
-        pause_s = min(pause_s * 1.3, _LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 1.3, LONGEST_PAUSE_S)
     pytest.fail(f"waited {within_s:g} s in vain for {what()}")

@@ -56,7 +56,8 @@ CONF
 }
 
 make_login() {
-  [ "$LOGIN" = root ] || chroot "$R" useradd -m -s /bin/bash -p '*' "$LOGIN"
+  # One number on all hosts, as a cluster's users have it.
+  [ "$LOGIN" = root ] || chroot "$R" useradd -u 4242 -m -s /bin/bash -p '*' "$LOGIN"
   local home
   home=$(chroot "$R" getent passwd "$LOGIN" | cut -d: -f6)
   rm -rf "$R$home/.ssh"
@@ -84,4 +85,18 @@ if [ "$LOWER" != / ]; then
 fi
 
 [ -f "$HERE/$ROLE.sh" ] && . "$HERE/$ROLE.sh"
+
+# The environments of the workstation and of this machine's Slurm are one folder, as on a site with one home for all: the first training
+# builds and compiles them, and the others find them there. A root login's are its own host's, and another Debian has another Python.
+case $LOGIN:$ROLE in
+  researcher:plain|researcher:slurm|researcher:slurm-node)
+    OWNER=$(chroot "$R" id -u "$LOGIN"):$(chroot "$R" id -g "$LOGIN")
+    install -d -m 700 -o "${OWNER%:*}" -g "${OWNER#*:}" "$R/home/$LOGIN/.armada"
+    for part in envs tools; do
+      mkdir -p "$FLEET_STATE/environments/$part"
+      install -d -m 700 -o "${OWNER%:*}" -g "${OWNER#*:}" "$R/home/$LOGIN/.armada/$part"
+      chown "$OWNER" "$FLEET_STATE/environments/$part"; chmod 700 "$FLEET_STATE/environments/$part"
+      mount --bind "$FLEET_STATE/environments/$part" "$R/home/$LOGIN/.armada/$part"
+    done ;;
+esac
 exec chroot "$R" /usr/sbin/sshd -D -e

@@ -244,7 +244,9 @@ def test_a_preempted_training_resumes_and_its_checkpoints_come_home(cluster: Clu
     run_id = cluster.launch()
     # Asked where it lies, because that takes a hundredth of what nine more checkpoints take.
     outbox = f"{ROOT}/runs/{run_id}/outbox"
-    eventually(lambda: cluster.shell(f"ls -d {outbox}/.new-* {outbox}/[0-9a-f]* 2>/dev/null || true"), within_s=900)
+    listing = f"ls -d {outbox}/.new-* {outbox}/[0-9a-f]* 2>/dev/null; grep -s failed {outbox}/../state.json || true"
+    found = eventually(lambda: cluster.shell(listing), within_s=900, longest_pause_s=0.1)
+    assert "failed" not in found, armada.run("logs", run_id).stdout
     cluster.preempt(run_id)
     cluster.hurry(run_id)
     eventually(lambda: cluster.look(run_id)["attempt"] == 2, within_s=300)

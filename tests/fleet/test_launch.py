@@ -84,6 +84,8 @@ def test_a_training_on_an_ssh_host_comes_home_verified(
     assert armada.run("pull", run["run_id"]).stdout.startswith("nothing new; home already: 2 checkpoints")
     armada.run("stop", armada.json("ps", "--cached")[0]["run_id"], "--grace", "0")
 
+    if processes == 1:
+        return
     merged = armada.json("merge", run["run_id"], "--checkpoint", "6", "--follow")
     assert (merged["state"], merged["host"]) == ("succeeded", machine)
     (checkpoint,) = armada.json("show", merged["run_id"])["checkpoints"]
