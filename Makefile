@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
 	@echo 'make test    the tests, less those marked long; says first what this machine cannot run'
-	@echo 'make test-all  all tests: the long ones too, every Python interpreter, every fault many times over; hours'
+	@echo 'make test-all  all tests: the long ones too, every Python interpreter, every fault many times over, other dice; hours'
 	@echo 'make quick   lint, and the tests that the changes in this checkout touch; under a minute'
 	@echo 'make unit    tests/unit alone'
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
@@ -61,7 +61,9 @@ test: what-runs payload
 
 test-all: export ARMADA_ALL_INTERPRETERS = 1
 test-all: export ARMADA_FAULT_KILLS = 150
+test-all: export ARMADA_SEED := $(or $(ARMADA_SEED),$(shell date +%s))
 test-all: what-runs payload
+	@echo 'the dice are those of ARMADA_SEED=$(ARMADA_SEED)'
 	$(RUN_TESTS) --timeout 7200 $(PYTEST)
 
 unit: venv

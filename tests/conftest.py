@@ -14,13 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests import fork_server
+from tests.chance import ARMADA_SEED
 from tests.leftovers import end_all
 from tests.waiting import eventually as eventually  # noqa: PLC0414  # tests import it from here, too
 
 pytest_plugins = ["tests.plugins.repeats", "tests.plugins.turns"]
+
+# Hypothesis throws the same dice every time, as `tests.chance` does; where others are asked for, it prints how to throw those again.
+hypothesis.settings.register_profile("armada", derandomize=not ARMADA_SEED, print_blob=True, deadline=None)
+hypothesis.settings.load_profile("armada")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell in the background ignores Ctrl-C for all it starts, and they for theirs: then none of our tests could press it.

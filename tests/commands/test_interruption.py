@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import random
 import signal
 from collections.abc import Callable
 
 import pytest
 
 from tests import moments
+from tests.chance import dice
 from tests.conftest import Armada
 from tests.waiting import eventually
 
@@ -24,7 +24,7 @@ CUTS = moments.times(5)
 def test_a_launch_ended_at_any_point_starts_at_most_one_job(
     armada: Armada, what: signal.Signals, record_property: Callable[[str, object], None]
 ) -> None:
-    chance = random.Random(3)
+    chance = dice(3)
     record_property("times", CUTS)
     marks = armada.folder / "starts"
     marks.mkdir()

@@ -124,6 +124,9 @@ def test_following_a_log_ends_with_the_process_it_is_for(armada: Armada) -> None
     assert armada.run("logs", run_id, "-f", "--pid", "none").returncode == 2
 
 
+@pytest.mark.takes_long(
+    "silent for `stall_after`, here 10 s: after a word it must be seen as not silent, however slow the machine"
+)
 def test_a_job_that_says_nothing_for_its_stall_after_is_shown_as_stalled(armada: Armada) -> None:
     script = "echo begun; read line < go; echo again; sleep 1000"
     experiment = armada.command("sh", "-c", f"mkfifo go; {script}", stall_after="10s")

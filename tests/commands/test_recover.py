@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import random
 import shutil
 import sqlite3
 import subprocess
@@ -20,6 +19,7 @@ from armada import identity
 from armada.paths import HomePaths
 from armada.store.database import Database
 from tests import moments
+from tests.chance import dice
 from tests.commands.saved_run import save_and_end
 from tests.conftest import Armada
 
@@ -331,7 +331,7 @@ def test_a_recovery_killed_at_any_instant_is_ended_by_the_next(
 ) -> None:
     armada.json("sync", "now")
     before = all_of(armada, run_id)
-    chance = random.Random(5)
+    chance = dice(5)
     times = moments.times(4)
     record_property("times", times)
     spoilt = damage(home, "every page but the first is noise")

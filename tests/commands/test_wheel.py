@@ -59,6 +59,7 @@ def use(armada: Armada, argv: list[str], changes: dict[str, str] | None = None) 
     assert "16 samples a step" in run("launch", "--host", "local", "quickstart", "--dry-run")
 
 
+@pytest.mark.takes_long("builds the wheel and installs it into an environment of its own")
 def test_a_wheel_runs_away_from_its_sources(armada: Armada, wheel: Path, tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)

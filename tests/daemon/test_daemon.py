@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import threading
@@ -20,6 +19,7 @@ from armada.store import runs
 from armada.store.database import Database
 from armada.transport.host_keys import HostKey, pin
 from tests import moments
+from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.daemon.conftest import all_home, condition, published, saver
 
@@ -45,13 +45,14 @@ def test_a_daemon_watches_a_run_and_brings_all_of_it_home(armada: Armada, home: 
     "the next one goes on; all home, staging empty",
 )
 @pytest.mark.timeout(900)
+@pytest.mark.takes_long("a daemon is started anew for every kill")
 def test_a_daemon_killed_at_random_instants_loses_nothing(
     armada: Armada, home: HomePaths, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("times", KILLS)
     saves = saver(armada, count=KILLS + 2, size=300_000, pause_s=0.0, when_told=True)
     run_id = armada.json("launch", "--host", "local", saves)["run_id"]
-    dice = random.Random(11)
+    chance = dice(11)
     steps: list[moments.Moment] = [
         None,
         lambda: instance.is_held(home),
@@ -63,7 +64,7 @@ def test_a_daemon_killed_at_random_instants_loses_nothing(
         (armada.local_runs / run_id / "work" / f"save-{turn + 1}").touch()
         daemon = armada.start("daemon", "run", process_group=0)
         with daemon:
-            assert moments.end_after(daemon, steps[turn % len(steps)], daemon.kill, dice)
+            assert moments.end_after(daemon, steps[turn % len(steps)], daemon.kill, chance)
             daemon.communicate()
         assert not instance.is_held(home)
         assert published(home, run_id) == sorted(set(published(home, run_id)))  # whole, and each once
@@ -163,6 +164,7 @@ def black_hole() -> Iterator[BlackHole]:
     "a silent host under the daemon",
     "no other host waits for it",
 )
+@pytest.mark.takes_long("a look at a host that never answers must have ended: 15 s until it is given up")
 def test_a_dead_host_does_not_delay_another(armada: Armada, home: HomePaths, black_hole: BlackHole) -> None:
     """By the order of events: the other host's run is home before the first look at the dead one has ended."""
     dead = {"ssh": f"root@127.0.0.1:{black_hole.port}"}
@@ -196,6 +198,7 @@ def test_a_host_that_comes_back_is_seen_again(armada: Armada, home: HomePaths) -
     eventually(lambda: "other" not in condition(armada)["hosts"])
 
 
+@pytest.mark.takes_long("a launch, a whole sync, a wipe and a second launch, each seen by the daemon at its own pace")
 def test_a_host_that_was_wiped_is_left_alone_until_the_next_launch(armada: Armada, home: HomePaths) -> None:
     root = armada.folder / "other"
     home.hosts_file.write_text(json.dumps({"hosts": {"other": {"local": True, "root": str(root)}}}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from armada.store import operations as records
 from armada.store import runs
 from armada.store.database import Database
 from tests import moments
+from tests.chance import dice
 from tests.conftest import Armada
 from tests.waiting import eventually
 
@@ -105,7 +105,7 @@ def test_a_pid_that_was_given_to_another_process_or_boot_is_not_the_same(databas
 
 
 def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(armada: Armada) -> None:
-    dice = random.Random(7)
+    chance = dice(7)
     started = armada.folder / "started"
     followed = continued = 0
     turns = moments.times(5)
@@ -117,7 +117,7 @@ def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(arm
         first = armada.start("launch", "--host", "local", experiment, process_group=0)
         with first:
             end = functools.partial(os.killpg, first.pid, signal.SIGKILL)
-            moments.end_after(first, steps[turn % len(steps)], end, dice)
+            moments.end_after(first, steps[turn % len(steps)], end, chance)
             first.communicate()
         with Database(armada.folder / "home" / "state" / "armada.db") as database:
             done = any(row.state == "done" for row in _launches(database, experiment))

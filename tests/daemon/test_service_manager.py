@@ -80,6 +80,7 @@ print(json.dumps(said), flush=True)
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 @pytest.mark.skipif(SYSTEMD is None or shutil.which("unshare") is None, reason="no systemd here")
+@pytest.mark.takes_long("a systemd of its own starts, and waits its `RestartSec` after a kill")
 def test_systemd_starts_the_unit_knows_when_it_is_ready_and_restarts_it(
     armada: Armada, record_property: Callable[[str, object], None]
 ) -> None:

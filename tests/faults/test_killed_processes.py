@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from armada.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
 from tests import moments
+from tests.chance import dice
 from tests.conftest import Armada
 from tests.faults.test_floods import creation
 from tests.waiting import eventually
@@ -53,10 +53,11 @@ def kill(chosen: Callable[[list[str]], bool]) -> int:
     "kill -9 of the supervisor at random instants",
     "never_started without a start, supervisor_lost or its exit with one; no process of the run is left",
 )
+@pytest.mark.takes_long("what a killed supervisor left is looked for until nothing of it lives, once for every kill")
 def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    chance = random.Random(11)
+    chance = dice(11)
     home = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
     home.make()
     host = Host(name="local", local=True, root=str(tmp_path / "root"))
@@ -129,7 +130,7 @@ def children(pid: int) -> list[int]:
 def test_an_agent_killed_at_any_instant_of_a_launch_starts_one_job_at_most(
     armada: Armada, record_property: Callable[[str, object], None]
 ) -> None:
-    chance = random.Random(12)
+    chance = dice(12)
     marks = armada.folder / "starts"
     marks.mkdir()
     codes: list[int] = []

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from armada.store import checkpoints
 from tests import moments
+from tests.chance import dice
 from tests.sync.conftest import Place, leftovers, random_bytes
 
 KILLS = moments.times(4)
@@ -46,11 +46,12 @@ def has_come(folder: Path, size_bytes: float) -> bool:
     "every checkpoint home and verified once; no mismatch, no leaked temporary",
 )
 @pytest.mark.timeout(900)
+@pytest.mark.takes_long("a process is started for every kill")
 def test_a_sync_killed_at_random_points_loses_nothing_and_publishes_nothing_half(
     place: Place, record_property: Callable[[str, object], None]
 ) -> None:
     place.create(bwlimit="30M", outputs=["*.csv"])
-    chance = random.Random(7)
+    chance = dice(7)
     shared = random_bytes(1_000_000)
     command = [sys.executable, "-m", "armada", "sync", "now", place.run_id]
     killed = 0

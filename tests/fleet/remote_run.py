@@ -56,7 +56,7 @@ class Remote:
         port: int | None = None,
         name: str | None = None,
         *,
-        patience_s: float = 20.0,
+        patience_s: float = 600.0,  # a test that is about a link that stays down says less
     ) -> None:
         up = fleet.host(machine)
         address = f"{up.user}@127.0.0.1:{port}" if port else up.target

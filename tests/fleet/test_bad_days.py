@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from armada.paths import HomePaths
+from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.daemon.conftest import SAVER, published
 from tests.fleet import machines
@@ -40,6 +40,9 @@ def only_run(armada: Armada, *more: str) -> dict[str, Any]:
 @pytest.mark.fault(
     "host frozen and thawed",
     "last known state with `unreachable since`; after the thaw the run goes on, and who follows it sees its end",
+)
+@pytest.mark.takes_long(
+    "a frozen host keeps its TCP connections: it is silent for as long as a deadline before that is said"
 )
 def test_a_host_that_freezes_harms_no_run(armada: Armada, fleet: Fleet) -> None:
     with fleet.borrow("a100-2") as machine:
@@ -84,6 +87,7 @@ def crowd(machine: machines.Machine) -> Iterator[list[socket.socket]]:
     "MaxStartups exhausted by somebody else",
     "said in a sentence with exit 4 while it lasts, nothing recorded; a launch that waits gets in once there is room",
 )
+@pytest.mark.takes_long("sshd lets its crowd wait, and armada's pauses between tries grow")
 def test_a_login_crowd_keeps_us_out_only_as_long_as_it_lasts(armada: Armada, fleet: Fleet) -> None:
     with fleet.borrow("a100-2") as machine:
         add(armada, "a100-2", machine.target)
@@ -122,6 +126,7 @@ def small(fleet: Fleet, there: str) -> Iterator[Callable[[str], str]]:
 @pytest.mark.fault(
     "host's disk full while files are sent there", "exit 5 and why, nothing started; the same launch works with room"
 )
+@pytest.mark.takes_long("an environment is built until its disk is full, and then whole")
 def test_a_disk_that_fills_during_provision_is_said_and_nothing_starts(
     armada: Armada, fleet: Fleet, bad_link: Callable[..., BadLink], small: Callable[[str], str]
 ) -> None:
@@ -203,6 +208,7 @@ def came_through(armada: Armada, fleet: Fleet, launch: subprocess.Popen[str]) ->
 @pytest.mark.parametrize(
     "options", [("--rtt-ms", "500"), ("--slice", "1", "--rtt-ms", "4")], ids=["500 ms", "one byte"]
 )
+@pytest.mark.takes_long("every round trip takes half a second")
 def test_a_link_that_is_bad_all_along_carries_everything(
     armada: Armada, fleet: Fleet, bad_link: Callable[..., BadLink], options: tuple[str, ...]
 ) -> None:
@@ -217,6 +223,7 @@ def test_a_link_that_is_bad_all_along_carries_everything(
 )
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("what", ["reset", "black hole"])
+@pytest.mark.takes_long("the link breaks at each step of a launch; a black hole is noticed by deadlines alone")
 def test_a_link_that_breaks_at_any_step_is_survived(
     armada: Armada,
     fleet: Fleet,
@@ -224,7 +231,7 @@ def test_a_link_that_breaks_at_any_step_is_survived(
     what: str,
     record_property: Callable[[str, object], None],
 ) -> None:
-    chance = random.Random(21)
+    chance = dice(21)
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "10")
     add(armada, "far", f"root@127.0.0.1:{link.port}")
     rounds = 12 if LONG else 2

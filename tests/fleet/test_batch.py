@@ -236,6 +236,9 @@ def test_a_fast_job_gone_before_the_first_look_has_ended_well(cluster: Cluster) 
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.takes_long(
+    "a real training with torch, twice, and the first on a host builds and compiles its environment"
+)
 def test_a_preempted_training_resumes_and_its_checkpoints_come_home(cluster: Cluster) -> None:
     armada = cluster.armada
     armada.write("train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS * 8))

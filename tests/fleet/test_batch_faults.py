@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import uuid
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from armada.paths import HomePaths
+from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.daemon.conftest import SAVER, published
 from tests.fleet import machines
@@ -37,6 +37,7 @@ def cluster(request: pytest.FixtureRequest, armada: Armada, fleet: Fleet) -> Clu
     "one job for each launch that says it handed one over, none for the others",
 )
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.takes_long("a launch for every place where the link is cut, and each waits for the batch system")
 def test_cut_links_hand_over_one_job_each(
     armada: Armada,
     fleet: Fleet,
@@ -52,7 +53,7 @@ def test_cut_links_hand_over_one_job_each(
     added = armada.run(*words, "--identity", str(machines.IDENTITY))
     assert added.returncode == 0, added.stderr
     hosts.write_text(hosts.read_text() + f"    {engine}: {{poll: 1s}}\n")
-    chance = random.Random(5)
+    chance = dice(5)
     codes = []
     took_s = time_of_a_launch(armada, cluster.host, resources={"memory": "200M"})
     for number in range(CUTS):
@@ -80,6 +81,7 @@ def test_cut_links_hand_over_one_job_each(
     "slurmctld or schedd down while a run is on",
     "the state stays and its age grows; a launch is refused or its outcome unknown; everything goes on when it is back",
 )
+@pytest.mark.takes_long("squeue and sbatch try for a while before they say that the controller is down")
 def test_a_controller_that_is_down_harms_no_run(cluster: Cluster) -> None:
     shell_job(cluster.armada, "echo ready; while [ ! -e go ]; do sleep 0.2; done; exit 5")
     run_id = cluster.launch()
@@ -163,6 +165,7 @@ def test_a_hand_over_into_a_black_hole_is_found_again(
     "a Slurm node dies under a run and comes back", "the run is queued again and goes on as its next attempt"
 )
 @pytest.mark.xdist_group("slurm")
+@pytest.mark.takes_long("slurmctld gives a silent node up after its SlurmdTimeout, and the node must come back")
 def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> None:
     cluster = add_cluster(armada, fleet, "slurm", lines=["#SBATCH --nodelist=slurm-2"])
     cluster.is_ready()
@@ -183,6 +186,9 @@ def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> No
 @pytest.mark.fault(
     "a whole cluster frozen and thawed",
     "last known state with `unreachable since`; after the thaw the run ends as it would have",
+)
+@pytest.mark.takes_long(
+    "a frozen host keeps its TCP connections: it is silent for as long as a deadline before that is said"
 )
 def test_a_cluster_that_freezes_harms_no_run(cluster: Cluster) -> None:
     shell_job(cluster.armada, f"{COUNT}; while [ ! -e go ]; do sleep 0.2; done; exit 5")

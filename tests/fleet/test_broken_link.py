@@ -57,6 +57,7 @@ def test_a_reset_link_ends_every_waiting_call(
     "black hole, nobody asking",
     "noticed within the watchdog's time, 25 s",
 )
+@pytest.mark.takes_long("nothing tells of a black hole but that 15 s passed without an answer")
 def test_a_black_hole_is_noticed_without_any_answer(
     known: Known, home: HomePaths, fleet: Fleet, bad_link: PutBadLink, record_property: Callable[[str, object], None]
 ) -> None:

@@ -214,6 +214,7 @@ def train_from_hub(armada: Armada, endpoint: str) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("engine", [pytest.param("slurm", marks=pytest.mark.xdist_group("slurm"))])
+@pytest.mark.takes_long("a real training with torch")
 def test_a_hub_model_is_staged_at_the_login_node_and_trains_without_internet(
     armada: Armada, fleet: Fleet, engine: str, tmp_path: Path
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_hub_model_is_staged_at_the_login_node_and_trains_without_internet(
 
 @SLURM
 @pytest.mark.timeout(1800)
+@pytest.mark.takes_long("a real training with torch")
 def test_a_model_of_homes_own_cache_is_sent_where_the_login_node_has_no_internet(
     armada: Armada, fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def daemon(armada: Armada) -> Iterator[subprocess.Popen[str]]:
     "black hole and reset under the daemon",
     "it looks again; everything comes home",
 )
+@pytest.mark.takes_long("nothing tells of a black hole but deadlines, and the daemon's pauses between looks grow")
 def test_a_daemon_goes_on_after_a_black_hole_and_a_reset(
     armada: Armada, own_home: HomePaths, fleet: Fleet, bad_link: Callable[..., BadLink]
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_daemon_goes_on_after_a_black_hole_and_a_reset(
     "black hole during the hand-over",
     "exit 9; the same command finds the run, one start",
 )
+@pytest.mark.takes_long("a launch says that its outcome is unknown when its last deadline has passed")
 def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
     armada: Armada, own_home: HomePaths, fleet: Fleet, bad_link: Callable[..., BadLink], there: str
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
     "host killed and restarted under a run with `retries`, nobody there",
     "the daemon sees the restart and resumes it, with its secrets, once",
 )
+@pytest.mark.takes_long("a host is restarted, and the daemon must have seen it down and up")
 def test_a_run_goes_on_by_itself_after_its_host_was_restarted(
     armada: Armada, own_home: HomePaths, fleet: Fleet
 ) -> None:

@@ -239,6 +239,7 @@ def test_a_key_that_changes_while_a_person_compares_is_not_pinned(there_is: Ther
         assert there_is.armada.run("hosts", "check", "a100-2").returncode == 4
 
 
+@pytest.mark.takes_long("a release in three steps, each a process of its own that the screen follows")
 def test_release_says_what_would_be_lost_then_drains_then_lets_go(
     there_is: There, add: Add, fleet: Fleet, there: str
 ) -> None:
@@ -285,6 +286,7 @@ os.rename(part, os.path.join(run, "outbox", hashlib.sha256(text.encode()).hexdig
 """
 
 
+@pytest.mark.takes_long("two runs, one of which waits for the other's GPUs, seen through the daemon")
 def test_what_waits_for_gpus_and_who_holds_them_is_on_the_screen(there_is: There, add: Add, fleet: Fleet) -> None:
     with fleet.borrow("a100-2"):
         add("a100-2")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.fleet import machines
 from tests.fleet.conftest import BadLink, Fleet
@@ -63,6 +63,7 @@ def starts(fleet: Fleet, machine: str, folder: str) -> int:
 
 @pytest.mark.parametrize(("machine", "processes"), [("a100-1", 1), ("workstation", 2)])
 @pytest.mark.timeout(900)
+@pytest.mark.takes_long("a real training with torch; the first on a host builds and compiles its environment")
 def test_a_training_on_an_ssh_host_comes_home_verified(
     armada: Armada, add: Callable[..., None], fleet: Fleet, machine: str, processes: int
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_command_on_an_ssh_host_outlives_the_session(armada: Armada, add: Call
 )
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("transport", "times"), [("fabric", CUTS), ("openssh", CUTS // 2)])
+@pytest.mark.takes_long("a launch for every place where the link is cut")
 def test_the_launch_survives_cut_links_with_one_start_each(
     transport: str,
     times: int,
@@ -119,7 +121,7 @@ def test_the_launch_survives_cut_links_with_one_start_each(
     link = bad_link(fleet.host("workstation"), "--rtt-ms", "4")
     fleet.run("workstation", f"mkdir -m 777 {there}")
     add("workstation", "--transport", transport, target=f"researcher@127.0.0.1:{link.port}")
-    chance = random.Random(2)
+    chance = dice(2)
     outcomes = []
     took_s = time_of_a_launch(armada, "workstation")
     for number in range(times):

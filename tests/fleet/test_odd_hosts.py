@@ -242,6 +242,7 @@ def test_odd_shells_change_nothing(armada: Armada, fleet: Fleet, how: str, back:
     ],
     ids=["conda base", "broken libraries", "noexec /tmp"],
 )
+@pytest.mark.takes_long("a whole launch, its checkpoint brought home, and an environment built")
 def test_what_start_up_files_and_mounts_do_to_other_programs_does_not_reach_runs(
     armada: Armada, home: HomePaths, fleet: Fleet, tmp_path: Path, how: str, back: str
 ) -> None:
@@ -322,6 +323,7 @@ time_t time(time_t *t) { struct timespec s; clock_gettime(CLOCK_REALTIME, &s); i
     "a host's clock two hours ahead",
     "said before a launch; the run is seen and ends as on any other",
 )
+@pytest.mark.takes_long("a whole launch, its checkpoint brought home, and a second plan, with a login each")
 def test_a_host_whose_clock_is_two_hours_ahead_says_so_and_its_runs_are_seen(
     armada: Armada, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -348,6 +350,7 @@ def test_a_host_whose_clock_is_two_hours_ahead_says_so_and_its_runs_are_seen(
     "sshd with OpenSSH's default MaxStartups (10:30:100) and MaxSessions (10), twelve armadas at once",
     "all of them are answered",
 )
+@pytest.mark.takes_long("twelve armadas at once on two cores, each with logins of its own")
 def test_many_armadas_at_once_get_through_the_default_limits_of_sshd(armada: Armada, fleet: Fleet) -> None:
     with fleet.borrow(ODD) as machine:
         limits = fleet.run(machine.name, "/usr/sbin/sshd -T").lower()
@@ -383,6 +386,7 @@ def with_setup(armada: Armada, host: str, lines: list[str]) -> None:
     "a host that needs `module load` lines before anything, and one of them fails",
     "runs and builds have what they load; a line that fails is named before anything starts",
 )
+@pytest.mark.takes_long("an environment is built, and each of three lines that fail is met in three ways")
 def test_setup_lines_reach_builds_and_runs_and_one_that_fails_is_named(
     armada: Armada, home: HomePaths, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -428,6 +432,7 @@ def test_setup_lines_reach_builds_and_runs_and_one_that_fails_is_named(
     ],
     ids=["slurm", "htcondor"],
 )
+@pytest.mark.takes_long("the batch system must start the job")
 def test_setup_lines_reach_a_batch_systems_tools_and_its_jobs(
     armada: Armada, fleet: Fleet, engine: str, where: tuple[str, ...], in_a_job: str
 ) -> None:

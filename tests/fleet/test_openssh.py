@@ -79,6 +79,7 @@ def reload(fleet: Fleet, machine: machines.Machine, script: str) -> None:
     eventually(lambda: starts() > before)
 
 
+@pytest.mark.takes_long("six connections, agents, pushes, and sshd writes its log of logins")
 def test_one_connection_serves_agents_pushes_streams_and_many_armadas(
     known: Known, home: HomePaths, fleet: Fleet, source: Path, there: str, tmp_path: Path
 ) -> None:

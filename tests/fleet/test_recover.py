@@ -77,6 +77,7 @@ def borrowed(fleet: Fleet) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.takes_long("a host that does not answer is given up after its deadline")
 def test_hosts_that_answer_are_read_and_the_others_later(
     borrowed: Machine, home: HomePaths, remotes: Callable[..., Remote], bad_link: Callable[..., BadLink]
 ) -> None:
@@ -122,6 +123,7 @@ def cluster(request: pytest.FixtureRequest, armada: Armada, fleet: Fleet) -> Clu
     return add_cluster(armada, fleet, request.param)
 
 
+@pytest.mark.takes_long("the batch system must start two jobs")
 def test_runs_of_a_cluster_are_read_and_those_that_run_go_on(cluster: Cluster) -> None:
     armada = cluster.armada
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")

@@ -47,6 +47,7 @@ def test_what_could_never_run_is_refused(cluster: Cluster) -> None:
     assert "ARM012" in cluster.launch("--set", "resources.cpus=99", rc=3)
 
 
+@pytest.mark.takes_long("Slurm must forget the job, and its silence is believed only after it persisted")
 def test_a_job_that_ended_unseen_without_a_word_is_told_by_accounting_or_said_to_be_gone(cluster: Cluster) -> None:
     shell_job(cluster.armada, "echo ready; sleep 600")
     run_id = cluster.launch()

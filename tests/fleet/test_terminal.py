@@ -29,6 +29,7 @@ def terminal(armada: Armada) -> Iterator[Terminal]:
     made.tmux("kill-server")
 
 
+@pytest.mark.takes_long("a whole visit, as a person makes it, each step after the screen showed the one before")
 def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
     armada: Armada, fleet: Fleet, terminal: Terminal
 ) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import random
 import shlex
 import shutil
 import signal
@@ -28,6 +27,7 @@ from armada.errors import (
 )
 from armada.paths import HomePaths
 from armada.transport import TransferProgress, connect
+from tests.chance import dice
 from tests.fleet.conftest import NAMES
 from tests.waiting import eventually
 
@@ -125,6 +125,7 @@ def own_children(name: str) -> list[int]:
     "the same push completes it; every byte right, no temporary left",
 )
 @pytest.mark.timeout(900)
+@pytest.mark.takes_long("a new push after every kill")
 def test_a_push_killed_at_random_points_is_completed_by_the_next(
     known: Known,
     home: HomePaths,
@@ -136,7 +137,7 @@ def test_a_push_killed_at_random_points_is_completed_by_the_next(
 ) -> None:
     link = bad_link(fleet.host("workstation"), "--mbit", "160")
     host = known("workstation", name="via", ssh=f"researcher@127.0.0.1:{link.port}")
-    chance = random.Random(13)
+    chance = dice(13)
     source = tmp_path / "source"
     source.mkdir()
     names = ["big", "small", "sub"]

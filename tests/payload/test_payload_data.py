@@ -60,6 +60,7 @@ def make_hook_run(make_run: Any, function: str, name: str = "run", **changes: An
     return run
 
 
+@pytest.mark.takes_long("six processes with torch")
 def test_two_ranks_with_two_workers_each_take_every_position_exactly_once(make_run: Any) -> None:
     batch = {"global": 8, "micro": 2, "accumulation": 2, "processes": 2}
     run = make_hook_run(make_run, "sample", train={"max_steps": 6}, batch=batch)

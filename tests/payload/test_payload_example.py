@@ -73,6 +73,7 @@ def test_a_saved_dataset_travels_with_all_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.payload
+@pytest.mark.takes_long("the example as it stands in the repository")
 def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: Interpreter, tmp_path: Path) -> None:
     shutil.copytree(ARC, tmp_path / "arc")
     subprocess.run([payload_python.path, "-B", "make_eval.py"], cwd=tmp_path / "arc", check=True)

@@ -74,6 +74,9 @@ def test_the_merged_model_has_the_eval_loss_of_the_training(
     assert loaded.summary["eval_loss_before"] == pytest.approx(after, abs=1e-4)
 
 
+@pytest.mark.takes_long(
+    "a training, its base written anew, then merges in two precisions, each of which compares losses"
+)
 def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
     chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, payload_python: Interpreter
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_merge_that_cannot_be_is_refused_before_torch(
     assert words in merged.failure["message"]
 
 
+@pytest.mark.takes_long("a training and a merge under their own supervisors, each of which imports torch anew")
 def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_python: Interpreter) -> None:
     prepare_environment(armada, payload_python.path)
     write_jsonl(armada.folder / "train.jsonl", chats(32))

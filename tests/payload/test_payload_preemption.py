@@ -49,6 +49,7 @@ def check_preempted(run: PayloadRun, ended: Ended, name: str) -> int:
     return step
 
 
+@pytest.mark.takes_long("two trainings: preempted, resumed")
 def test_a_signal_to_one_process_saves_and_the_resume_ends_as_if_undisturbed(
     undisturbed: PayloadRun, make_run: Any
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_signal_to_one_process_saves_and_the_resume_ends_as_if_undisturbed(
 
 
 @pytest.mark.parametrize(("number", "rank"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 0), (signal.SIGTERM, None)])
+@pytest.mark.takes_long("the launcher itself, and two ranks that import torch anew")
 def test_a_signal_to_any_single_rank_or_the_launcher_saves_once_on_all(
     chat_files: tuple[Path, Path], make_run: Any, number: signal.Signals, rank: int | None
 ) -> None:

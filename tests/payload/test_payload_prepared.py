@@ -108,6 +108,7 @@ def prepare(run: PayloadRun) -> tuple[int, str]:
 
 
 @pytest.mark.payload
+@pytest.mark.takes_long("a preparation and three trainings, one of two ranks")
 def test_a_training_finds_what_prepare_made_and_is_the_same_as_without(
     chat_files: tuple[Path, Path], tmp_path: Path, make_run: Any
 ) -> None:
@@ -217,6 +218,7 @@ runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.payload
+@pytest.mark.takes_long("two preparations with workers that import torch anew")
 def test_a_killed_preparation_leaves_no_process_and_the_next_one_ends_it(tmp_path: Path, make_run: Any) -> None:
     # More than 2 MB, which several processes tokenise.
     rows = write_jsonl(tmp_path / "rows.jsonl", [chat("word " * 200, "it is " * 50 + str(n)) for n in range(1600)])

@@ -151,6 +151,7 @@ def check_equal(run: PayloadRun, straight: PayloadRun) -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.takes_long("two trainings of two ranks")
 def test_two_ranks_resumed_within_a_later_epoch_end_as_those_that_ran_straight_through_to_the_bit(
     two_ranks: PayloadRun, make_run: Any, tmp_path: Path, grouped: bool
 ) -> None:
@@ -169,6 +170,7 @@ def test_two_ranks_resumed_within_a_later_epoch_end_as_those_that_ran_straight_t
     check_equal(run, straight)
 
 
+@pytest.mark.takes_long("the launcher itself, and two ranks that import torch anew; then the resume")
 def test_a_run_of_which_one_rank_was_killed_with_signal_9_ends_as_if_undisturbed(
     two_ranks: PayloadRun, make_run: Any
 ) -> None:

@@ -80,6 +80,7 @@ def seen(armada: Armada, run_id: str, start: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.takes_long("accelerate's own launcher, and ranks that import torch anew")
 def test_a_script_runs_under_accelerate_and_its_checkpoints_come_home(local: Armada, processes: int) -> None:
     words = ["--config_file", "mine.yaml", "-m", "--", "$(x) 'y'"]
     file = project(local, arguments=words, resources={"processes": processes}, env={"PYTHONPATH": "src"})
@@ -96,6 +97,7 @@ def test_a_script_runs_under_accelerate_and_its_checkpoints_come_home(local: Arm
     assert (Path(shown["checkpoints"][-1]["home_path"]) / "weights.pt").is_file()
 
 
+@pytest.mark.takes_long("two attempts of two ranks that import torch anew")
 def test_a_second_attempt_is_told_where_to_go_on(local: Armada) -> None:
     script = (
         "import json, os, pathlib, sys\n"
@@ -147,6 +149,7 @@ def test_a_signal_reaches_the_script_which_has_its_grace(local: Armada, processe
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.takes_long("accelerate's own launcher")
 def test_a_scripts_own_exit_code_comes_through_torchrun(local: Armada, end: str, code: int) -> None:
     script = f"import os, sys\nif os.environ['RANK'] == '1': {end}\n"
     done = local.run("launch", "--host", "local", project(local, script), "--follow")

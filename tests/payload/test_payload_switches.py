@@ -99,6 +99,7 @@ runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.takes_long("the model is compiled")
 def test_the_switch_compiles_and_the_captured_graph_has_the_losses_of_the_plain_model(
     chat_files: tuple[Path, Path], make_run: Any
 ) -> None:

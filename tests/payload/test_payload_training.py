@@ -124,6 +124,7 @@ def evaluate_all_ways(run: PayloadRun, program: Path) -> tuple[list[float], set[
     return [loss for _, loss, _ in found[:4]], {tokens for *_, tokens in found}
 
 
+@pytest.mark.takes_long("three trainings, one with two ranks, each of which evaluates in four ways")
 def test_the_eval_loss_does_not_depend_on_batch_size_order_or_number_of_ranks(
     undisturbed: PayloadRun, tmp_path: Path, make_run: Any
 ) -> None:

@@ -42,6 +42,8 @@ class _Durations:
             "worker": self._worker,
             "when": round(when, 3),
         }
+        if (marker := item.get_closest_marker("takes_long")) is not None:
+            line["why"] = marker.args[0]
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         return answer

@@ -28,6 +28,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(
             f"REPEATED {report.nodeid} is a defect to be mended; it failed first with: {_why(report)}"
         )
+    for report in repeated:
+        terminalreporter.section(f"the first failure of {report.nodeid}", "-")
+        terminalreporter.line(report.longreprtext)
+        for name, said in report.sections:
+            terminalreporter.section(name, "-")
+            terminalreporter.line(said)
 
 
 def _why(report: pytest.TestReport) -> str:

@@ -11,12 +11,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/contributing/tests.md"
 BEGIN, END = "<!-- durations: begin -->", "<!-- durations: end -->"
 _SLOWEST = 5
+_LONG_S = 10.0
 
 
 class Taken(TypedDict):
@@ -27,6 +28,7 @@ class Taken(TypedDict):
     cpu_s: float
     worker: str
     when: float
+    why: NotRequired[str]
 
 
 def main(arguments: list[str]) -> int:
@@ -64,7 +66,21 @@ def make_table(lines: Iterable[Taken]) -> str:
         for line in sorted(tests, key=lambda line: -line["wall_s"])[:_SLOWEST]:
             name = line["test"].removeprefix(f"{folder}/")
             said.append(f"  - {line['wall_s']:.1f} s, CPU {line['cpu_s']:.1f} s: `{name}`")
-    return "\n".join([*said, ""])
+    return "\n".join([*said, "", *_say_why(everything), ""])
+
+
+def _say_why(lines: Iterable[Taken]) -> list[str]:
+    """The tests above 10 s, each with the reason that its mark `takes_long` gives; those without one come first."""
+    longest: dict[str, Taken] = {}
+    for line in sorted(lines, key=lambda line: line["wall_s"]):
+        if line["wall_s"] > _LONG_S:
+            longest[line["test"].partition("[")[0]] = line
+    said = [f"Above {_LONG_S:.0f} s, and why:", ""]
+    for name, line in sorted(longest.items(), key=lambda item: ("why" in item[1], item[0])):
+        said.append(
+            f"- {line['wall_s']:.0f} s: `{name.removeprefix('tests/')}`: {line.get('why', '**no reason given**')}"
+        )
+    return said
 
 
 def _folder(test: str) -> str:

@@ -61,6 +61,7 @@ def resolve(folder: Path, requirements: str, python: str, *, lacking: str = r"(?
 
 @pytest.mark.parametrize("python", ["3.12", "3.13"])
 @pytest.mark.parametrize("name", GPU_PROFILES)
+@pytest.mark.takes_long("uv asks the package indexes for everything that a CUDA environment is made of")
 def test_the_environment_of_a_gpu_profile_resolves_for_its_platform(name: str, python: str, folder: Path) -> None:
     text = requirements_text(load_profile(name, NOWHERE))
     found = resolve(folder, text, python)
@@ -77,6 +78,7 @@ def test_the_environment_of_a_gpu_profile_resolves_for_its_platform(name: str, p
     assert "nvidia-nccl-cu13" in beyond
 
 
+@pytest.mark.takes_long("uv asks the package indexes")
 def test_the_optional_kernels_fit_the_pinned_transformers(folder: Path) -> None:
     profile = load_profile("a100-80gb-8x", NOWHERE)
     (kernels,) = [line for line in profile.environment.optional if line.startswith("kernels==")]
