@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 MOST = 1 << 53
 """What JSON's numbers keep exactly; more steps, bytes or records there are not."""
 
@@ -11,6 +13,11 @@ _YEAR_10000 = 253_402_214_400.0
 def whole(value: object) -> int | None:
     """A count, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """An object of JSON's, empty where it is something else."""
+    return value if isinstance(value, dict) else {}
 
 
 def moment(value: object) -> float | None:

@@ -103,7 +103,7 @@ def _seconds(text: str) -> float:
 
 def summary(run: Run) -> dict[str, object]:
     """A run as `--json` shows it."""
-    internal = {"metrics_offset", "events_offset", "seq"}
+    internal = {"metrics_offset", "events_offset", "seq", "root_id", "seen_boot", "seen_at_s"}
     # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
     fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
     return {**fields, "eta_s": run.eta_s}
@@ -238,6 +238,10 @@ def _show(options: argparse.Namespace) -> int:
         print(
             f"  {stamp}  {state}{f': {reason}' if reason else ''}{f' ({inert_line(message, 120)})' if message else ''}"
         )
+    if run.unreadable_count:
+        print(
+            f"  unreadable {counted(run.unreadable_count, 'line')} of its own records; the first: {inert_line(run.unreadable)}"
+        )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
         print("  eval loss  " + "  ".join(f"{value:.4f} at {step}" for step, value in losses[-6:] if value is not None))
@@ -245,11 +249,13 @@ def _show(options: argparse.Namespace) -> int:
         clause = foreseen(host.forecast)
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
     for checkpoint in kept:
-        if checkpoint.home_path:
-            where = f"home, verified: {checkpoint.home_path}"
-        else:
-            where = f"only on {run.host}" if checkpoint.on_host else "gone from the host before it came home"
         trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
+        if checkpoint.home_path:
+            where = f"home{'' if trouble else ', verified'}: {checkpoint.home_path}"
+        elif checkpoint.nowhere:
+            where, trouble = checkpoint.nowhere, ""
+        else:
+            where = f"only on {run.host}"
         print(f"  checkpoint-{checkpoint.step}  {amount(checkpoint.size_bytes)}  {where}{trouble}")
     if quota is not None:
         from armada.monitor.queue import describe_allowance

@@ -64,6 +64,8 @@ def start(
             experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
             spec=plan.spec,
         )
+    root_id = plan.facts.get("root_id")
+    runs.set_root(database, plan.run_id, root_id if isinstance(root_id, str) else None)
     try:
         with turn(lock, f"launch of {plan.run_id}", lambda who: listener.stage("waiting", who)):
             _provision(session, plan, listener)

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound, OutcomeUnknown
-from armada.monitor.observe import observe
+from armada.monitor.observe import ROOT_AWAY, observe
+from armada.monitor.state import NOT_ON_HOST
 from armada.store import runs
 
 if TYPE_CHECKING:
@@ -43,11 +44,19 @@ def stop_run(
     try:
         session.call("run.stop", {"run_id": run.run_id, "grace_s": grace_s}, timeout_s=60.0)
     except NotFound:
+        observe(database, session, [run])
+        run = runs.find(database, run.run_id)
         # Its launch broke off before the host had heard of it; there is nothing to end but our own record.
-        if run.state in ("preparing", "unknown"):
+        if run.reason != ROOT_AWAY and (run.state == "preparing" or run.reason == NOT_ON_HOST):
             runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user")
             return runs.find(database, run.run_id)
-        raise
+        if run.ended:
+            return run
+        raise OutcomeUnknown(
+            f"whether {run.run_id} runs cannot be known: {run.message}",
+            hint="when its root is back on the host, again",
+            host=run.host,
+        ) from None
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])

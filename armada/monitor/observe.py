@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable
 from armada.inert import inert_line
+from armada.monitor.records import read_lines
 from armada.monitor.state import NOT_ON_HOST, decide, of_newest_submission, quiet_for
-from armada.plausible import moment, whole
+from armada.plausible import mapping, moment, whole
 from armada.session import HostSession
 from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
 from armada.units import duration_s
+from armada.verdicts.order import Moment, Order, compare
+from armada.verdicts.presence import There, presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +29,12 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.store.runs import Run
 
+log = logging.getLogger(__name__)
+
 RUNS_PER_QUESTION = 50
+ROOT_AWAY = "root_away"
+AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
+UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 SHORTEST_STALL_S = 10.0
 """Below which no experiment can call a run stalled."""
 
@@ -65,10 +74,11 @@ def observe(
         for answer in answers[: len(questions)]:
             if isinstance(answer, ArmadaError):
                 raise answer
-            by_id |= {str(entry.get("run_id")): entry for entry in answer.get("runs", [])}
+            of_all = {key: answer.get(key) for key in ("root", "moment")}
+            by_id |= {str(entry.get("run_id")): {**of_all, **entry} for entry in answer.get("runs", [])}
         with database.transaction():  # one wait for the disk, not one for each run; and for those who watch other hosts
             for run in asked:
-                if run.run_id in by_id and take_entry(database, run, by_id[run.run_id]):
+                if run.run_id in by_id and take_contained(database, run, by_id[run.run_id]):
                     waiting.append(runs.find(database, run.run_id))  # its files hold more than one answer carries
     return answered
 
@@ -115,6 +125,27 @@ def observe_all(
     return {name: why for name, why in answers.items() if why is not None}
 
 
+def take_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
+    """Record one run's part of an answer; whatever a job wrote into its files, no other run is harmed, and home asks no second time.
+
+    Returns:
+        As `take_entry`.
+    """
+    try:
+        with database.part():
+            return take_entry(database, run, entry)
+    except (ArmadaError, OSError):
+        raise  # of home's own
+    except Exception as error:
+        log.exception("%s: its records cannot be taken", run.run_id)
+        with database.part():
+            runs.note_unreadable(database, run.run_id, 1, f"{type(error).__name__}: {inert_line(error, 200)}")
+            for part in ("metrics", "events"):
+                _, end = _part(entry, part)
+                runs.skip_to(database, run.run_id, part, end)
+        return False
+
+
 def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_at: float | None = None) -> bool:
     """Record one run's part of an answer.
 
@@ -130,14 +161,22 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     # Only of who is quiet: a spec is long, and most runs get on every second.
     verdict = decide(entry, _stall_after_s(database, run) if quiet_for(entry) >= SHORTEST_STALL_S else None)
     if verdict.reason == NOT_ON_HOST:
-        if run.ended:
+        if where(run, entry) is There.REMOVED:
             checkpoints.take_outbox(database, run.run_id, [])
-            return False  # its folder was removed, or the host made anew; what it ended as was seen before
+        elif not run.ended and run.root_id is not None:
+            verdict = dataclasses.replace(verdict, reason=ROOT_AWAY, message=AWAY_WORDS)
+        if run.ended:
+            return False  # what it ended as was seen before
         # Nothing is there to be numbered: this is as new as what we knew when we asked.
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
-    evidence = of_newest_submission(entry.get("evidence") or {})
-    state: dict[str, Any] = evidence.get("state") or {}
-    beat: dict[str, Any] = evidence.get("heartbeat") or {}
+    evidence = of_newest_submission(mapping(entry.get("evidence")))
+    state = mapping(evidence.get("state"))
+    if entry.get("exists") and entry.get("findings") and whole(state.get("seq")) is None:
+        # What could not be read says nothing about the order of records; where it ended, that was seen before.
+        if run.ended:
+            return False
+        verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
+    beat = mapping(evidence.get("heartbeat"))
     facts: dict[str, Any] = {
         "observed_at": observed_at or time.time(),
         "unreachable_since": None,
@@ -149,20 +188,32 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     if isinstance(beat.get("phase"), str):
         facts["phase"] = inert_line(beat["phase"], 20)
     # The exit is written before state.json repeats it; between the two it knows more.
-    ending = (evidence.get("attempt") or {}).get("exit") or state
+    ending = mapping(mapping(evidence.get("attempt")).get("exit")) or state
     if verdict.state not in runs.ENDED:
         facts |= {"ended_at": None, "exit_code": None}  # of a submission before this one
     elif (ended := moment(ending.get("ended_at"))) is not None:
         facts["ended_at"] = ended
     if verdict.state in runs.ENDED and ending.get("exit_code") in range(256):
         facts["exit_code"] = ending["exit_code"]
-    if number := whole((evidence.get("submission") or {}).get("number")):
+    if number := whole(mapping(evidence.get("submission")).get("number")):
         facts["submission"] = number
     if isinstance(state.get("gpus"), list):
         facts["gpus"] = json.dumps([gpu for gpu in state["gpus"][:64] if whole(gpu) is not None])
     if (size := whole(entry.get("log_size_bytes"))) is not None:
         facts["log_size_bytes"] = size
-    runs.record(database, run.run_id, verdict, **facts)
+    if entry.get("exists"):
+        facts["root_id"] = _root(entry) or run.root_id
+    order = Order.NEWER
+    if (seen_at := _moment(entry)) is not None:
+        order = compare(
+            seen=(verdict.attempt, verdict.seq), known=(run.attempt, run.seq), seen_at=seen_at, known_at=_known_at(run)
+        )
+        facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds}
+    if order is Order.WENT_BACK:
+        facts |= {"metrics_offset": 0, "events_offset": 0}
+        verdict = _after_going_back(run, verdict)
+    if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
+        return False
     more = False
     for part, offset, take in (
         ("metrics", run.metrics_offset, metrics.take_metrics),
@@ -170,10 +221,41 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     ):
         text, end = _part(entry, part)
         if end > offset:
-            take(database, run.run_id, _lines(text), offset=offset, next_offset=end)
+            lines = read_lines(text, part)
+            take(database, run.run_id, lines.records, offset=offset, next_offset=end)
+            if lines.unreadable:
+                runs.note_unreadable(database, run.run_id, lines.unreadable, lines.first)
             more = more or len(text) > 32_768
     checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
     return more
+
+
+def where(run: Run, entry: dict[str, Any]) -> There:
+    """Where the run's folder is, by one look of its host's."""
+    return presence(exists=bool(entry.get("exists")), seen_root=_root(entry), known_root=run.root_id)
+
+
+def _root(entry: dict[str, Any]) -> str | None:
+    root = entry.get("root")
+    return root if isinstance(root, str) and 0 < len(root) <= 64 else None
+
+
+def _moment(entry: dict[str, Any]) -> Moment | None:
+    told = entry.get("moment")
+    boot, seconds = (told.get("boot"), told.get("seconds")) if isinstance(told, dict) else (None, None)
+    return Moment(boot[:300], float(seconds)) if isinstance(boot, str) and isinstance(seconds, int | float) else None
+
+
+def _known_at(run: Run) -> Moment | None:
+    return None if run.seen_boot is None or run.seen_at_s is None else Moment(run.seen_boot, run.seen_at_s)
+
+
+def _after_going_back(run: Run, verdict: runs.Verdict) -> runs.Verdict:
+    """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
+    words = "its host shows an older state of it than was seen before, as after a restored snapshot"
+    if run.ended:
+        return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)
+    return dataclasses.replace(verdict, message=verdict.message or words, because=f"{verdict.because}; {words}")
 
 
 def _stall_after_s(database: Database, run: Run) -> float | None:
@@ -182,21 +264,9 @@ def _stall_after_s(database: Database, run: Run) -> float | None:
 
 
 def _part(entry: dict[str, Any], name: str) -> tuple[str, int]:
-    part = entry.get(name) or {}
+    part = mapping(entry.get(name))
     text, end = part.get("text"), whole(part.get("next_offset"))
     return (text, end) if isinstance(text, str) and end is not None else ("", 0)
-
-
-def _lines(text: str) -> list[dict[str, Any]]:
-    found = []
-    for line in text.splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue  # a line torn by a full disk: the next ones are whole
-        if isinstance(value, dict):
-            found.append(value)
-    return found
 
 
 def outbox_entries(entry: dict[str, Any]) -> list[dict[str, Any]]:

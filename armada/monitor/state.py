@@ -7,6 +7,7 @@ A host shows files and processes; it never says "failed". What they mean togethe
 |-----------------------------------------------------------------|------------|--------------------|
 | the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written         |
 | nothing of the run on the host                                  | unknown    | not_on_host        |
+| its records there cannot be read                                | unknown    | unreadable         |
 | no submission claimed                                           | preparing  |                    |
 | claimed, no supervisor has taken it                             | submitted  |                    |
 | supervisor alive                                                | as written |                    |
@@ -35,7 +36,7 @@ import dataclasses
 from typing import Any
 
 from armada.inert import inert_line
-from armada.plausible import whole
+from armada.plausible import mapping, whole
 from armada.store.runs import ENDED, STATES, Verdict
 from armada.units import span
 
@@ -50,7 +51,7 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
         stall_after_s: After how long without a heartbeat a running job is called stalled; None never.
     """
     verdict = _decide(observed)
-    evidence: dict[str, Any] = observed.get("evidence") or {}
+    evidence = mapping(observed.get("evidence"))
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
@@ -60,19 +61,19 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
 
 def quiet_for(observed: dict[str, Any]) -> float:
     """Seconds since a running job last got on, by its host's clock; 0 where nobody can say."""
-    quiet_s = (observed.get("evidence") or {}).get("quiet_s")
+    quiet_s = mapping(observed.get("evidence")).get("quiet_s")
     return float(quiet_s) if isinstance(quiet_s, int | float) and 0 < quiet_s < float("inf") else 0.0
 
 
 def of_newest_submission(evidence: dict[str, Any]) -> dict[str, Any]:
     """The evidence without what an earlier submission wrote; which attempts there were, and the order of records, stay."""
-    number = (evidence.get("submission") or {}).get("number")
-    state: dict[str, Any] = evidence.get("state") or {}
-    attempt: dict[str, Any] = evidence.get("attempt") or {}
+    number = mapping(evidence.get("submission")).get("number")
+    state = mapping(evidence.get("state"))
+    attempt = mapping(evidence.get("attempt"))
     kept = dict(evidence)
     if _is_earlier(state, number):
         kept["state"] = {key: state[key] for key in ("attempt", "seq") if key in state}
-    if _is_earlier(attempt.get("run") or {}, number):
+    if _is_earlier(mapping(attempt.get("run")), number):
         kept["attempt"] = {"number": attempt.get("number"), "run": None, "exit": None}
     return kept
 
@@ -83,9 +84,9 @@ def _is_earlier(record: dict[str, Any], number: object) -> bool:
 
 
 def _decide(observed: dict[str, Any]) -> Verdict:
-    evidence = of_newest_submission(observed.get("evidence") or {})
-    state: dict[str, Any] = evidence.get("state") or {}
-    attempt: dict[str, Any] = evidence.get("attempt") or {}
+    evidence = of_newest_submission(mapping(observed.get("evidence")))
+    state = mapping(evidence.get("state"))
+    attempt = mapping(evidence.get("attempt"))
     number = _count(attempt.get("number")) or _count(state.get("attempt"))
     seq = _count(state.get("seq"))
 
@@ -105,14 +106,16 @@ def _decide(observed: dict[str, Any]) -> Verdict:
 
     if state.get("state") in ENDED:
         return verdict("its supervisor wrote the end", state["state"], state.get("reason"), state.get("message"))
-    exit_: dict[str, Any] = attempt.get("exit") or {}
+    exit_ = mapping(attempt.get("exit"))
     if exit_.get("state") in ENDED:
         because = f"the exit of attempt {number} is written"
         return verdict(because, exit_["state"], exit_.get("reason"), exit_.get("message"))
     if not observed.get("exists"):
         because = "nothing of the run is on the host"
         return verdict(because, "unknown", NOT_ON_HOST, "the host has no folder of this run")
-    submission: dict[str, Any] = evidence.get("submission") or {}
+    if observed.get("evidence") is None:
+        return verdict("its records on the host cannot be read", "unknown", "unreadable", _first_finding(observed))
+    submission = mapping(evidence.get("submission"))
     if not submission.get("claimed"):
         return verdict("its folder is on the host; no submission was claimed", "preparing")
     if not submission.get("job"):
@@ -151,7 +154,7 @@ def _by_scheduler(
     sight: dict[str, Any], state: dict[str, Any], evidence: dict[str, Any]
 ) -> tuple[str, str, object, object]:
     """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
-    job = (evidence.get("submission") or {}).get("job")
+    job = mapping(evidence.get("submission")).get("job")
     engine = inert_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
     seen, detail = sight.get("state"), inert_line(sight.get("detail") or "", 60)
     said = f"{engine} says {detail or seen}"
@@ -194,13 +197,18 @@ def _by_scheduler(
     )
 
 
+def _first_finding(observed: dict[str, Any]) -> str:
+    findings = observed.get("findings")
+    return str(findings[0]) if isinstance(findings, list) and findings else "its records on the host cannot be read"
+
+
 def _later(one: object, other: object) -> bool:
     return isinstance(one, int | float) and isinstance(other, int | float) and one > other
 
 
 def _beat(evidence: dict[str, Any]) -> str:
     """What the newest heartbeat adds to a living supervisor's word."""
-    beat: dict[str, Any] = evidence.get("heartbeat") or {}
+    beat = mapping(evidence.get("heartbeat"))
     phase, step = beat.get("phase"), beat.get("step")
     if not isinstance(phase, str):
         return ""

@@ -109,7 +109,7 @@ def recover(
             workshop = Path(tempfile.mkdtemp(prefix=WORKSHOP, dir=home.state))
             stack.callback(shutil.rmtree, workshop, ignore_errors=True)
             path = _prepare(home.store, workshop, recovery, listener, dry_run=dry_run)
-        database = stack.enter_context(Database(path))
+        database = stack.enter_context(Database(path, below=home.state))
         if not dry_run:
             _refuse_while_operations_run(database)
             argv = tuple(sys.argv)
@@ -154,7 +154,7 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener
     if condition != "damaged":
         with contextlib.closing(sqlite3.connect(store)) as source, contextlib.closing(sqlite3.connect(new)) as target:
             source.backup(target)
-        with Database(new) as database:
+        with Database(new, below=store.parent) as database:
             _refuse_while_operations_run(database)
         return new
     listener.now("store", f"it is damaged ({recovery.found.problems[0]}); reading what can be read")
@@ -162,7 +162,7 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener
         damaged = workshop / "damaged.db"
         begun = file.begun_aside(store)
         file.copy(descriptor, begun or store, damaged)
-        with Database(new) as database:
+        with Database(new, below=store.parent) as database:
             recovery.salvaged = salvage(damaged, database)
         if dry_run:
             return new
@@ -181,7 +181,10 @@ def _read_hosts(path: Path, home: HomePaths, hosts: Mapping[str, Host], listener
 
     def read(name: str) -> HostFindings:
         try:
-            with Database(path) as database, HostSession(hosts[name], home, patience_s=_PATIENCE_S) as session:
+            with (
+                Database(path, below=home.state) as database,
+                HostSession(hosts[name], home, patience_s=_PATIENCE_S) as session,
+            ):
                 found = read_host(database, session, lambda message: tell(name, message, done=False))
         except ArmadaError as error:
             tell(name, f"could not be read: {error.message}", done=True)

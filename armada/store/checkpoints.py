@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from armada.store import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from armada.store.database import Database
+
+
+NEVER_CAME = "gone from the host before it came home"
+WAS_HOME = "was home, is no longer here, and is gone from the host"
+"""The troubles of checkpoints that are nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,15 @@ class Checkpoint:
     trouble: str | None
     pinned: bool = False
 
+    @property
+    def nowhere(self) -> str | None:
+        """How it came to be neither here nor on its host; None while it is on one of them."""
+        if self.on_host or self.home_path is not None:
+            return None
+        return (
+            self.trouble if self.trouble in (NEVER_CAME, WAS_HOME) else WAS_HOME if self.acknowledged_at else NEVER_CAME
+        )
+
 
 def of_run(database: Database, run_id: str) -> list[Checkpoint]:
     """All known checkpoints of a run, in order of step."""
@@ -43,7 +59,7 @@ def of_run(database: Database, run_id: str) -> list[Checkpoint]:
     for row in rows:
         values: dict[str, Any] = dict(row)
         values["on_host"], values["pinned"] = bool(values["on_host"]), bool(values["pinned"])
-        values["home_path"] = Path(values["home_path"]) if values["home_path"] else None
+        values["home_path"] = places.read(database, values["home_path"]) if values["home_path"] else None
         found.append(Checkpoint(**values))
     return found
 
@@ -56,8 +72,25 @@ def take_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any
         connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ?", (run_id,))
         connection.executemany(
             """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
-               ON CONFLICT (run_id, digest) DO UPDATE SET on_host = 1""",
-            [(run_id, e["digest"], e["step"], e["size_bytes"], e["file_count"], e["created_at"]) for e in entries],
+               ON CONFLICT (run_id, digest) DO UPDATE SET on_host = 1, trouble = CASE WHEN trouble IN (?, ?) THEN NULL ELSE trouble END""",
+            [
+                (
+                    run_id,
+                    e["digest"],
+                    e["step"],
+                    e["size_bytes"],
+                    e["file_count"],
+                    e["created_at"],
+                    NEVER_CAME,
+                    WAS_HOME,
+                )
+                for e in entries
+            ],
+        )
+        connection.execute(
+            """UPDATE checkpoints SET trouble = CASE WHEN acknowledged_at IS NULL THEN ? ELSE ? END
+               WHERE run_id = ? AND NOT on_host AND home_path IS NULL AND trouble IS NULL""",
+            (NEVER_CAME, WAS_HOME, run_id),
         )
 
 
@@ -66,7 +99,7 @@ def mark_home(database: Database, run_id: str, digest: str, home_path: Path) -> 
     with database.transaction() as connection:
         connection.execute(
             "UPDATE checkpoints SET home_path = ?, verified_at = ?, trouble = NULL WHERE run_id = ? AND digest = ?",
-            (str(home_path), time.time(), run_id, digest),
+            (places.write(database, home_path), time.time(), run_id, digest),
         )
 
 
@@ -87,7 +120,7 @@ def adopt(
             """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at)
                VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
                home_path = excluded.home_path, verified_at = excluded.verified_at, trouble = NULL""",
-            (run_id, digest, step, size_bytes, file_count, created_at, str(home_path), time.time()),
+            (run_id, digest, step, size_bytes, file_count, created_at, places.write(database, home_path), time.time()),
         )
 
 

@@ -136,6 +136,25 @@ MIGRATIONS: tuple[str, ...] = (
         UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
     END
     """,
+    # Paths are relative to the store's folder from here on (store/places.py). All absolute ones began with the same folder.
+    """
+    UPDATE files_home SET path = substr(path, 1 + (
+        SELECT instr(home_path, '/runs/' || run_id || '/checkpoints/') FROM checkpoints WHERE home_path IS NOT NULL LIMIT 1))
+        WHERE EXISTS (SELECT 1 FROM (
+            SELECT substr(home_path, 1, instr(home_path, '/runs/' || run_id || '/checkpoints/')) AS home
+            FROM checkpoints WHERE home_path IS NOT NULL LIMIT 1) WHERE substr(path, 1, length(home)) = home);
+    DELETE FROM files_home WHERE path LIKE '/%';
+    UPDATE checkpoints SET home_path = substr(home_path, 1 + instr(home_path, '/runs/' || run_id || '/checkpoints/'))
+        WHERE home_path LIKE '/%';
+    ALTER TABLE files_home ADD COLUMN mtime_ns INTEGER;
+    ALTER TABLE files_home ADD COLUMN ctime_ns INTEGER;
+    ALTER TABLE files_home ADD COLUMN inode INTEGER;
+    ALTER TABLE runs ADD COLUMN root_id TEXT;
+    ALTER TABLE runs ADD COLUMN seen_boot TEXT;
+    ALTER TABLE runs ADD COLUMN seen_at_s REAL;
+    ALTER TABLE runs ADD COLUMN unreadable TEXT;
+    ALTER TABLE runs ADD COLUMN unreadable_count INTEGER NOT NULL DEFAULT 0
+    """,
 )
 
 
@@ -150,6 +169,7 @@ class Database:
     Args:
         path: The file; made where there is none.
         patience_s: How long to wait for another process that is writing, or has locked it.
+        below: The home whose files its paths mean; the folder it lies in, but for one that is made elsewhere.
 
     Raises:
         ConfigError: The file was written by a newer armada, or cannot be opened.
@@ -157,9 +177,10 @@ class Database:
         Conflict: Another program has it locked, for reading too.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = 30.0) -> None:
+    def __init__(self, path: Path, *, patience_s: float = 30.0, below: Path | None = None) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
+        self.below = below or path.parent
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
             path.chmod(0o600)
@@ -203,6 +224,19 @@ class Database:
             self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of a transaction that is taken back alone when it fails."""
+        with self.transaction():
+            self.connection.execute("SAVEPOINT part")
+            try:
+                yield
+            except BaseException:
+                self.connection.execute("ROLLBACK TO part")
+                self.connection.execute("RELEASE part")
+                raise
+            self.connection.execute("RELEASE part")
 
     def close(self) -> None:
         self.connection.close()

@@ -1,32 +1,94 @@
-"""Verified files of published checkpoints, by their SHA-256: what need not travel a second time."""
+"""Verified files of published checkpoints, by their SHA-256: what need not travel a second time, and what need not be read again.
+
+Beside each hash stands what the file was when its bytes had been read: size, times, inode. Where those are the same, so are the bytes,
+as far as anybody can tell without reading them: who writes a file changes its times, and who sets those back changes its ctime.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from armada.store import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from armada.store.database import Database
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at a regular file shows without reading it; times in nanoseconds."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def at(cls, path: Path) -> Look | None:
+        """None where there is no regular file."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
 def record(database: Database, files: Iterable[tuple[str, Path, int]]) -> None:
-    """Remember (sha256, path, size in bytes) of files that were just verified."""
+    """Remember (sha256, path, size in bytes) of files that were just verified, and what a look at them shows now."""
     with database.transaction() as connection:
-        connection.executemany(
-            "INSERT OR REPLACE INTO files_home (sha256, path, size) VALUES (?, ?, ?)",
-            [(sha256, str(path), size) for sha256, path, size in files],
-        )
+        for sha256, path, size in files:
+            look = Look.at(path)
+            if look is None or look.size != size:
+                continue
+            connection.execute(
+                "INSERT OR REPLACE INTO files_home (sha256, path, size, mtime_ns, ctime_ns, inode) VALUES (?, ?, ?, ?, ?, ?)",
+                (sha256, places.write(database, path), size, look.mtime_ns, look.ctime_ns, look.inode),
+            )
+            # What is linked to it is the same file: the link changed the ctime of both.
+            connection.execute(
+                "UPDATE files_home SET mtime_ns = ?, ctime_ns = ? WHERE sha256 = ? AND inode = ?",
+                (look.mtime_ns, look.ctime_ns, sha256, look.inode),
+            )
+
+
+def linked_to(database: Database, folder: Path) -> list[tuple[str, Path, int]]:
+    """Files elsewhere that are one with files below a folder, and proven: taking that folder away changes their ctime alone."""
+    below = f"{places.write(database, folder)}/"
+    rows = database.connection.execute(
+        """SELECT other.sha256, other.path, other.size FROM files_home one JOIN files_home other USING (sha256, inode)
+           WHERE substr(one.path, 1, ?) = ? AND substr(other.path, 1, ?) != ?""",
+        (len(below), below, len(below), below),
+    ).fetchall()
+    found = [(row["sha256"], places.read(database, row["path"]), row["size"]) for row in rows]
+    return [(sha256, path, size) for sha256, path, size in found if path is not None and proven(database, path, sha256)]
 
 
 def find(database: Database, sha256: str) -> list[Path]:
     rows = database.connection.execute("SELECT path FROM files_home WHERE sha256 = ?", (sha256,))
-    return [Path(row["path"]) for row in rows]
+    return [path for row in rows if (path := places.read(database, row["path"])) is not None]
+
+
+def proven(database: Database, path: Path, sha256: str) -> bool:
+    """Whether the bytes of a file were read and right, and nothing has happened to it since."""
+    row = database.connection.execute(
+        "SELECT size, mtime_ns, ctime_ns, inode FROM files_home WHERE sha256 = ? AND path = ?",
+        (sha256, places.write(database, path)),
+    ).fetchone()
+    look = Look.at(path)
+    return row is not None and look is not None and tuple(row) == (look.size, look.mtime_ns, look.ctime_ns, look.inode)
 
 
 def forget(database: Database, path: Path) -> None:
     """Forget a file, or all files below a folder."""
-    below = str(path).replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "/%"
+    text = places.write(database, path)
+    below = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "/%"
     with database.transaction() as connection:
-        connection.execute(r"DELETE FROM files_home WHERE path = ? OR path LIKE ? ESCAPE '\'", (str(path), below))
+        connection.execute(r"DELETE FROM files_home WHERE path = ? OR path LIKE ? ESCAPE '\'", (text, below))

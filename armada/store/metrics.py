@@ -7,6 +7,7 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Any
 
+from armada.inert import inert_line
 from armada.plausible import moment, whole
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def take_metrics(
             for name, value in line.items():
                 if name in _NOT_SERIES or not isinstance(value, int | float) or isinstance(value, bool):
                     continue
-                key = name if kind == "train" or name.startswith(kind) else f"{kind}/{name}"
+                key = name if kind == "train" or name.startswith(kind) else f"{inert_line(kind, 40)}/{name}"
                 if key not in series:
                     if len(series) >= 500:  # a host cannot fill home's disk with names
                         continue
@@ -78,7 +79,7 @@ def take_events(
         if row is None or row["events_offset"] != offset:
             return False
         rows = [
-            (run_id, line["seq"], moment(line.get("time")), str(line.get("kind"))[:100], json.dumps(line))
+            (run_id, line["seq"], moment(line.get("time")), inert_line(line.get("kind"), 100), json.dumps(line))
             for line in lines
             if whole(line.get("seq")) is not None
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
 from armada.inert import inert_line
@@ -58,6 +58,11 @@ class Run:
     events_offset: int
     log_size_bytes: int
     because: str | None = None
+    root_id: str | None = None
+    seen_boot: str | None = None
+    seen_at_s: float | None = None
+    unreadable: str | None = None
+    unreadable_count: int = 0
     checkpoints_home: int = 0
     checkpoints_host: int = 0
 
@@ -260,13 +265,14 @@ def launched_as(database: Database, key: str, *, host: str, since: float) -> lis
     return [_run(row) for row in database.connection.execute(query, (key, host, since))]
 
 
-def record(database: Database, run_id: str, verdict: Verdict, **facts: Any) -> bool:
+def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool = False, **facts: Any) -> bool:
     """Write an observation, unless a newer one is there already; a changed state is a transition.
 
     Args:
         database: The store.
         run_id: Whose.
         verdict: The state the evidence gives.
+        went_back: It is the newer one although its place is lower: the host shows an older copy of its disk.
         facts: Further columns to set with it.
 
     Returns:
@@ -274,7 +280,7 @@ def record(database: Database, run_id: str, verdict: Verdict, **facts: Any) -> b
     """
     with database.transaction() as connection:
         old = connection.execute("SELECT state, reason, attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if old is None or (verdict.attempt, verdict.seq) < (old["attempt"], old["seq"]):
+        if old is None or ((verdict.attempt, verdict.seq) < (old["attempt"], old["seq"]) and not went_back):
             return False
         columns: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason, "message": verdict.message}
         columns |= {"attempt": verdict.attempt, "seq": verdict.seq, "because": verdict.because, **facts}
@@ -294,6 +300,28 @@ def set_state(
     if row is not None:
         because = "armada itself wrote it, before the host could be asked"
         record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because))
+
+
+def note_unreadable(database: Database, run_id: str, count: int, first: str) -> None:
+    """Count what in a run's own records could not be read; what was wrong with the first of it stays."""
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE runs SET unreadable_count = unreadable_count + ?, unreadable = coalesce(unreadable, ?) WHERE run_id = ?",
+            (count, first, run_id),
+        )
+
+
+def skip_to(database: Database, run_id: str, part: Literal["metrics", "events"], offset: int) -> None:
+    """Pass over what cannot be taken, so that it is not asked for again and again."""
+    column = {"metrics": "metrics_offset", "events": "events_offset"}[part]
+    with database.transaction() as connection:
+        connection.execute(f"UPDATE runs SET {column} = max({column}, ?) WHERE run_id = ?", (offset, run_id))  # noqa: S608
+
+
+def set_root(database: Database, run_id: str, root_id: str | None) -> None:
+    """Note on which root a run was put; one that could not say its name changes nothing."""
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET root_id = coalesce(?, root_id) WHERE run_id = ?", (root_id, run_id))
 
 
 def set_spec(database: Database, run_id: str, spec: dict[str, Any]) -> None:

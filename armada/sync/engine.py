@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable, NotFound
-from armada.monitor.observe import observe, outbox_entries
+from armada.inert import inert_line
+from armada.monitor.observe import AWAY_WORDS, UNKNOWN_WORDS, observe, outbox_entries, where
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync import keeping, schedule
 from armada.sync.bring import Carrier
 from armada.sync.causes import as_error, cause_of
 from armada.sync.fetch import Fetcher, Streams
 from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
+from armada.sync.proof import Proof, prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import only_one
 from armada.units import counted
+from armada.verdicts.presence import There
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -228,7 +231,8 @@ def look_at(database: Database, session: HostSession, chosen: Sequence[Run]) -> 
     missing = [run.run_id for run in chosen if run.run_id not in found]
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
-    return {run.run_id: Look(found[run.run_id], run.ended) for run in chosen}
+    root = answer.get("root")
+    return {run.run_id: Look({"root": root, **found[run.run_id]}, run.ended) for run in chosen}
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
@@ -278,6 +282,14 @@ class _Sync:
         settings = settings_of(runs.spec(database, run_id))
         looked = looked or look_at(database, self.session, [run])[run_id]
         entry = looked.entry
+        unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
+        words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(where(run, entry))
+        if unsettled and words is not None:
+            raise ArmadaError(f"{run_id}: {words}", host=self.session.host.name)
+        if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
+            raise ArmadaError(
+                f"what {run_id} has on its host cannot be listed: {inert_line(problem)}", host=self.session.host.name
+            )
         checkpoints.take_outbox(database, run_id, outbox_entries(entry))
         keeping.tidy(database, self.home, run_id)
         known = checkpoints.of_run(database, run_id)
@@ -291,6 +303,8 @@ class _Sync:
             outputs = Outputs() if only else self._bring_outputs(entry, fetcher)
         deleted_home: list[Path] = []
         deleted_host: list[str] = []
+        if looked.ended and not only:
+            self._settle_doubts()
         if not only:
             deleted_home = keeping.retain_home(database, self.home, run_id, settings)
             deleted_host = self._retain_host(settings)
@@ -318,6 +332,28 @@ class _Sync:
             saw_end=looked.ended,
             finishing=looked.finishing,
         )
+
+    def _settle_doubts(self) -> None:
+        """Before all of a run can be called home: what is not what it was when it came is fetched anew while its host has it."""
+        from armada.sync.scrub import look_over, repair
+
+        doubted = [
+            c for c in checkpoints.of_run(self.database, self.run_id) if prove(self.database, c) is Proof.DAMAGED
+        ]
+        if not doubted:
+            return
+        digests = {checkpoint.digest for checkpoint in doubted}
+        for finding in look_over(self.database, self.run_id, read_data=True, told=lambda _: None):
+            if finding.good or finding.checkpoint.digest not in digests:
+                continue
+            try:
+                name = f"checkpoint-{finding.checkpoint.step}"
+                listener = functools.partial(self._listener.transfer, name)
+                repair(self.database, self.session, self.home, finding, listener, locked=True)
+            except HostUnreachable:
+                raise
+            except (ArmadaError, OSError) as error:
+                self._note_trouble(finding.checkpoint, error)
 
     def _hard_troubles(self) -> bool:
         return any(trouble.cause != "rejected" for trouble in self._troubles)

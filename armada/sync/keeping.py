@@ -9,6 +9,7 @@ from armada.store import checkpoints, files_home, metrics, transfers
 from armada.sync import schedule
 from armada.sync import staging as places
 from armada.sync.manifest import Manifest, ManifestRejected
+from armada.sync.proof import Proof, prove
 from armada.sync.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
     for checkpoint in known:
         if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
             files_home.forget(database, checkpoint.home_path)
-            checkpoints.mark_not_home(database, run_id, checkpoint.digest, None)
+            trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
+            checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
     for path in (folder / ".staging").glob("*"):
         if path.name.removesuffix(".blocks") not in coming:
@@ -100,11 +102,11 @@ def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[D
 
 
 def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
-    """Decide with a look at every file at home: what is not there in full does not count as being there."""
+    """Decide by proof: a checkpoint counts as home when its bytes were read and not touched since, or are read now."""
     known = checkpoints.of_run(database, run_id)
     if sum(1 for c in known if c.on_host) <= settings.keep_remote:
         return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can go
-    whole = {c.digest for c in known if c.on_host and c.home_path is not None and _is_whole(c.home_path, c.digest)}
+    whole = {c.digest for c in known if c.on_host and prove(database, c) is Proof.PROVEN}
     looked = [
         Candidate(
             c.digest,
@@ -124,18 +126,22 @@ def retain_home(database: Database, home: HomePaths, run_id: str, settings: Sync
     """Delete at home what no rule keeps, and shrink what `include_optimizer: last` shrinks."""
     by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     decisions = plan_home(database, run_id, settings)
+    surplus = [d for d in decisions if not d.keep]
+    kept = [by_digest[d.candidate.digest] for d in decisions if d.keep]
+    if surplus and not all(prove(database, checkpoint) is Proof.PROVEN for checkpoint in kept):
+        return []  # what would be left is in doubt: nothing goes until `armada sync verify` has settled that
     deleted = []
-    for decision in decisions:
+    for decision in surplus:
         place = by_digest[decision.candidate.digest].home_path
         if place is None:
             continue
-        if not decision.keep:
-            files_home.forget(database, place)
-            places.delete(place)
-            checkpoints.mark_not_home(database, run_id, decision.candidate.digest, schedule.NOT_WANTED)
-            deleted.append(place)
-    if deleted:
+        links = files_home.linked_to(database, place)
+        files_home.forget(database, place)
+        places.delete(place)
+        checkpoints.mark_not_home(database, run_id, decision.candidate.digest, schedule.NOT_WANTED)
         places.empty_trash(home.checkpoints(run_id))
+        files_home.record(database, links)
+        deleted.append(place)
     if settings.include_optimizer == "last":
         _shrink(database, run_id)
     return deleted
@@ -161,11 +167,3 @@ def _shrink(database: Database, run_id: str) -> None:
 
 def surplus_on_host(database: Database, run_id: str, settings: SyncSettings) -> list[str]:
     return [decision.candidate.digest for decision in plan_host(database, run_id, settings) if not decision.keep]
-
-
-def _is_whole(place: Path, digest: str) -> bool:
-    try:
-        _, files = places.read_published(place, digest)
-    except ManifestRejected:
-        return False
-    return all(places.has_size(place, file) for file in files)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.store.files_home import Look
 from armada.sync.arrival import BLOCK_BYTES, Arrival
 from armada.sync.manifest import File
 from armada.sync.staging import check_space, fsync
@@ -83,10 +84,18 @@ def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
 
 
 def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
-    """The files that are not at home as the host lists them; costs no look at the files themselves."""
+    """The files that are not at home as the host lists them, or that were touched here since they came."""
     folder = home.run(run_id) / FOLDER
     index = _read_index(folder)
-    return [item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime]]
+    return [
+        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *_touched(folder / item.path)]
+    ]
+
+
+def _touched(path: Path) -> list[int]:
+    """What changes of a file whenever somebody writes to it, or puts another in its place."""
+    look = Look.at(path)
+    return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
 
 
 def bring_outputs(
@@ -116,7 +125,7 @@ def bring_outputs(
         came = _bring_batch(session, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
-                index[item.path] = [item.size_bytes, item.mtime]
+                index[item.path] = [item.size_bytes, item.mtime, *_touched(folder / item.path)]
                 fetched.append(item.path)
                 size_bytes += item.size_bytes
             else:

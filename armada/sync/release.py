@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 from armada.config.sync import settings_of
 from armada.errors import NotFound
 from armada.inert import inert_line
-from armada.monitor.observe import outbox_entries
+from armada.monitor.observe import AWAY_WORDS, outbox_entries, where
 from armada.paths import RUN_ID
-from armada.store import checkpoints, runs
-from armada.sync import staging as places
-from armada.sync.manifest import ManifestRejected
+from armada.store import checkpoints, run_sync, runs
 from armada.sync.outputs import read_listing, stale
+from armada.sync.proof import Proof, prove
 from armada.sync.schedule import NOT_WANTED
 from armada.units import amount, counted
+from armada.verdicts.presence import There
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.paths import HomePaths
     from armada.session import HostSession
-    from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
 
 _AT_ONCE = 200
@@ -53,9 +52,28 @@ def judge_host(database: Database, session: HostSession, home: HomePaths, *, ign
         HostUnreachable: Nothing can be said then.
     """
     run_ids = runs_there(session)
-    items: list[Item] = []
+    items = _not_there(database, session, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+    return items
+
+
+def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
+    """Runs that home put on this host and that are not on it now: where its root is another one, they may be on a disk of its."""
+    missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
+    if not missing:
+        return []
+    question = {
+        "runs": [{"run_id": run.run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for run in missing[:1000]]
+    }
+    answer = session.call("run.observe", question, timeout_s=60.0)
+    items = []
+    for run in missing:
+        if run.root_id is None and run.observed_at is None:
+            continue  # it never got there
+        seen = where(run, {"exists": False, "root": answer.get("root")})
+        if seen is not There.REMOVED and not run_sync.find(database, run.run_id).final_done:
+            items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then again"))
     return items
 
 
@@ -126,7 +144,11 @@ def _judge_run(
     here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if spec is not None else {}
     for checkpoint in outbox_entries(entry):
         known = here.get(checkpoint["digest"])
-        if not _is_home(known):
+        proof = Proof.MISSING if known is None else prove(database, known)
+        if proof is Proof.DAMAGED:
+            what = f"checkpoint-{checkpoint['step']} is damaged at home: only the copy there is whole"
+            items.append(Item(run_id, what, lost=True, hint=f"armada sync verify {run_id}"))
+        elif proof is Proof.MISSING:
             unwanted = known is not None and known.trouble == NOT_WANTED
             what = f"checkpoint-{checkpoint['step']} ({amount(checkpoint['size_bytes'])}) is only there"
             what += "; sync.keep_home does not want it" if unwanted else ""
@@ -144,7 +166,9 @@ def _judge_run(
     if skipped:
         what = f"{len(skipped)} outputs have names that cannot come home, such as {inert_line(ascii(skipped[0]), 60)}"
         items.append(Item(run_id, what, lost=True, hint="rename them on the host"))
-    if entry.get("truncated"):
+    if isinstance(problem := entry.get("problem"), str):
+        items.append(Item(run_id, f"what it has there cannot be listed: {inert_line(problem)}", lost=True))
+    elif entry.get("truncated"):
         items.append(Item(run_id, "it has more outputs than can be listed", lost=True, hint="copy them yourself"))
     others = entry.get("others") if isinstance(entry.get("others"), dict) else None
     if others and (count := _count(others.get("count"))):
@@ -171,17 +195,6 @@ def _unhashed(run_id: str, announced: int, finishing: int, *, alive: bool) -> It
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _is_home(checkpoint: Checkpoint | None) -> bool:
-    """Looked at now, file by file."""
-    if checkpoint is None or checkpoint.home_path is None:
-        return False
-    try:
-        _, files = places.read_published(checkpoint.home_path, checkpoint.digest)
-    except ManifestRejected:
-        return False
-    return all(places.has_size(checkpoint.home_path, file) for file in files)
 
 
 def _spec(database: Database, run_id: str) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`, or `io` when it is too large.
     """
     paths, digest = _checkpoint(call, params)
-    with open(paths.checkpoint(digest, MANIFEST), "rb") as stream:
+    with files.open_regular(paths.checkpoint(digest, MANIFEST)) as stream:
         content = stream.read(MANIFEST_LIMIT + 1)
     if len(content) > MANIFEST_LIMIT:
         raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, MANIFEST_LIMIT))

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from armada_agent import environment, gpus, host_setup, identity, processes, tickets, uv
+from armada_agent import environment, gpus, host_setup, identity, processes, roots, tickets, uv
 from armada_agent.session import Call
 from armada_agent.telemetry import parse_meminfo
 
@@ -27,6 +27,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         "user": _user(),
         "home": os.path.expanduser("~"),
         "root": call.root,
+        "root_id": roots.identify(call.root),
         "python": platform.python_version(),
         "platform": sys.platform,
         "machine": platform.machine(),

@@ -6,8 +6,9 @@ import fcntl
 import itertools
 import json
 import os
+import stat
 import time
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
 
@@ -22,6 +23,19 @@ class UnreadableError(Exception):
     """A file is there but does not hold what it should."""
 
 
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file for reading; a job may have put anything into its place, and a pipe would be waited for for ever.
+
+    Raises:
+        OSError: It is not there, or is a link, a folder, a pipe or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return os.fdopen(descriptor, "rb")
+
+
 def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     """Read a JSON object, or None when the file does not exist.
 
@@ -30,7 +44,7 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     """
     name = os.path.basename(path)
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             content = stream.read(limit + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -166,7 +180,7 @@ def read_lines(path: str, offset: int, limit: int = LINES_LIMIT) -> Tuple[str, i
         The text (at most `limit` bytes of it) and the offset to go on from.
     """
     try:
-        stream = open(path, "rb")
+        stream = open_regular(path)
     except OSError:
         return "", offset
     with stream:
@@ -196,7 +210,7 @@ def _after_long_line(stream: Any, position: int) -> Optional[int]:
 def last_line(path: str) -> str:
     """Return the last whole line of a file, or an empty string."""
     try:
-        stream = open(path, "rb")
+        stream = open_regular(path)
     except OSError:
         return ""
     with stream:
@@ -209,7 +223,7 @@ def last_line(path: str) -> str:
 def read_tail(path: str, limit: int) -> str:
     """Read the end of a text file that people will see."""
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
             return stream.read(limit).decode("utf-8", "replace")
     except OSError as error:

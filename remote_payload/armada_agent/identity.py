@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 _HOST_KEYS = ("boot_id", "pid_namespace", "init_start")
@@ -63,6 +64,12 @@ def identify(pid: Optional[int] = None) -> Dict[str, Any]:
     identity: Dict[str, Any] = dict(current_host())
     identity.update(pid=pid, start_time=stat.start_time if stat else "")
     return identity
+
+
+def moment() -> Dict[str, Any]:
+    """Say when it is, in a way that no clock that is set changes: seconds since a boot, and which one."""
+    host = current_host()
+    return {"boot": ":".join(host[key] for key in _HOST_KEYS), "seconds": time.monotonic()}
 
 
 def compare(recorded: Any) -> str:

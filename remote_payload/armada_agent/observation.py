@@ -4,7 +4,18 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import allowance, checkpoints, detached, engines, files, parameters, processes, whereabouts
+from armada_agent import (
+    allowance,
+    checkpoints,
+    detached,
+    engines,
+    files,
+    identity,
+    parameters,
+    processes,
+    roots,
+    whereabouts,
+)
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, newest
 from armada_agent.session import Call
@@ -171,17 +182,23 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
-        answer = _observe_run(call, question, table, min(limit, budget))
+        paths = RunPaths(call.root, question.get("run_id"))
+        offsets = {name: parameters.integer(question, name + "_offset") for name in ("metrics", "events")}
+        try:
+            answer = _observe_run(call, paths, offsets, table, min(limit, budget))
+        except Exception as error:  # whatever lies in one run's folder, the others are seen
+            answer = _unreadable(paths, offsets, error)
         budget = max(0, budget - len(answer["metrics"]["text"]) - len(answer["events"]["text"]))
         answers.append(answer)
-    return {"time": time.time(), "runs": answers}
+    return {"time": time.time(), "root": roots.identify(call.root), "moment": identity.moment(), "runs": answers}
 
 
-def _observe_run(call: Call, question: Dict[str, Any], table: List[processes.Process], limit: int) -> Dict[str, Any]:
-    paths = RunPaths(call.root, question.get("run_id"))
+def _observe_run(
+    call: Call, paths: RunPaths, offsets: Dict[str, int], table: List[processes.Process], limit: int
+) -> Dict[str, Any]:
     exists = os.path.isdir(paths.folder)
-    metrics = _lines(paths.metrics, parameters.integer(question, "metrics_offset"), limit)
-    events = _lines(paths.events, parameters.integer(question, "events_offset"), limit)
+    metrics = _lines(paths.metrics, offsets["metrics"], limit)
+    events = _lines(paths.events, offsets["events"], limit)
     evidence = Evidence(paths, table) if exists else None
     if evidence is not None and evidence.sight is not None and evidence.sight["state"] in (engines.ENDED, engines.GONE):
         files.remove(paths.secrets)  # its supervisor did not live to do it
@@ -196,6 +213,21 @@ def _observe_run(call: Call, question: Dict[str, Any], table: List[processes.Pro
         "events": events,
         "outbox": checkpoints.list_finished(paths),
         "log_size_bytes": _size(paths.output),
+    }
+
+
+def _unreadable(paths: RunPaths, offsets: Dict[str, int], error: Exception) -> Dict[str, Any]:
+    """Say of a run that nothing can be said of it."""
+    told = "its records on the host cannot be read: %s: %s" % (type(error).__name__, error)
+    return {
+        "run_id": paths.run_id,
+        "exists": True,
+        "evidence": None,
+        "findings": [told[:500]],
+        "metrics": {"text": "", "next_offset": offsets["metrics"]},
+        "events": {"text": "", "next_offset": offsets["events"]},
+        "outbox": [],
+        "log_size_bytes": 0,
     }
 
 
@@ -246,10 +278,10 @@ def _before_last_lines(block: bytes, count: int) -> int:
 
 def _read_block(path: str, start: int, limit: int) -> bytes:
     try:
-        with open(path, "rb") as stream:
+        with files.open_regular(path) as stream:
             stream.seek(start)
             return stream.read(limit)
-    except FileNotFoundError:
+    except OSError:
         return b""
 
 

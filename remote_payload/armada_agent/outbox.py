@@ -228,7 +228,7 @@ def _finished_manifest(folder: str) -> Optional[bytes]:
     if os.path.exists(os.path.join(folder, ANNOUNCEMENT)):
         return None
     try:
-        with open(os.path.join(folder, MANIFEST), "rb") as stream:
+        with files.open_regular(os.path.join(folder, MANIFEST)) as stream:
             return stream.read(MANIFEST_LIMIT)
     except FileNotFoundError:
         raise ValueError("it has no %s" % ANNOUNCEMENT)
@@ -270,7 +270,7 @@ def _hash_all(folder: str) -> List[Dict[str, Any]]:
 
 def _hash(path: str, relative: str) -> Dict[str, Any]:
     sha256 = hashlib.sha256()
-    with open(path, "rb") as stream:
+    with files.open_regular(path) as stream:
         before = os.fstat(stream.fileno())
         block = stream.read(_BLOCK)
         while block:

@@ -9,7 +9,7 @@ import re
 import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from armada_agent import checkpoints, orphans, parameters, reader
+from armada_agent import checkpoints, orphans, parameters, reader, roots
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.session import Call
@@ -38,8 +38,16 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
-        answers.append(_look_at(call, RunPaths(call.root, question.get("run_id")), _patterns(question)))
-    return {"runs": answers}
+        paths, patterns = RunPaths(call.root, question.get("run_id")), _patterns(question)
+        answer = _empty(paths)
+        try:
+            _look_at(call, paths, patterns, answer)
+        except (
+            Exception
+        ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
+            answer.update(truncated=True, problem="%s: %s" % (type(error).__name__, str(error)[:300]))
+        answers.append(answer)
+    return {"root": roots.identify(call.root), "runs": answers}
 
 
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -82,12 +90,16 @@ def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
     return [matcher(pattern) for pattern in listed]
 
 
-def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]") -> Dict[str, Any]:
+def _empty(paths: RunPaths) -> Dict[str, Any]:
     exists = os.path.isdir(paths.folder)
     answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
     answer.update({"outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}})
-    if not exists:
-        return answer
+    return answer
+
+
+def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", answer: Dict[str, Any]) -> None:
+    if not answer["exists"]:
+        return
     # In this order: a checkpoint that is finished in between is counted twice, and not overlooked.
     answer["finishing"] = orphans.attend(call, paths)
     answer["announced"] = len(paths.announced())
@@ -104,7 +116,6 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]") -> 
             answer["others"]["size_bytes"] += found.st_size
             if len(answer["others"]["examples"]) < _SHOWN:
                 answer["others"]["examples"].append(path)
-    return answer
 
 
 def _birth(paths: RunPaths) -> float:

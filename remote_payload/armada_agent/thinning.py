@@ -13,7 +13,9 @@ Entry = Dict[str, Any]
 
 
 def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int = 1000) -> None:
-    """Delete acknowledged checkpoints over the budget; on a nearly full disk, middle ones that home has not got, too.
+    """On a nearly full disk, delete checkpoints: first those that home has said it holds, then middle ones that it has not got.
+
+    While there is room nothing goes: an acknowledgement is an old word, and home, which can look, asks for what is to go (`outbox.prune`).
 
     Args:
         paths: The run's files.
@@ -25,8 +27,7 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
         entries = checkpoints.list_finished(paths)
         free = os.statvfs(paths.outbox)
         is_scarce = free.f_bavail * free.f_frsize < settings.get("disk_floor_bytes", 0)
-        is_over = len(entries) > settings.get("keep", 1)
-        if not is_scarce and not is_over:
+        if not is_scarce:
             return
         chosen = choose(entries, find_best(paths, entries), is_scarce)
         if chosen is None:
@@ -37,7 +38,8 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
             digest=chosen["digest"],
             step=chosen["step"],
             acknowledged=chosen["acknowledged"],
-            message=None if chosen["acknowledged"] else "the disk is nearly full; home has not got this checkpoint",
+            message="the disk is nearly full; "
+            + ("home had it" if chosen["acknowledged"] else "home has not got this checkpoint"),
         )
 
 

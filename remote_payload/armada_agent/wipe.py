@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import files
+from armada_agent import files, roots
 from armada_agent.errors import AgentError
 from armada_agent.observation import Evidence
 from armada_agent.paths import RunPaths, list_folder
@@ -53,6 +53,7 @@ def wipe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
             os.rename(place, trash)  # from now on nobody takes a half of it for the whole
             shutil.rmtree(trash)
             removed.append(name)
+    files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
     with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
         os.rmdir(call.root)
     return {"removed": removed, "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20]}

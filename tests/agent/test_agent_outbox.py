@@ -191,6 +191,10 @@ def test_a_file_that_changes_while_it_is_hashed_is_noticed(
     assert outbox.publish(here, str(folder), 1, lambda: 5.0)
 
 
+FULL = 1 << 62
+"""A floor that no disk has above it."""
+
+
 def thin(here: paths.RunPaths, keep: int, floor: int = 0, most: int = 1000) -> list[int]:
     journal = Journal(here, 1)
     thinning.thin(here, {"keep": keep, "disk_floor_bytes": floor}, journal, most)
@@ -199,12 +203,13 @@ def thin(here: paths.RunPaths, keep: int, floor: int = 0, most: int = 1000) -> l
     return [entry["step"] for entry in checkpoints.list_finished(here)]
 
 
-def test_only_acknowledged_checkpoints_are_thinned(here: paths.RunPaths) -> None:
+def test_while_there_is_room_nothing_goes_on_an_old_word_of_homes(here: paths.RunPaths) -> None:
+    """What home acknowledged it may have lost since; it looks, and then asks for what is to go."""
     digests = {step: finish(here, step) for step in (10, 20, 30, 40, 50)}
-    assert thin(here, keep=2) == [10, 20, 30, 40, 50]
     for step in (10, 30, 50):
         files.write_json(here.acknowledgement(digests[step]), {"time": 1.0})
-    assert thin(here, keep=2) == [20, 40, 50]
+    assert thin(here, keep=2) == [10, 20, 30, 40, 50]
+    assert thin(here, keep=2, floor=FULL, most=2) == [20, 40, 50]
     assert not Path(here.acknowledgement(digests[10])).exists()
 
 
@@ -212,13 +217,10 @@ def test_the_best_and_the_newest_stay(here: paths.RunPaths) -> None:
     losses = {10: 3.0, 20: 1.0, 30: 2.0, 40: 1.0, 50: 4.0}
     for step, loss in losses.items():
         files.write_json(here.acknowledgement(finish(here, step, metrics={"eval_loss": loss})), {"time": 1.0})
-    assert thin(here, keep=1) == [20, 50]
+    assert thin(here, keep=1, floor=FULL) == [20, 50]
 
 
-@pytest.mark.parametrize("floor", [0, 1 << 62])
-def test_the_checkpoint_that_the_job_calls_its_best_stays_whatever_its_own_manifest_says(
-    here: paths.RunPaths, floor: int
-) -> None:
+def test_the_checkpoint_that_the_job_calls_its_best_stays_whatever_its_own_manifest_says(here: paths.RunPaths) -> None:
     """A resumed job knows the best of former attempts from its own state; that checkpoint's manifest may hold no loss."""
     for step, metrics in {
         10: {},
@@ -228,7 +230,7 @@ def test_the_checkpoint_that_the_job_calls_its_best_stays_whatever_its_own_manif
         50: {},
     }.items():
         files.write_json(here.acknowledgement(finish(here, step, metrics=metrics)), {"time": 1.0})
-    assert thin(here, keep=1, floor=floor) == [20, 30, 50]
+    assert thin(here, keep=1, floor=FULL) == [20, 30, 50]
 
 
 def test_a_full_disk_thins_the_middle_and_says_so(here: paths.RunPaths) -> None:

@@ -154,16 +154,17 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
         path: Span = ("", "dim")
         transfer = moving.get(checkpoint.digest)
         if checkpoint.home_path is not None:
-            where, path = ("home", "good"), (f"  {checkpoint.home_path}", "dim")
+            where = ("in doubt", "warn") if checkpoint.trouble else ("home", "good")
+            path = (f"  {checkpoint.home_path}", "dim")
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
             where = (f"{transfer.done_bytes / transfer.total_bytes:.0%} on its way{rate}", "accent")
         elif transfer is not None:
             where = (f"{transfer.state}: {inert_line(transfer.reason or '', 160)}", "warn")
         else:
-            where = ("not yet" if checkpoint.on_host else "gone from the host before it came home", "warn")
+            where = (checkpoint.nowhere or "not yet", "warn")
         more: tuple[tuple[tuple[Span, ...], ...], ...] = ()
-        if checkpoint.trouble:
+        if checkpoint.trouble and checkpoint.trouble != checkpoint.nowhere:
             more = ((((inert_line(checkpoint.trouble, 300), "warn"),),),)
         files = f" ({counted(checkpoint.file_count, 'file')})"
         cells: tuple[tuple[Span, ...], ...] = (

@@ -105,14 +105,15 @@ def test_garbage_in_a_metric_line_is_left_out(database: Database) -> None:
     assert metrics.names(database, "demo-aaaaaa") == ["n"]
 
 
-def test_what_left_the_outbox_is_no_longer_on_the_host_and_stays_home(database: Database, tmp_path: Path) -> None:
+def test_what_left_the_outbox_is_no_longer_on_the_host_and_stays_home(database: Database) -> None:
     add(database)
     entry = {"digest": "d" * 64, "step": 5, "size_bytes": 9, "file_count": 1, "created_at": 1.0}
     checkpoints.take_outbox(database, "demo-aaaaaa", [entry])
-    checkpoints.mark_home(database, "demo-aaaaaa", "d" * 64, tmp_path)
+    place = database.path.parent / "runs" / "demo-aaaaaa" / "checkpoints" / "checkpoint-5"
+    checkpoints.mark_home(database, "demo-aaaaaa", "d" * 64, place)
     checkpoints.take_outbox(database, "demo-aaaaaa", [])
     (kept,) = checkpoints.of_run(database, "demo-aaaaaa")
-    assert (kept.on_host, kept.home_path) == (False, tmp_path)
+    assert (kept.on_host, kept.home_path) == (False, place)
     assert runs.find(database, "demo-aaaaaa").checkpoints_home == 1
 
 

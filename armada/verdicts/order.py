@@ -1,0 +1,43 @@
+"""Which of two observations of a host is the later one, and what it means when the later one shows less."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Seconds since a boot, and which boot: a clock that nobody sets."""
+
+    boot: str
+    seconds: float
+
+
+class Order(enum.Enum):
+    """What to make of an observation beside what is known."""
+
+    NEWER = "newer"
+    STALE = "stale"
+    WENT_BACK = "went back"
+
+
+def compare(*, seen: tuple[int, int], known: tuple[int, int], seen_at: Moment | None, known_at: Moment | None) -> Order:
+    """Judge one observation.
+
+    A record's place, (attempt, number of the record), only grows. An answer with a lower place was held up on its way, unless the host
+    gave it after the one that is known: then the host has gone back, to an older copy of its disk.
+
+    Args:
+        seen: The place in this answer.
+        known: The place known before.
+        seen_at: When the host answered.
+        known_at: When it gave the answer that is known.
+    """
+    if seen >= known:
+        return Order.NEWER
+    if seen_at is None or known_at is None:
+        return Order.STALE
+    if seen_at.boot != known_at.boot or seen_at.seconds > known_at.seconds:
+        return Order.WENT_BACK
+    return Order.STALE

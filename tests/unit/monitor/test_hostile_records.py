@@ -1,0 +1,149 @@
+"""Whatever a job writes into its own files: home goes on, the run's other lines are taken, and no other run is harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armada.monitor.observe import take_contained
+from armada.monitor.records import read_lines
+from armada.store import metrics, runs
+from armada.store.database import Database
+from tests.chance import dice
+
+RECORDS = int(os.environ.get("ARMADA_HOSTILE_RECORDS", "1000"))
+GOOD = '{"kind": "train", "step": %d, "time": 1800000000.0, "loss": 1.5}'
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "state" / "armada.db") as opened:
+        for run_id in ("hostile", "innocent"):
+            runs.insert(
+                opened, run_id=run_id, name=run_id, host="box", task="command", experiment=None, spec={"experiment": {}}
+            )
+        yield opened
+
+
+def entry(run_id: str, offset: int, **parts: Any) -> dict[str, Any]:
+    empty = {"text": "", "next_offset": 0}
+    state = {"state": "running", "attempt": 1, "seq": 5, "submission": 1}
+    evidence = {
+        "submission": {"number": 1, "claimed": True, "job": {"scheduler": "direct"}},
+        "supervisor": "alive",
+        "state": state,
+    }
+    told = {
+        "run_id": run_id,
+        "exists": True,
+        "root": "r",
+        "evidence": evidence,
+        "findings": [],
+        "outbox": [],
+        "log_size_bytes": 0,
+    }
+    return {**told, "metrics": empty, "events": empty, **parts}
+
+
+def lines(text: str, offset: int = 0) -> dict[str, Any]:
+    return {"text": text, "next_offset": offset + len(text.encode("utf-8", "surrogatepass"))}
+
+
+def value(chance: random.Random, depth: int = 0) -> Any:
+    """Any JSON value, and some that are none."""
+    plain: list[Any] = [
+        None, True, -1, 0, 1 << 53, 1 << 64, 10**400, -(10**30), 1.5, 1e308, float("nan"), float("inf"), float("-inf"), "", "x" * 3000,
+        "\ud800", "\x00", "\x1b[2J", "\u2028", "step", [], {}, "NaN", "9" * 500,
+    ]  # fmt: skip
+    if depth < 4 and chance.random() < 0.3:
+        return [value(chance, depth + 1) for _ in range(chance.randrange(4))]
+    if depth < 4 and chance.random() < 0.3:
+        return {str(value(chance, 9)): value(chance, depth + 1) for _ in range(chance.randrange(4))}
+    return chance.choice(plain)
+
+
+def hostile_line(chance: random.Random) -> str:
+    """A line of metrics.jsonl, or what a job may take for one."""
+    kind = chance.randrange(7)
+    if kind == 0:
+        return "[" * chance.choice([60, 2000, 60_000])
+    if kind == 1:
+        return '{"step": 1, "time": 1.0, "kind": "train", "x": ' + "[" * 2000 + "]" * 2000 + "}"
+    if kind == 2:
+        return chance.choice(
+            ["", " ", "null", "\x00", "{", "}", '{"a": 1, "a": 2}', '{"step": 1e999}', "\ufeff{}", "7" * 5000]
+        )
+    record = {"kind": "train", "step": chance.randrange(9), "time": 1.0, "loss": 1.0}
+    for _ in range(chance.randrange(1, 4)):
+        record[chance.choice([*record, "\ud83d", "k\x00", "eval_loss", "k" * 400, "\u202e", "seq", "attempt"])] = value(
+            chance
+        )
+    text = json.dumps(record, ensure_ascii=chance.random() < 0.5)
+    return text[: chance.randrange(len(text))] if kind == 3 else text
+
+
+def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    chance = dice(41)
+    offset = 0
+    for number in range(RECORDS // 20):
+        told = (
+            "".join(f"{hostile_line(chance)}\n".replace("\n\n", "\n") for _ in range(20))
+            + GOOD % (1000 + number)
+            + "\n"
+        )
+        part = {"text": told, "next_offset": offset + len(told)}
+        take_contained(database, runs.find(database, "hostile"), entry("hostile", offset, metrics=part, events=part))
+        offset += len(told)
+        innocent = f"{GOOD % number}\n"
+        after = runs.find(database, "innocent").metrics_offset
+        piece = {"text": innocent, "next_offset": after + len(innocent)}
+        take_contained(database, runs.find(database, "innocent"), entry("innocent", after, metrics=piece))
+    found = runs.find(database, "hostile")
+    assert (found.metrics_offset, found.events_offset) == (offset, offset), "nothing is asked for again and again"
+    assert found.unreadable_count > 0
+    assert found.unreadable is not None
+    assert found.unreadable.isprintable()
+    assert runs.find(database, "innocent").unreadable_count == 0
+    assert [step for step, _ in metrics.curve(database, "innocent", "loss")] == list(range(RECORDS // 20))
+    good = [step for step, _ in metrics.curve(database, "hostile", "loss") if 1000 <= step < 1 << 30]
+    assert good == list(range(1000, 1000 + RECORDS // 20)), "what is right beside what is wrong is taken"
+    assert {run.run_id for run in runs.every(database)} == {"hostile", "innocent"}
+    assert not caplog.records, "each line was read or refused; nothing had to be caught as a whole"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[" * 2000, "nested too deep"),
+        ('{"loss": 1', "Expecting"),
+        ("[1, 2]", "not an object"),
+        ("7" * 5000, "digits"),
+    ],
+)
+def test_a_line_that_is_no_record_is_counted_and_the_first_is_named(line: str, words: str) -> None:
+    read = read_lines(f'{{"a": 1}}\n{line}\n{{"b": 2}}\n{line}\n', "metrics")
+    assert (read.records, read.unreadable) == ([{"a": 1}, {"b": 2}], 2)
+    assert read.first.startswith("metrics: ")
+    assert words in read.first
+
+
+def test_a_text_may_hold_what_other_languages_take_for_an_end_of_line() -> None:
+    read = read_lines('{"a": "x\u2028y\x85z"}\n', "metrics")
+    assert (read.records, read.unreadable) == ([{"a": "x\u2028y\x85z"}], 0)
+
+
+def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> None:
+    chance = dice(43)
+    for _ in range(RECORDS // 10):
+        broken = entry("hostile", 0)
+        for _ in range(chance.randrange(1, 4)):
+            where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
+            where[chance.choice(list(where))] = value(chance)
+        take_contained(database, runs.find(database, "hostile"), broken)
+        assert runs.find(database, "innocent").state == "preparing"

@@ -1,0 +1,30 @@
+"""Which observation is the later one."""
+
+from __future__ import annotations
+
+import pytest
+
+from armada.verdicts.order import Moment, Order, compare
+
+EARLY, LATE, NEXT_BOOT = Moment("a", 5.0), Moment("a", 6.0), Moment("b", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "known", "seen_at", "known_at", "is_"),
+    [
+        ((1, 5), (1, 4), EARLY, EARLY, Order.NEWER),
+        ((1, 4), (1, 4), EARLY, LATE, Order.NEWER),  # equal places say the same
+        ((2, 0), (1, 9), EARLY, LATE, Order.NEWER),
+        ((1, 4), (1, 5), EARLY, LATE, Order.STALE),
+        ((1, 4), (1, 5), EARLY, EARLY, Order.STALE),
+        ((1, 4), (1, 5), LATE, EARLY, Order.WENT_BACK),
+        ((1, 9), (2, 0), LATE, EARLY, Order.WENT_BACK),
+        ((1, 4), (1, 5), NEXT_BOOT, LATE, Order.WENT_BACK),
+        ((1, 4), (1, 5), None, EARLY, Order.STALE),
+        ((1, 4), (1, 5), LATE, None, Order.STALE),
+    ],
+)
+def test_a_lower_place_is_an_old_answer_unless_it_was_given_later(
+    seen: tuple[int, int], known: tuple[int, int], seen_at: Moment | None, known_at: Moment | None, is_: Order
+) -> None:
+    assert compare(seen=seen, known=known, seen_at=seen_at, known_at=known_at) is is_
