@@ -1,0 +1,171 @@
+"""A simulated home: the real store, engine and decisions, asked to do what a person or the daemon would."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from armada.errors import ArmadaError
+from armada.launch import stop as stopping
+from armada.launch.resume import resume_run
+from armada.launch.retry import Retries
+from armada.monitor.observe import observe
+from armada.paths import HomePaths
+from armada.store import checkpoints, run_sync, runs
+from armada.store.database import Database
+from armada.sync.engine import sync_run
+from armada.sync.release import judge_host, losses
+from tests.simulation.link import SimSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from armada.session import HostSession
+    from tests.simulation.host import SimHost
+    from tests.simulation.world import World
+
+
+@dataclass(eq=False)
+class SimHome:
+    """One store and what lies beside it."""
+
+    world: World
+    name: str
+    place: Path
+    snapshots: list[Path] = field(default_factory=list)
+
+    @property
+    def paths(self) -> HomePaths:
+        return HomePaths(self.place / "config", self.place / "state")
+
+    @contextlib.contextmanager
+    def store(self) -> Iterator[Database]:
+        with Database(self.paths.store) as database:
+            yield database
+
+    def session(self, host: SimHost) -> HostSession:
+        return cast("HostSession", SimSession(host, self.paths))
+
+    def known(self) -> list[str]:
+        with self.store() as database:
+            return sorted(run.run_id for run in runs.every(database))
+
+    # What a person or the daemon does.
+
+    def launch(self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, **sync: Any) -> None:
+        spec = _spec(run_id, host.name, script=script, retries=retries, sync=sync)
+        with self.store() as database:
+            runs.insert(
+                database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
+            )
+            question = {"run_id": run_id, "spec": spec, "files": {}, "secrets": {"KEY": "canary"}, "submission": 1}
+            self.session(host).call("run.create", question)
+            runs.set_state(database, run_id, "submitted")
+            runs.set_root(database, run_id, host.ask("run.observe", {"runs": []})["root"])
+
+    def look(self, run_id: str) -> runs.Run:
+        with self.store() as database:
+            run = runs.find(database, run_id)
+            observe(database, self.session(self.world.hosts[run.host]), [run])
+            return runs.find(database, run_id)
+
+    def sync(self, run_id: str) -> bool:
+        """Sync a run; whether home now believes that nothing more will come of it."""
+        with self.store() as database:
+            run = runs.find(database, run_id)
+            sync_run(
+                database, self.session(self.world.hosts[run.host]), self.paths, run_id, now=self.world.now, insist=True
+            )
+            return run_sync.find(database, run_id).final_done
+
+    def may_release(self, host: SimHost) -> bool:
+        """Whether armada says that the host can be destroyed."""
+        with self.store() as database:
+            return not losses(judge_host(database, self.session(host), self.paths))
+
+    def stop(self, run_id: str) -> runs.Run:
+        with self.store() as database:
+            run = runs.find(database, run_id)
+            session = self.session(self.world.hosts[run.host])
+            session.call("run.stop", {"run_id": run_id, "grace_s": 0.0}) if run.ended else None
+            return stopping.stop_run(
+                database, cast("HostSession", _Pausing(session, self.world)), run, 0.0, lambda _: None
+            )
+
+    def resume(self, run_id: str) -> None:
+        with self.store() as database:
+            run = runs.find(database, run_id)
+            resume_run(database, self.session(self.world.hosts[run.host]), run)
+
+    def retry(self, host: SimHost) -> None:
+        with self.store() as database:
+            Retries(self.session(host)).look(database, self.world.now())
+
+    # What happens to it.
+
+    def snapshot(self) -> None:
+        copy = self.place.parent / f"{self.name}-backup-{len(self.snapshots)}"
+        shutil.copytree(self.place, copy, symlinks=True)
+        self.snapshots.append(copy)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.place)
+        shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
+
+    def published(self, run_id: str) -> list[Path]:
+        folder = self.paths.checkpoints(run_id)
+        return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
+
+    def missing(self, run_id: str) -> list[int]:
+        """Steps that home has heard of, does not have, and has no word about."""
+        with self.store() as database:
+            return [c.step for c in checkpoints.of_run(database, run_id) if c.home_path is None and c.trouble is None]
+
+
+class _Pausing:
+    """A session of somebody who waits: with each question the world gets on."""
+
+    def __init__(self, session: HostSession, world: World) -> None:
+        self._session, self._world = session, world
+
+    def __getattr__(self, name: str) -> Any:
+        self._world.tick()
+        return getattr(self._session, name)
+
+
+def new_home(world: World, name: str, place: Path) -> SimHome:
+    home = SimHome(world, name, place)
+    home.paths.make()
+    with home.store():
+        pass
+    return home
+
+
+EXPECTED = (ArmadaError, OSError)
+"""What an armada command may say no with; anything else is a defect of its own."""
+
+
+def _spec(run_id: str, host: str, *, script: bool, retries: int, sync: dict[str, Any]) -> dict[str, Any]:
+    watch = {"resume": ["--resume", "{step}"], "checkpoints": {"pattern": "out/checkpoint-*", "quiet_s": 0.0}}
+    return {
+        "format": 1,
+        "run_id": run_id,
+        "name": run_id,
+        "task": "command",
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "host": host,
+        "profile": "cpu",
+        "job": {"argv": ["script" if script else "training"], "env": {}, "code": None, "secrets": ["KEY"]},
+        "gpus": 0,
+        "processes": 1,
+        "environment": None,
+        "stop_grace_s": 0.0,
+        "outbox": {"keep": 2, "disk_floor_bytes": 0},
+        "training": None,
+        "experiment": {"retries": retries},
+        "sync": sync,
+        "watch": watch if script else None,
+    }

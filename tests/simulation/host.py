@@ -1,0 +1,222 @@
+"""A simulated machine: a disk, a boot, processes, and the real agent asked in this process, under the world's clock."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from armada_agent import checkpoints as agent_checkpoints
+from armada_agent import identity, processes, reader, supervisor
+from armada_agent.errors import AgentError
+from armada_agent.paths import RunPaths
+from armada_agent.serve import METHODS
+from armada_agent.session import Call, Session
+
+from armada.agent_errors import call_error
+from armada.errors import HostUnreachable
+from tests.simulation.supervising import Job, Supervision
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.simulation.world import World
+
+here = threading.local()
+"""`here.host`: the machine whose agent or supervisor computes now."""
+
+
+@dataclass(eq=False)
+class SimHost:
+    """One machine. What its programs read of processes and boots is what the world says, whatever records say."""
+
+    world: World
+    name: str
+    place: Path
+    boot: int = 1
+    reachable: bool = True
+    jobs: list[Job] = field(default_factory=list)
+    supervisions: list[Supervision] = field(default_factory=list)
+    snapshots: list[Path] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.place / "disk" / "armada"
+
+    @property
+    def away(self) -> Path:
+        """Where the root lies while its file system is not mounted."""
+        return self.place / "unmounted"
+
+    @property
+    def mounted(self) -> bool:
+        return not self.away.exists()
+
+    def run_folder(self, run_id: str) -> Path:
+        return self.root / "runs" / run_id
+
+    def folders(self, run_id: str) -> list[Path]:
+        """Where files of a run may lie on its disks."""
+        return [self.run_folder(run_id), self.away / "runs" / run_id]
+
+    @contextlib.contextmanager
+    def computes(self) -> Iterator[None]:
+        """Programs of this machine run."""
+        before = getattr(here, "host", None)
+        here.host = self
+        agent_checkpoints._known.clear()  # noqa: SLF001  # every conversation is a process of its own
+        try:
+            yield
+        finally:
+            here.host = before
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request to a fresh agent; what crosses is JSON, as it is on the wire."""
+        self.require()
+        module, name = METHODS[method].split(":")
+        answer_to = getattr(importlib.import_module(f"armada_agent.{module}"), name)
+        with self.computes():
+            (self.root / "agent").mkdir(parents=True, exist_ok=True)  # as the bootstrap does
+            try:
+                answer = answer_to(Call(cast("Session", _Talk(self)), 1), json.loads(json.dumps(params)))
+            except AgentError as error:
+                data = {"kind": error.kind, "hint": error.hint}
+                raise call_error({"message": error.message, "data": data}, method, host=self.name) from None
+        return cast("dict[str, Any]", json.loads(json.dumps(answer)))
+
+    def read(self, run_id: str, path: str, offset: int, length: int) -> bytes:
+        """A block of a file, by the agent's own rules of what may travel."""
+        self.require()
+        with self.computes():
+            try:
+                descriptor = reader.open_file(RunPaths(str(self.root), run_id), path)
+            except AgentError as error:
+                data = {"kind": error.kind, "hint": error.hint}
+                raise call_error({"message": error.message, "data": data}, "file.read", host=self.name) from None
+            try:
+                return os.pread(descriptor, length, offset)
+            finally:
+                os.close(descriptor)
+
+    def require(self) -> None:
+        if not self.reachable:
+            raise HostUnreachable(f"{self.name} does not answer", host=self.name)
+
+    # What happens to it.
+
+    def power_cut(self) -> None:
+        """Every process dies at once; the disk stays."""
+        self.boot += 1
+        for job in self.jobs:
+            job.die(137)
+        self.supervisions.clear()
+
+    def snapshot(self) -> None:
+        copy = self.place / f"snapshot-{len(self.snapshots)}"
+        shutil.copytree(self.root, copy, symlinks=True)
+        self.snapshots.append(copy)
+
+    def restore(self) -> None:
+        """What its provider does with a snapshot: the machine starts anew from the older disk."""
+        self.power_cut()
+        shutil.rmtree(self.root)
+        shutil.copytree(self.snapshots[-1], self.root, symlinks=True)
+
+    def unmount(self) -> None:
+        self.root.rename(self.away)
+
+    def mount(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)  # what was written beside is hidden below the mount
+        self.away.rename(self.root)
+
+    # What the agent's code is told, in place of what the kernel would say.
+
+    def start_detached(self, command: str, paths: RunPaths, submission: int) -> None:
+        if command == "supervise":
+            Supervision.begin(self, paths, submission)
+        elif command == "clear":
+            self.clear(paths, submission)
+        # `finish` and `quota` come later or never: nothing may rely on them.
+
+    def clear(self, paths: RunPaths, submission: int) -> None:
+        from armada_agent import aftermath
+
+        for job in self.jobs_of(paths.run_id):
+            job.die(143)
+        aftermath.clear(paths.root, paths.run_id, submission)
+
+    def jobs_of(self, run_id: str) -> list[Job]:
+        return [job for job in self.jobs if job.run_id == run_id and job.alive]
+
+    def identify(self, pid: int) -> dict[str, Any]:
+        told = {
+            "hostname": self.name,
+            "boot_id": f"boot-{self.boot}",
+            "pid_namespace": "1",
+            "init_start": str(self.boot),
+        }
+        return {**told, "pid": pid, "start_time": str(pid)}
+
+    def processes(self) -> list[processes.Process]:
+        found = []
+        for job in self.jobs:
+            if job.alive:
+                marks = {processes.RUN_MARKER: job.run_id, processes.ROOT_MARKER: str(self.root)}
+                found.append(processes.Process(identity.Stat(job.pid, "S", 1, job.pid, str(job.pid)), marks))
+        return found
+
+    def judge(self, recorded: Any) -> tuple[str, bool]:
+        """What `whereabouts.find_supervisor` says: alive, dead, and whether the machine was started anew since."""
+        if not isinstance(recorded, dict) or recorded.get("boot_id") != f"boot-{self.boot}":
+            return "dead", True
+        lives = any(one.pid == recorded.get("pid") for one in self.supervisions)
+        return ("alive" if lives else "dead"), False
+
+
+class _Talk:
+    """As much of an agent's session as its methods use."""
+
+    def __init__(self, host: SimHost) -> None:
+        self.root = str(host.root)
+        self.agent_path = "agent.pyz"
+
+
+def current() -> SimHost:
+    return cast("SimHost", here.host)
+
+
+def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Stands in for `armada_agent.job.start`."""
+    host = current()
+    job = Job(host, paths.run_id, argv, environment)
+    host.jobs.append(job)
+    host.world.job_started(job)
+    return cast("subprocess.Popen[bytes]", job)
+
+
+def stand_ins() -> list[tuple[Any, str, Any]]:
+    """(module, name, what takes its place) while a world exists."""
+    from armada_agent import aftermath, detached, job, whereabouts
+
+    return [
+        (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
+        (processes, "scan", lambda: current().processes()),
+        (whereabouts, "find_supervisor", lambda _paths, recorded: current().judge(recorded)),
+        (identity, "identify", lambda pid=0: current().identify(pid or current().world.supervisor_pid)),
+        (identity, "current_host", lambda: current().identify(0)),
+        (identity, "judge", lambda recorded: current().judge(recorded)[0]),
+        (job, "start", start_job),
+        (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
+        (aftermath, "_ask", lambda *_: None),
+        (os, "fork", lambda: 0),
+        (os, "nice", lambda _by: 0),
+        (os, "umask", lambda _mask: 0),
+        (supervisor, "_PREDECESSOR_S", 0.0),
+    ]

@@ -1,0 +1,79 @@
+"""What stands where a link to a host would be: questions and blocks go to the simulated agent, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from armada.config.hosts import Host
+from armada.errors import ArmadaError, HostUnreachable
+from armada.paths import HomePaths, HostPaths
+from armada.stream import Block
+
+if TYPE_CHECKING:
+    from armada.agent import Question
+    from tests.simulation.host import SimHost
+
+
+class SimStream:
+    """Stands in for `armada.stream.Stream`."""
+
+    def __init__(self, host: SimHost) -> None:
+        self._host = host
+        self._asked: list[Block] = []
+
+    @property
+    def outstanding(self) -> list[Block]:
+        return list(self._asked)
+
+    def ask(self, block: Block) -> None:
+        self._asked.append(block)
+
+    def receive(self, sink: Callable[[Block, int, bytes | memoryview], None]) -> tuple[Block, int]:
+        block = self._asked[0]
+        data = self._host.read(block.run_id, block.path, block.offset, block.length)
+        if data:
+            sink(block, block.offset, data)
+        self._asked.pop(0)
+        return block, len(data)
+
+    def close(self) -> None:
+        pass
+
+
+class SimSession:
+    """Stands in for `armada.session.HostSession`."""
+
+    def __init__(self, host: SimHost, home: HomePaths) -> None:
+        self.host = Host(name=host.name, ssh=f"root@{host.name}", root=str(host.root))
+        self.home = home
+        self.patience_s = 0.0
+        self._there = host
+        self.paths = HostPaths(PurePosixPath(host.root))
+
+    def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return self._there.ask(method, params)
+
+    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        answers: list[dict[str, Any] | ArmadaError] = []
+        for question in questions:
+            try:
+                answers.append(self._there.ask(question.method, question.params))
+            except HostUnreachable:
+                raise
+            except ArmadaError as error:
+                answers.append(error)
+        return answers
+
+    def open_stream(self) -> SimStream:
+        self._there.require()
+        return SimStream(self._there)
+
+    @contextlib.contextmanager
+    def patient(self, _seconds: float) -> Iterator[None]:
+        yield
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,258 @@
+"""Stories: lists of things that happen, told to a world. A random one comes from a seed, a failing one is made as short as it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.home import EXPECTED, SimHome
+from tests.simulation.host import SimHost
+from tests.simulation.world import Broken, World, any_of
+
+Event = tuple[str, int, int]
+"""What happens, and two numbers that say to whom; what cannot happen now does not."""
+
+Story = Sequence[Event]
+
+_MOST_HOMES = 3
+
+
+class Teller:
+    """Tells one story to one world."""
+
+    def __init__(self, world: World, *, scripts: bool = False) -> None:
+        self.world = world
+        self.scripts = scripts
+        self.run_ids: list[str] = []
+        world.add_home("home")
+        world.add_host("box")
+
+    def tell(self, story: Story) -> None:
+        """Let everything happen in turn.
+
+        Raises:
+            Broken: An invariant does not hold any more.
+        """
+        for what, one, two in story:
+            getattr(self, f"do_{what}")(one, two)
+
+    # Persons and armada.
+
+    def do_launch(self, one: int, two: int) -> None:
+        if len(self.run_ids) < 2:
+            run_id = f"run-{len(self.run_ids)}"
+            home, host = self._home(one), self._host(two)
+            self.run_ids.append(run_id)
+            sync: dict[str, Any] = {"keep_remote": 1 + two % 2}
+            if two // 2 % 2:
+                sync["keep_home"] = {"last": 2}
+                self.world.keeps_last[run_id] = 2
+            self._act(home, lambda: home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, **sync))
+
+    def do_look(self, one: int, two: int) -> None:
+        self._on_run(one, two, lambda home, run_id: self._looked(home, run_id, home.look(run_id)))
+
+    def do_sync(self, one: int, two: int) -> None:
+        def sync(home: SimHome, run_id: str) -> None:
+            if home.sync(run_id):
+                self.world.check_final(home, run_id)
+
+        self._on_run(one, two, sync)
+
+    def do_stop(self, one: int, two: int) -> None:
+        self._on_run(one, two, lambda home, run_id: self._looked(home, run_id, home.stop(run_id)))
+
+    def do_resume(self, one: int, two: int) -> None:
+        self._on_run(one, two, lambda home, run_id: home.resume(run_id))
+
+    def do_retry(self, one: int, two: int) -> None:
+        home, host = self._home(one), self._host(two)
+
+        def retry() -> None:
+            before = {run_id: len(self.world.alive(run_id)) for run_id in self.run_ids}
+            home.retry(host)
+            again = [r for r in self.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done]
+            self.world.hold(not again, f"{again} had succeeded and was run again by itself")
+
+        self._act(home, retry)
+
+    def do_release(self, one: int, two: int) -> None:
+        home, host = self._home(one), self._host(two)
+
+        def release() -> None:
+            if home.may_release(host):
+                self.world.check_release(home, host)
+
+        self._act(home, release)
+
+    # Jobs and supervisors.
+
+    def do_tick(self, _one: int, _two: int) -> None:
+        self._act(None, self.world.tick)
+
+    def do_save(self, one: int, _two: int) -> None:
+        if job := self._job(one):
+            job.save()
+
+    def do_log(self, one: int, _two: int) -> None:
+        if job := self._job(one):
+            job.log()
+
+    def do_end(self, one: int, two: int) -> None:
+        if job := self._job(one):
+            job.die(two % 2)
+            if two % 2 == 0:
+                self.world.well_done.add(job.run_id)
+
+    def do_kill_supervisor(self, one: int, _two: int) -> None:
+        living = [each for host in self.world.hosts.values() for each in host.supervisions]
+        if chosen := any_of(living, one):
+            chosen.die()
+
+    # Machines and disks.
+
+    def do_power_cut(self, _one: int, two: int) -> None:
+        host = self._host(two)
+        # An end that nobody had time to write down is known to nobody.
+        self.world.well_done -= {one.run_id for one in host.supervisions}
+        host.power_cut()
+
+    def do_cut_link(self, _one: int, two: int) -> None:
+        self._host(two).reachable = False
+
+    def do_mend_link(self, _one: int, two: int) -> None:
+        self._host(two).reachable = True
+
+    def do_unmount(self, _one: int, two: int) -> None:
+        if (host := self._host(two)).mounted and host.root.exists():
+            host.unmount()
+
+    def do_mount(self, _one: int, two: int) -> None:
+        if not (host := self._host(two)).mounted:
+            host.mount()
+
+    def do_snapshot_host(self, _one: int, two: int) -> None:
+        if (host := self._host(two)).mounted and len(host.snapshots) < 2:
+            host.snapshot()
+
+    def do_restore_host(self, _one: int, two: int) -> None:
+        if (host := self._host(two)).mounted and host.snapshots:
+            host.restore()
+
+    def do_lose_run(self, one: int, two: int) -> None:
+        """Somebody deletes a run's folder on its host, after everything of it has ended."""
+        run_id = any_of(self.run_ids, one)
+        if run_id and not self.world.alive(run_id) and not self.world.supervised(run_id):
+            shutil.rmtree(self._host(two).run_folder(run_id), ignore_errors=True)
+
+    # What happens to homes.
+
+    def do_damage(self, one: int, two: int) -> None:
+        """A byte of a published file is another one; size and times are as they were."""
+        for place in self._published(one, two):
+            model = place / "model.bin"
+            if model.exists():
+                data = model.read_bytes()
+                model.chmod(0o600)
+                model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+
+    def do_delete(self, one: int, two: int) -> None:
+        for place in self._published(one, two):
+            shutil.rmtree(place)
+
+    def do_delete_log(self, one: int, two: int) -> None:
+        if run_id := any_of(self.run_ids, two):
+            (self._home(one).paths.run(run_id) / "outputs" / "output.log").unlink(missing_ok=True)
+
+    def do_snapshot_home(self, one: int, _two: int) -> None:
+        if len((home := self._home(one)).snapshots) < 2:
+            home.snapshot()
+
+    def do_restore_home(self, one: int, _two: int) -> None:
+        if (home := self._home(one)).snapshots:
+            home.restore()
+
+    def do_copy_home(self, one: int, _two: int) -> None:
+        if len(self.world.homes) < _MOST_HOMES:
+            self.world.copy_home(self._home(one), f"copy-{len(self.world.homes)}")
+
+    # Helpers.
+
+    def _home(self, number: int) -> SimHome:
+        return list(self.world.homes.values())[number % len(self.world.homes)]
+
+    def _host(self, number: int) -> SimHost:
+        return list(self.world.hosts.values())[number % len(self.world.hosts)]
+
+    def _job(self, number: int) -> Any:
+        return any_of([job for host in self.world.hosts.values() for job in host.jobs if job.alive], number)
+
+    def _published(self, one: int, two: int) -> list[Path]:
+        home = self._home(one)
+        places = [place for run_id in self.run_ids for place in home.published(run_id)]
+        return [any_of(places, two)] if places else []
+
+    def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
+        self.world.check_state(home, run_id, run.state, run.reason)
+
+    def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:
+        home = self._home(one)
+        if run_id := any_of(home.known(), two):
+            self._act(home, lambda: act(home, run_id))
+
+    def _act(self, home: SimHome | None, act: Callable[[], None]) -> None:
+        # What armada says no with is another test's.
+        with self.world.armada_acts(home or self._home(0)), contextlib.suppress(*EXPECTED):
+            act()
+
+
+_WEIGHTS = {
+    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "release": 4,
+    "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
+    "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1, "lose_run": 1,
+    "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
+}  # fmt: skip
+
+
+def random_story(seed: int, length: int = 40) -> Story:
+    """The story of a seed: it begins with a launch."""
+    chance = random.Random(seed)
+    names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    told = chance.choices(names, weights, k=length)
+    return [
+        ("launch", chance.randrange(4), chance.randrange(4)),
+        *((name, chance.randrange(4), chance.randrange(4)) for name in told),
+    ]
+
+
+def outcome(story: Story) -> str | None:
+    """Tell a story to a new world: what broke, or None."""
+    memory = Path("/dev/shm")  # a folder of its own is made there
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
+        try:
+            Teller(world).tell(story)
+        except Broken as broken:
+            return str(broken)
+    return None
+
+
+def shorten(story: Story, still: Callable[[str], bool]) -> Story:
+    """Leave out what the failure does not need, in ever smaller pieces."""
+    size = max(1, len(story) // 2)
+    while True:
+        start, shorter = 0, False
+        while start < len(story):
+            tried = [*story[:start], *story[start + size :]]
+            words = outcome(tried)
+            if words is not None and still(words):
+                story, shorter = tried, True
+            else:
+                start += size
+        if size == 1 and not shorter:
+            return story
+        size = max(1, size // 2)

@@ -1,0 +1,164 @@
+"""Jobs, and the supervisors that see to them: the real supervisor's steps, one at a time instead of in threads."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from armada_agent import files
+from armada_agent.outbox import Outbox
+from armada_agent.paths import RunPaths
+from armada_agent.supervisor import StoppedError, Supervisor
+
+if TYPE_CHECKING:
+    from tests.simulation.host import SimHost
+
+_pids = itertools.count(1000)
+
+
+class Job:
+    """A training that saves when the story says so. `script`: it announces nothing, and clears its folder on a fresh start."""
+
+    def __init__(self, host: SimHost, run_id: str, argv: list[str], environment: dict[str, str]) -> None:
+        self.host, self.run_id, self.argv, self.environment = host, run_id, argv, environment
+        self.pid = next(_pids)
+        self.status: int | None = None
+        self.script = argv[0] == "script"
+        self.resumed_from = int(argv[argv.index("--resume") + 1]) if "--resume" in argv else None
+        self.step = self.resumed_from or 0
+        if self.script and self.resumed_from is None:
+            shutil.rmtree(self.folder / "work" / "out", ignore_errors=True)
+
+    @property
+    def alive(self) -> bool:
+        return self.status is None
+
+    @property
+    def folder(self) -> Path:
+        """Its open files stay on the disk that they were opened on."""
+        return next((at for at in self.host.folders(self.run_id) if at.exists()), self.host.run_folder(self.run_id))
+
+    def die(self, status: int) -> None:
+        if self.alive:
+            self.status = status
+
+    def save(self) -> None:
+        """Write the next checkpoint, whole; its content is like no other's."""
+        self.step += 1
+        content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
+        if self.script:
+            self._write(self.folder / "work" / "out" / f"checkpoint-{self.step}", content)
+        elif self.folder.exists():
+            part = self.folder / "outbox" / f".part-{self.step}"
+            self._write(part, content)
+            size = sum(map(len, content.values()))
+            told = {
+                "step": self.step,
+                "kind": "periodic",
+                "time": self.host.world.now(),
+                "size_bytes": size,
+                "metrics": {},
+            }
+            (part / ".announce.json").write_text(json.dumps(told))
+            part.rename(self.folder / "outbox" / f".new-{self.step}-{self.pid}")
+        else:
+            return
+        self.host.world.saved(self, content)
+
+    def log(self) -> None:
+        if self.folder.exists():
+            with (self.folder / "output.log").open("a") as stream:
+                stream.write(f"step {self.step} of {self.pid}\n")
+
+    def _write(self, folder: Path, content: dict[str, bytes]) -> None:
+        folder.mkdir(parents=True)
+        long_ago = self.host.world.now() - 3600
+        for name, data in content.items():
+            (folder / name).write_bytes(data)
+            os.utime(folder / name, (long_ago, long_ago))
+
+    # What a supervisor uses of a Popen.
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def wait(self) -> int | None:
+        return self.status
+
+    def terminate(self) -> None:
+        self.die(-15)
+
+
+class Supervision:
+    """One living supervisor."""
+
+    def __init__(self, host: SimHost, paths: RunPaths, submission: int, spec: dict[str, Any], pid: int) -> None:
+        self.host, self.paths, self.pid, self.run_id = host, paths, pid, paths.run_id
+        self._real = Supervisor(paths, submission, spec)
+        self._spec = spec
+        self._outbox: Outbox | None = None
+        self.child: Any = None
+
+    @classmethod
+    def begin(cls, host: SimHost, paths: RunPaths, submission: int) -> Self | None:
+        """As `armada_agent.supervisor.supervise`, up to the job's start."""
+        spec = files.read_json(paths.spec)
+        record = paths.submission(submission, "job.json")
+        if spec is None or any(one.run_id == paths.run_id for one in host.supervisions) or Path(record).exists():
+            return None
+        pid = next(_pids)
+        taken = {
+            "submission": submission,
+            "scheduler": "direct",
+            "supervisor": host.identify(pid),
+            "time": host.world.now(),
+        }
+        if not files.link_json(record, taken):
+            return None
+        host.world.supervisor_pid = pid
+        made = cls(host, paths, submission, spec, pid)
+        host.supervisions.append(made)
+        made._start()
+        return made
+
+    def _start(self) -> None:
+        real = self._real
+        real._journal.update()  # noqa: SLF001
+        try:
+            real._refuse_if_stopped()  # noqa: SLF001
+            self.child = real._start()  # noqa: SLF001
+        except StoppedError:
+            real._conclude(real._stopped_ending())  # noqa: SLF001
+            self.host.supervisions.remove(self)
+            return
+        self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._harvest)  # noqa: SLF001
+
+    def step(self) -> None:
+        """One turn of its loops: the wish, the job's end, the outbox."""
+        real, outbox = self._real, self._outbox
+        if outbox is None or not Path(self.paths.folder).is_dir():
+            return
+        if real._wish() is not None:  # noqa: SLF001
+            self.child.terminate()
+            ending = real._stopped_ending().with_status(self.child.wait())  # noqa: SLF001
+        elif self.child.poll() is not None:
+            ending = real._judge(self.child.poll())  # noqa: SLF001
+        else:
+            outbox._reap(is_last=False)  # noqa: SLF001
+            outbox.look()
+            return
+        for job in self.host.jobs_of(self.run_id):
+            job.die(143)
+        outbox._is_trusted = ending.exit_code == 0  # noqa: SLF001
+        outbox._reap(is_last=True)  # noqa: SLF001
+        outbox.look()
+        real._conclude(ending)  # noqa: SLF001
+        self.host.supervisions.remove(self)
+
+    def die(self) -> None:
+        """kill -9: the job goes on."""
+        self.host.supervisions.remove(self)

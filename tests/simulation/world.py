@@ -1,0 +1,225 @@
+"""The world and its truth: what was saved, where it lies, who lives. After each step its invariants are held against it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from unittest import mock
+
+from tests.simulation import host as hosts
+from tests.simulation.home import SimHome, new_home
+from tests.simulation.host import SimHost
+from tests.simulation.supervising import Job
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One checkpoint that a job wrote whole."""
+
+    run_id: str
+    step: int
+    model: bytes
+
+
+class World:
+    """Machines and homes in a folder.
+
+    Args:
+        folder: On a file system in memory, best.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = 1_800_000_000.0
+        self.hosts: dict[str, SimHost] = {}
+        self.homes: dict[str, SimHome] = {}
+        self.all_saved: list[Saved] = []
+        self.well_done: set[str] = set()
+        self.keeps_last: dict[str, int] = {}
+        self.supervisor_pid = 0
+        self._patches = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        for module, name, instead in hosts.stand_ins():
+            self._patches.enter_context(mock.patch.object(module, name, instead))
+        self._patches.enter_context(mock.patch.object(time, "time", self.now))
+        self._patches.enter_context(mock.patch.dict(os.environ, {"KEY": "canary"}))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patches.close()
+
+    def now(self) -> float:
+        self.clock += 0.001
+        return self.clock
+
+    def add_host(self, name: str) -> SimHost:
+        self.hosts[name] = SimHost(self, name, self.folder / name)
+        self.hosts[name].root.mkdir(parents=True)
+        return self.hosts[name]
+
+    def add_home(self, name: str) -> SimHome:
+        self.homes[name] = new_home(self, name, self.folder / name)
+        return self.homes[name]
+
+    def copy_home(self, home: SimHome, name: str) -> SimHome:
+        shutil.copytree(home.place, self.folder / name, symlinks=True)
+        self.homes[name] = SimHome(self, name, self.folder / name)
+        return self.homes[name]
+
+    def tick(self) -> None:
+        """Supervisors get on."""
+        self.clock += 1.0
+        for host in self.hosts.values():
+            for one in list(host.supervisions):
+                with host.computes():
+                    self.supervisor_pid = one.pid
+                    one.step()
+
+    def end_processes(self, found: list[Any]) -> None:
+        """Signal what the process table showed."""
+        pids = {process.pid for process in found}
+        for host in self.hosts.values():
+            for job in host.jobs:
+                if job.pid in pids:
+                    job.die(137)
+
+    # What is true.
+
+    def saved(self, job: Job, content: dict[str, bytes]) -> None:
+        self.all_saved.append(Saved(job.run_id, job.step, content["model.bin"]))
+
+    def alive(self, run_id: str) -> list[Job]:
+        return [job for host in self.hosts.values() for job in host.jobs_of(run_id)]
+
+    def supervised(self, run_id: str) -> bool:
+        return any(one.run_id == run_id for host in self.hosts.values() for one in host.supervisions)
+
+    def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
+        """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`."""
+        found = set()
+        for host in self.hosts.values():
+            for folder in host.folders(run_id):
+                places = [*(folder / "outbox").glob("*"), *([] if finished else (folder / "work" / "out").glob("*"))]
+                for place in places:
+                    if (place / "config.json").is_file() and (not finished or len(place.name) == 64):
+                        found.add(_read(place / "model.bin"))
+        return found
+
+    def at_home(self, home: SimHome, run_id: str) -> set[bytes]:
+        return {_read(place / "model.bin") for place in home.published(run_id) if (place / "config.json").is_file()}
+
+    def surviving(self) -> set[Saved]:
+        """Every checkpoint that lies whole somewhere."""
+        there: dict[str, set[bytes]] = {}
+        for run_id in {saved.run_id for saved in self.all_saved}:
+            there[run_id] = self.on_hosts(run_id)
+            for home in self.homes.values():
+                there[run_id] |= self.at_home(home, run_id)
+        return {saved for saved in self.all_saved if saved.model in there[saved.run_id]}
+
+    # What must hold.
+
+    def job_started(self, job: Job) -> None:
+        others = [other for other in self.alive(job.run_id) if other is not job]
+        self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
+        self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")
+        if job.script:
+            newest = max(
+                (s.step for s in self.all_saved if s.run_id == job.run_id and s.model in self.on_hosts(job.run_id)),
+                default=0,
+            )
+            self.hold(
+                (job.resumed_from or 0) >= newest, f"{job.run_id} went on from {job.resumed_from}, {newest} lies there"
+            )
+
+    def hold(self, holds: bool, words: str) -> None:
+        if not holds:
+            raise Broken(words)
+
+    @contextlib.contextmanager
+    def armada_acts(self, home: SimHome) -> Iterator[None]:
+        """Around whatever armada does of its own: no last good copy goes, and nothing outside the home."""
+        before = self.surviving()
+        others = {other.name: _listing(other.place) for other in self.homes.values() if other is not home}
+        yield
+        after = self.surviving()
+        lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
+        self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
+        for name, listed in others.items():
+            gone = listed - _listing(self.homes[name].place)
+            self.hold(not gone, f"{home.name} deleted files of {name}: {sorted(gone)[:3]}")
+
+    def _is_surplus(self, saved: Saved, after: set[Saved]) -> bool:
+        """Whether the run's own rules let a checkpoint go: as many later ones as they keep are whole."""
+        kept = self.keeps_last.get(saved.run_id)
+        later = [other for other in after if other.run_id == saved.run_id and other.step > saved.step]
+        return kept is not None and len(later) >= kept
+
+    def check_state(self, home: SimHome, run_id: str, state: str, reason: str | None) -> None:
+        """After a look that was answered just now."""
+        lives = bool(self.alive(run_id))
+        if state in ("succeeded", "failed", "cancelled"):
+            self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
+        elif state in ("running", "queued", "submitted"):
+            self.hold(
+                lives or self.supervised(run_id),
+                f"{home.name} says that {run_id} is {state} ({reason}), and nothing of it lives",
+            )
+
+    def check_release(self, home: SimHome, host: SimHost) -> None:
+        """After armada said that a host can be destroyed."""
+        for run_id in {job.run_id for job in host.jobs}:
+            there = {
+                _read(place / "model.bin")
+                for folder in host.folders(run_id)
+                for place in [*(folder / "outbox").glob("*")]
+                if len(place.name) == 64
+            }
+            good = {saved.model for saved in self.all_saved if saved.run_id == run_id}
+            alone = (there & good) - self.at_home(home, run_id)
+            here = {s for s in self.all_saved if s.model in self.at_home(home, run_id)}
+            lost = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, here)}
+            self.hold(not lost, f"{home.name} would let {host.name} go, which alone has {lost}")
+            log = _read(host.run_folder(run_id) / "output.log")
+            self.hold(
+                log == b"" or _read(home.paths.run(run_id) / "outputs" / "output.log") == log,
+                f"the log of {run_id} is not home",
+            )
+            self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
+
+    def check_final(self, home: SimHome, run_id: str) -> None:
+        """After armada said that all of a run is home."""
+        missing = home.missing(run_id)
+        self.hold(not missing, f"all of {run_id} is home, says {home.name}, and nothing is said of step {missing}")
+        here = self.at_home(home, run_id)
+        whole = {s for s in self.all_saved if s.model in here}
+        alone = self.on_hosts(run_id, finished=True) - here
+        left = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, whole)}
+        self.hold(not left, f"all of {run_id} is home, says {home.name}, and step {sorted(left)} lies on a host only")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _listing(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.is_file() and "armada.db" not in path.name}
+
+
+def any_of(items: list[Any], number: int) -> Any:
+    """One of a list by a number that a story says; None of an empty one."""
+    return items[number % len(items)] if items else None
