@@ -61,6 +61,8 @@ test: what-runs payload
 
 test-all: export ARMADA_ALL_INTERPRETERS = 1
 test-all: export ARMADA_FAULT_KILLS = 150
+test-all: export ARMADA_HISTORIES = 100000
+test-all: export ARMADA_HOSTILE_RECORDS = 10000
 test-all: export ARMADA_SEED := $(or $(ARMADA_SEED),$(shell date +%s))
 test-all: what-runs payload
 	@echo 'the dice are those of ARMADA_SEED=$(ARMADA_SEED)'

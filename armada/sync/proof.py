@@ -54,6 +54,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
         _doubt(database, checkpoint, "its manifest")
         return Proof.DAMAGED
     doubted = is_doubted(checkpoint)
+    read = []
     for file in files:
         path = place / file.path
         if not doubted and (
@@ -65,7 +66,9 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
             files_home.forget(database, path)
             _doubt(database, checkpoint, file.path)
             return Proof.DAMAGED
-        files_home.record(database, [(file.sha256, path, file.size)])
+        read.append((file.sha256, path, file.size))
+    if read:
+        files_home.record(database, read)
     if doubted:
         checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
     return Proof.PROVEN
