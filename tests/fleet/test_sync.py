@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from armada.errors import HostKeyChanged, HostUnreachable
+from armada.errors import ArmadaError, HostKeyChanged, HostUnreachable
 from armada.paths import HomePaths
 from armada.session import HostSession
 from armada.store import checkpoints, run_sync, runs
@@ -334,7 +334,7 @@ def test_a_link_of_slices_carries_a_checkpoint(
 
 @pytest.mark.fault(
     "host reinstalled under the same name",
-    "refused until its new key is trusted; then nothing at home is lost, and what is gone is called gone",
+    "refused until its new key is trusted; then nothing at home is lost, and it is said that its root is another one",
 )
 def test_a_host_made_anew_under_its_name_loses_nothing_at_home(
     remote: Callable[..., Remote], fleet: Fleet, there: str
@@ -352,7 +352,8 @@ def test_a_host_made_anew_under_its_name_loses_nothing_at_home(
             run.sync()
         assert run.is_right(run.home.checkpoints(run.run_id) / "checkpoint-1")
         pin(run.home, run.host.name, scan(resolve(run.host), run.home))
-        outcome = run.sync()
-        assert (outcome.published, outcome.retained_home, outcome.troubles) == ((), 1, ())
+        with pytest.raises(ArmadaError, match="its root on the host is another folder"):
+            run.sync()
         assert run.is_right(run.home.checkpoints(run.run_id) / "checkpoint-1")
-        assert [c.on_host for c in checkpoints.of_run(run.database, run.run_id)] == [False]
+        assert not run_sync.find(run.database, run.run_id).final_done
+        assert runs.find(run.database, run.run_id).reason == "root_away"
