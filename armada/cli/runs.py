@@ -103,7 +103,16 @@ def _seconds(text: str) -> float:
 
 def summary(run: Run) -> dict[str, object]:
     """A run as `--json` shows it."""
-    internal = {"metrics_offset", "events_offset", "seq", "root_id", "seen_boot", "seen_at_s"}
+    internal = {
+        "metrics_offset",
+        "events_offset",
+        "seq",
+        "root_id",
+        "seen_boot",
+        "seen_at_s",
+        "less_boot",
+        "less_since_s",
+    }
     # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
     fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
     return {**fields, "eta_s": run.eta_s}

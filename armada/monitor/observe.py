@@ -206,9 +206,15 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     order = Order.NEWER
     if (seen_at := _moment(entry)) is not None:
         order = compare(
-            seen=(verdict.attempt, verdict.seq), known=(run.attempt, run.seq), seen_at=seen_at, known_at=_known_at(run)
+            seen=(verdict.attempt, verdict.seq),
+            known=(run.attempt, run.seq),
+            seen_at=seen_at,
+            known_at=_known(run.seen_boot, run.seen_at_s),
+            less_since=_known(run.less_boot, run.less_since_s),
         )
-        facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds}
+        if order is Order.DOUBTFUL:
+            runs.note_less(database, run.run_id, seen_at.boot, seen_at.seconds)
+        facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds, "less_boot": None, "less_since_s": None}
     if order is Order.WENT_BACK:
         facts |= {"metrics_offset": 0, "events_offset": 0}
         verdict = _after_going_back(run, verdict)
@@ -246,8 +252,8 @@ def _moment(entry: dict[str, Any]) -> Moment | None:
     return Moment(boot[:300], float(seconds)) if isinstance(boot, str) and isinstance(seconds, int | float) else None
 
 
-def _known_at(run: Run) -> Moment | None:
-    return None if run.seen_boot is None or run.seen_at_s is None else Moment(run.seen_boot, run.seen_at_s)
+def _known(boot: str | None, seconds: float | None) -> Moment | None:
+    return None if boot is None or seconds is None else Moment(boot, seconds)
 
 
 def _after_going_back(run: Run, verdict: runs.Verdict) -> runs.Verdict:

@@ -152,6 +152,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN root_id TEXT;
     ALTER TABLE runs ADD COLUMN seen_boot TEXT;
     ALTER TABLE runs ADD COLUMN seen_at_s REAL;
+    ALTER TABLE runs ADD COLUMN less_boot TEXT;
+    ALTER TABLE runs ADD COLUMN less_since_s REAL;
     ALTER TABLE runs ADD COLUMN unreadable TEXT;
     ALTER TABLE runs ADD COLUMN unreadable_count INTEGER NOT NULL DEFAULT 0
     """,

@@ -61,6 +61,8 @@ class Run:
     root_id: str | None = None
     seen_boot: str | None = None
     seen_at_s: float | None = None
+    less_boot: str | None = None
+    less_since_s: float | None = None
     unreadable: str | None = None
     unreadable_count: int = 0
     checkpoints_home: int = 0
@@ -300,6 +302,12 @@ def set_state(
     if row is not None:
         because = "armada itself wrote it, before the host could be asked"
         record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because))
+
+
+def note_less(database: Database, run_id: str, boot: str, since_s: float) -> None:
+    """Note that another machine, or the same after a restart, shows less of a run than is known; what is known stays."""
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET less_boot = ?, less_since_s = ? WHERE run_id = ?", (boot, since_s, run_id))
 
 
 def note_unreadable(database: Database, run_id: str, count: int, first: str) -> None:

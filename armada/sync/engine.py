@@ -132,6 +132,8 @@ def _try(sync: _Sync, only: str | None, looked: Look | None, *, most: int | None
 def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, now: Callable[[], float]) -> None:
     """Write down how a sync ended that ran to its end."""
     hard = [trouble for trouble in outcome.troubles if trouble.cause != "rejected"]
+    if outcome.saw_end and not outcome.final:
+        run_sync.reopen(database, run_id)  # it may have been called done before something of it was lost here
     if hard:
         _note_failure(database, run_id, hard[0].error, now())
     elif outcome.saw_end and not outcome.final:
@@ -283,14 +285,16 @@ class _Sync:
         looked = looked or look_at(database, self.session, [run])[run_id]
         entry = looked.entry
         unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
-        words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(where(run, entry))
+        there = where(run, entry)
+        words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(there)
         if unsettled and words is not None:
             raise ArmadaError(f"{run_id}: {words}", host=self.session.host.name)
         if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
             raise ArmadaError(
                 f"what {run_id} has on its host cannot be listed: {inert_line(problem)}", host=self.session.host.name
             )
-        checkpoints.take_outbox(database, run_id, outbox_entries(entry))
+        if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
+            checkpoints.take_outbox(database, run_id, outbox_entries(entry))
         keeping.tidy(database, self.home, run_id)
         known = checkpoints.of_run(database, run_id)
         already = sum(1 for checkpoint in known if checkpoint.home_path is not None)

@@ -72,9 +72,15 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
         seen = where(run, {"exists": False, "root": answer.get("root")})
-        if seen is not There.REMOVED and not run_sync.find(database, run.run_id).final_done:
+        if seen is not There.REMOVED and not _is_settled(database, run.run_id):
             items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then again"))
     return items
+
+
+def _is_settled(database: Database, run_id: str) -> bool:
+    """Whether all of a run came home, and what its host had last is proven to be here still."""
+    left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
+    return run_sync.find(database, run_id).final_done and all(prove(database, c) is Proof.PROVEN for c in left)
 
 
 def runs_there(session: HostSession) -> list[str]:

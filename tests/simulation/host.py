@@ -211,6 +211,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (whereabouts, "find_supervisor", lambda _paths, recorded: current().judge(recorded)),
         (identity, "identify", lambda pid=0: current().identify(pid or current().world.supervisor_pid)),
         (identity, "current_host", lambda: current().identify(0)),
+        (identity, "moment", lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().world.clock}),
         (identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from armada.verdicts.order import LAG_S
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.world import Broken, World, any_of
@@ -198,7 +199,16 @@ class Teller:
         return [any_of(places, two)] if places else []
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
-        self.world.check_state(home, run_id, run.state, run.reason)
+        """What a look showed must be so; what another boot shows is believed after a while, so it is looked for once more."""
+        if not any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
+            self.world.hold(run.ended or run.state == "unknown", f"{run_id} cannot be seen, and is {run.state}")
+            return
+        try:
+            self.world.check_state(home, run_id, run.state, run.reason)
+        except Broken:
+            self.world.clock += LAG_S + 1.0
+            run = home.look(run_id)
+            self.world.check_state(home, run_id, run.state, run.reason)
 
     def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:
         home = self._home(one)

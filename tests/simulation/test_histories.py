@@ -25,6 +25,7 @@ FOUND = {
     "results that vanished from the host": "launch save tick look end tick look lose_run sync",
     "all of a run is home, says a sync after a byte changed": "launch save end tick sync damage sync",
     "a sync while the root is away": "launch save stop unmount sync",
+    "a sync while the root is away, of what was deleted at home": "launch save stop sync unmount delete sync",
 }
 
 

@@ -163,7 +163,9 @@ class World:
     def _is_surplus(self, saved: Saved, after: set[Saved]) -> bool:
         """Whether the run's own rules let a checkpoint go: as many later ones as they keep are whole."""
         kept = self.keeps_last.get(saved.run_id)
-        later = [other for other in after if other.run_id == saved.run_id and other.step > saved.step]
+        later = [
+            other for other in after if other.run_id == saved.run_id and other != saved and other.step >= saved.step
+        ]
         return kept is not None and len(later) >= kept
 
     def check_state(self, home: SimHome, run_id: str, state: str, reason: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armada.verdicts.order import Moment, Order, compare
+from armada.verdicts.order import LAG_S, Moment, Order, compare
 
 EARLY, LATE, NEXT_BOOT = Moment("a", 5.0), Moment("a", 6.0), Moment("b", 1.0)
 
@@ -19,7 +19,7 @@ EARLY, LATE, NEXT_BOOT = Moment("a", 5.0), Moment("a", 6.0), Moment("b", 1.0)
         ((1, 4), (1, 5), EARLY, EARLY, Order.STALE),
         ((1, 4), (1, 5), LATE, EARLY, Order.WENT_BACK),
         ((1, 9), (2, 0), LATE, EARLY, Order.WENT_BACK),
-        ((1, 4), (1, 5), NEXT_BOOT, LATE, Order.WENT_BACK),
+        ((1, 4), (1, 5), NEXT_BOOT, LATE, Order.DOUBTFUL),
         ((1, 4), (1, 5), None, EARLY, Order.STALE),
         ((1, 4), (1, 5), LATE, None, Order.STALE),
     ],
@@ -28,3 +28,21 @@ def test_a_lower_place_is_an_old_answer_unless_it_was_given_later(
     seen: tuple[int, int], known: tuple[int, int], seen_at: Moment | None, known_at: Moment | None, is_: Order
 ) -> None:
     assert compare(seen=seen, known=known, seen_at=seen_at, known_at=known_at) is is_
+
+
+@pytest.mark.parametrize(
+    ("seen_at", "less_since", "is_"),
+    [
+        (Moment("b", 5.0), None, Order.DOUBTFUL),
+        (Moment("b", 5.0), Moment("c", 1.0), Order.DOUBTFUL),
+        (Moment("b", 5.0), Moment("b", 5.0), Order.STALE),
+        (Moment("b", 5.0 + LAG_S), Moment("b", 5.0), Order.STALE),
+        (Moment("b", 5.1 + LAG_S), Moment("b", 5.0), Order.WENT_BACK),
+        (Moment("b", 1.0), Moment("b", 5.0), Order.STALE),
+    ],
+)
+def test_another_machine_that_shows_less_is_believed_when_it_goes_on_to(
+    seen_at: Moment, less_since: Moment | None, is_: Order
+) -> None:
+    found = compare(seen=(1, 4), known=(1, 5), seen_at=seen_at, known_at=LATE, less_since=less_since)
+    assert found is is_
