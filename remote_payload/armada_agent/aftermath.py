@@ -55,10 +55,7 @@ def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optiona
 
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
     journal = Journal(paths, submission)
-    earlier = _read(paths.state)
-    if earlier.get("submission") == submission:
-        journal.state.update({name: earlier[name] for name in journal.state if name in earlier})
-    journal.state["attempt"] = attempt
+    journal.take_up(attempt)
     return journal
 
 

@@ -10,6 +10,7 @@ from armada_agent.paths import RunPaths, checked_digest
 from armada_agent.session import Call
 
 MANIFEST = "MANIFEST.json"
+ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
 _known: Dict[str, Dict[str, Any]] = {}  # a digest names its content: what was read once stays true
 
@@ -18,6 +19,20 @@ def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
     """Describe every finished checkpoint, oldest first; damaged ones are left out."""
     found = (describe(paths, digest) for digest in paths.checkpoints())
     return sorted((entry for entry in found if entry), key=lambda entry: (entry["created_at"], entry["step"]))
+
+
+def has_final(paths: RunPaths) -> bool:
+    """Tell whether a job announced its final checkpoint, finished or not."""
+    files_of = [paths.checkpoint(digest, MANIFEST) for digest in paths.checkpoints()]
+    files_of += [os.path.join(folder, name) for folder in paths.announced() for name in (ANNOUNCEMENT, MANIFEST)]
+    return any(_kind(path) == "final" for path in files_of)
+
+
+def _kind(path: str) -> Any:
+    try:
+        return (files.read_json(path, limit=MANIFEST_LIMIT) or {}).get("kind")
+    except files.UnreadableError:
+        return None
 
 
 def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:

@@ -15,11 +15,10 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent import files
-from armada_agent.checkpoints import MANIFEST
+from armada_agent.checkpoints import ANNOUNCEMENT, MANIFEST
 from armada_agent.journal import Journal, say
-from armada_agent.paths import ANNOUNCED, RunPaths, list_folder
+from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 
-ANNOUNCEMENT = ".announce.json"
 _NUMBER = re.compile(r"\d{1,12}")
 _REMEMBERED = 50
 _RECORD_LIMIT = 64 * 1024 * 1024
@@ -59,20 +58,29 @@ class Harvest:
         return max((entry["step"] for entry in self._record["taken"]), default=None)
 
     def begin(self) -> None:
-        """Note what lies there before the job starts.
+        """Settle what lies there before a job starts, which may clear it away.
 
-        Files that came with the code are no checkpoints of this run, and what a killed attempt was still writing never
-        will be whole: neither is taken until it changes. What had been quiet when the last attempt fell silent is.
+        Files that came with the code are no checkpoints of this run. What an earlier attempt wrote is taken if it had been
+        quiet before that attempt fell silent. What it may have been writing then is not taken, and kept aside.
         """
         silent_since = self._silent_since()
-        left = self._record["left"]
-        for path, inventory in self._find():
+        found = self._find()
+        if silent_since is None:
+            self._record["left"].update({path: _sign(inventory) for path, inventory in found})
+            self._record["came"] = dict(self._record["left"])
+            self._save()
+            return
+        for path, inventory in found:
             signature = _sign(inventory)
-            if self._taken(path, signature):
+            if self._taken(path, signature) or self._record["came"].get(path) == signature:
                 continue
-            if silent_since is None or _last_change(inventory) + self._quiet_s > silent_since:
-                left[path] = signature
+            if self._is_new(path, signature) and _last_change(inventory) + self._quiet_s <= silent_since:
+                self._take(path, inventory, signature)
+            else:
+                self._record["left"][path] = signature
+                self._keep_aside(path, inventory)
         self._save()
+        self._drop_superseded()
 
     def look(self) -> None:
         """Take what has been quiet for long enough; withdraw what was written over."""
@@ -214,13 +222,34 @@ class Harvest:
             self._save()
 
     def _silent_since(self) -> Optional[float]:
-        """Say when the attempt before this one wrote its last word; None when there was none."""
+        """Say when the attempt before this one was last seen alive, by its log or its supervisor's; None without one."""
         if not os.path.exists(self._paths.harvest):
             return None
+        return max(_changed_at(self._paths.output), _changed_at(self._paths.telemetry))
+
+    def _keep_aside(self, path: str, inventory: Inventory) -> None:
+        """Link what may be incomplete to where no job clears it away; the links cost nothing while the job keeps it too."""
+        aside = os.path.join(self._paths.left, "before-attempt-%d" % (newest(self._paths.attempts()) or 1), path)
+        source = os.path.join(self._paths.work, path)
         try:
-            return os.stat(self._paths.output).st_mtime
-        except OSError:
-            return None
+            for name in inventory:
+                target = os.path.join(aside, name)
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+                os.link(os.path.join(source, name) if os.path.isdir(source) else source, target)
+        except OSError as error:
+            self._journal.record("finding", message="%s may be incomplete and cannot be kept aside: %s" % (path, error))
+            return
+        message = "%s was still being written to when the attempt before fell silent: it is not taken, and kept in %s"
+        self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
+
+    def _drop_superseded(self) -> None:
+        """Delete what was kept aside of steps before one that is whole."""
+        last = self.last_step
+        for folder in list_folder(self._paths.left):
+            for match in glob.glob(os.path.join(glob.escape(os.path.join(self._paths.left, folder)), self._pattern)):
+                numbers = _NUMBER.findall(os.path.relpath(match, self._paths.left).partition(os.sep)[2])
+                if last is not None and numbers and int(numbers[-1]) < last:
+                    shutil.rmtree(match, ignore_errors=True)
 
     def _save(self) -> None:
         try:
@@ -252,9 +281,9 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
 
 
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
-    empty = {"count": 0, "copies": False, "taken": [], "left": {}}  # type: Dict[str, Any]
+    empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}}  # type: Dict[str, Any]
     try:
-        return files.read_json(paths.harvest, _RECORD_LIMIT) or empty
+        return dict(empty, **(files.read_json(paths.harvest, _RECORD_LIMIT) or {}))
     except files.UnreadableError as error:
         say(str(error))
         return empty
@@ -280,6 +309,13 @@ def _describe(path: str) -> Optional[Tuple[int, int, int]]:
     except OSError:
         return None
     return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _last_change(inventory: Inventory) -> float:

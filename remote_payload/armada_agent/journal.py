@@ -42,6 +42,17 @@ class Journal:
             "ended_at": None,
         }
 
+    def take_up(self, attempt: int) -> None:
+        """Go on with the records of a supervisor of the same submission that was killed."""
+        self._seq = max(self._seq, _last_seq(self._paths))
+        try:
+            earlier = files.read_json(self._paths.state) or {}
+        except files.UnreadableError:
+            earlier = {}  # torn by whatever killed it
+        if earlier.get("submission") == self.state["submission"]:
+            self.state.update({name: earlier[name] for name in self.state if name in earlier})
+        self.state["attempt"] = attempt
+
     def update(self, **changes: Any) -> None:
         """Change the state, with an event that says so."""
         with self._lock:

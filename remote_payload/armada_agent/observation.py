@@ -19,6 +19,7 @@ from armada_agent import (
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, newest
 from armada_agent.session import Call
+from armada_agent.verdicts import doubt
 
 ENDED = ("succeeded", "failed", "cancelled")
 _TEXT_LIMIT = 65536
@@ -57,7 +58,7 @@ class Evidence:
         if self.job is not None and self.settings is not None:
             return self._supervisor_of_job()
         if self.job is not None:
-            return whereabouts.find_supervisor(self._paths, self.job.get("supervisor"))[0]
+            return whereabouts.find_supervisor(self._paths, self._supervisor_now())[0]
         return "unknown" if self._job_damaged else "none"
 
     @property
@@ -79,7 +80,12 @@ class Evidence:
     def rebooted(self) -> bool:
         if self.job is None or self.settings is not None:
             return False  # the machine one logs in to is not where a batch system runs things
-        return whereabouts.find_supervisor(self._paths, self.job.get("supervisor"))[1]
+        return whereabouts.find_supervisor(self._paths, self._supervisor_now())[1]
+
+    def _supervisor_now(self) -> Any:
+        """Who sees to the newest submission: who took it up, or took it over."""
+        over = self._read(self._paths.submission(self.submission_number or 0, "successor.json"))
+        return (over or self.job or {}).get("supervisor")
 
     @property
     def has_ended(self) -> bool:
@@ -106,6 +112,7 @@ class Evidence:
             "submission": submission,
             "supervisor": self.supervisor,
             "rebooted": self.rebooted,
+            "may_have_succeeded": self._may_have_succeeded(),
             "state": self.state,
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
@@ -114,6 +121,18 @@ class Evidence:
             "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
             "quiet_s": self._quiet_s(beat or {}),
         }
+
+    def _may_have_succeeded(self) -> Optional[bool]:
+        """Whether a job without an exit may have succeeded; None where its exit is known, or may come yet."""
+        exit_ = (self.attempt or {}).get("exit")
+        if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
+            return None
+        announces = not (self._read(self._paths.spec) or {}).get("watch")
+        has_final = announces and checkpoints.has_final(self._paths)
+        signs = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
+        return doubt.may_have_succeeded(
+            announces, has_final, self.rebooted, doubt.outlived(_changed_at(self._paths.output), max(signs))
+        )
 
     def _stop_wished(self) -> bool:
         """Whether somebody asked for the end of this submission, or of one to come."""
@@ -295,6 +314,13 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _is_time(value: Any) -> bool:

@@ -16,9 +16,9 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent import files, thinning
-from armada_agent.checkpoints import MANIFEST, MANIFEST_LIMIT
+from armada_agent.checkpoints import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT
 from armada_agent.errors import is_disk_full
-from armada_agent.harvest import ANNOUNCEMENT, Harvest
+from armada_agent.harvest import Harvest
 from armada_agent.journal import Journal, say
 from armada_agent.paths import ANNOUNCED, RunPaths
 

@@ -41,6 +41,7 @@ class RunPaths:
         self.stop = self._file("stop.json")
         self.work = self._file("work")
         self.outbox = self._file("outbox")
+        self.left = self._file("left")
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
         self.harvest = self._file("harvest.json")

@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
-from armada_agent import files, gpus, harvest, identity, job, processes, tickets
+from armada_agent import files, gpus, guardian, harvest, identity, job, processes, tickets
 from armada_agent.errors import is_disk_full
 from armada_agent.harvest import Harvest
 from armada_agent.job import Ending, StartError
@@ -21,6 +21,7 @@ _TICK_S = 0.2
 _QUEUE_TICK_S = 0.4
 LEFTOVER_GRACE_S = 3.0
 _PREDECESSOR_S = 10.0
+Child = Union["subprocess.Popen[bytes]", guardian.Adopted]
 _ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any other code may mean half a checkpoint
 
 
@@ -51,9 +52,7 @@ class Supervisor:
         self._pulse: Optional[Pulse] = None
 
     def run(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note_signal)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._answer_signals()
         self._journal.update()
         try:
             self._refuse_if_stopped()
@@ -71,6 +70,23 @@ class Supervisor:
         self._holding.release()
         self._conclude(ending)
 
+    def take_over(self, left: guardian.Left) -> None:
+        """See a job to its end whose supervisor was killed."""
+        self._answer_signals()
+        self._attempt, self._leader = left.attempt, left.record["process"]
+        self._holding = tickets.Holding([{"index": index, "uuid": ""} for index in left.record.get("gpus") or []], [])
+        self._journal.take_up(left.attempt)
+        self._journal.record("finding", message="the supervisor was killed; another one has taken the job over")
+        self._journal.update(state="running", message=None, started_at=left.record.get("started_at") or time.time())
+        self._prepare_watch()
+        ending = self._see_through(left.job)
+        self._conclude(ending)
+
+    def _answer_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     @property
     def state(self) -> str:
         """The word it last wrote into state.json."""
@@ -85,7 +101,7 @@ class Supervisor:
     def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
         return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
 
-    def _see_through(self, child: "subprocess.Popen[bytes]") -> Ending:
+    def _see_through(self, child: Child) -> Ending:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
         telemetry = Telemetry(self._paths.telemetry, {gpu["index"] for gpu in self._holding.gpus})
         outbox.start()
@@ -160,8 +176,9 @@ class Supervisor:
         self._journal.state["attempt"] = self._attempt
         secrets = job.read_secrets(self._paths)
         environment = self._compose(secrets)
-        argv = self._spec["job"]["argv"] + self._resume_arguments()
         self._prepare_watch()
+        self._settle_earlier()
+        argv = self._spec["job"]["argv"] + self._resume_arguments()
         self._refuse_if_stopped()
         child = job.start(self._paths, argv, environment)
         started_at = time.time()
@@ -189,17 +206,21 @@ class Supervisor:
         self._journal.record("finding", message="going on from %s, step %d" % (checkpoint, step))
         return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
+    def _settle_earlier(self) -> None:
+        """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
+        if self._harvest is not None:
+            self._harvest.begin()
+
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
             self._harvest = Harvest(self._paths, self._watching["checkpoints"], self._journal)
-            self._harvest.begin()
         if self._watching:
             self._pulse = Pulse(
                 self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
             )
 
-    def _watch(self, child: "subprocess.Popen[bytes]") -> Ending:
+    def _watch(self, child: Child) -> Ending:
         while True:
             status = child.poll()
             if status is not None:
@@ -209,7 +230,7 @@ class Supervisor:
                 return self._stop(child, wish)
             self._tick()
 
-    def _stop(self, child: "subprocess.Popen[bytes]", wish: Dict[str, Any]) -> Ending:
+    def _stop(self, child: Child, wish: Dict[str, Any]) -> Ending:
         grace_s = grace(wish, self._spec)
         self._journal.update(message="stopping: SIGTERM sent, SIGKILL after %.0f s" % grace_s)
         child.terminate()
@@ -249,10 +270,15 @@ def supervise(root: str, run_id: str, submission: int) -> int:
     record = paths.submission(submission, "job.json")
     if not _wait_for_predecessor(paths, record):
         return 1
+    is_guarded = guardian.can_guard()
+    supervisor = os.fork() if is_guarded else 0
+    if supervisor:
+        return guardian.watch(supervisor, paths, submission, Supervisor(paths, submission, spec).take_over)
     taken = {
         "submission": submission,
         "scheduler": "direct",
         "supervisor": identity.identify(),
+        "guardian": identity.identify(os.getppid()) if is_guarded else None,
         "time": time.time(),
     }
     if not files.link_json(record, taken):

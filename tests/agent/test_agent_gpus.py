@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 from armada_agent import gpus, tickets
 
 from tests.agent.conversation import Conversation, Host, check
+from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_strangers_gpu_is_left_alone(machine: Machine, gpu_host: Host) -> None
 def test_the_gpus_of_a_killed_supervisors_job_are_not_given_away(gpu_host: Host) -> None:
     gpu_host.launch("orphan-1", *SLEEP, gpus=2)
     gpu_host.await_state("orphan-1", "running")
-    os.kill(gpu_host.look("orphan-1")["evidence"]["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(gpu_host.look("orphan-1")["evidence"]["submission"]["job"])
     gpu_host.launch("heir-1", *SLEEP, gpus=1)
     await_message(gpu_host, "heir-1", "waiting for 1 GPU, position 1")
     gpu_host.call("run.stop", run_id="orphan-1", grace_s=0)
@@ -175,7 +175,7 @@ def test_the_place_of_a_killed_waiter_is_free(gpu_host: Host) -> None:
     await_message(gpu_host, "waiter-3", "waiting for 1 GPU, position 1")
     gpu_host.launch("waiter-4", *SLEEP, gpus=1)
     await_message(gpu_host, "waiter-4", "waiting for 1 GPU, position 2")
-    os.kill(gpu_host.look("waiter-3")["evidence"]["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(gpu_host.look("waiter-3")["evidence"]["submission"]["job"])
     eventually(lambda: waiting(gpu_host) == ["waiter-4"])
     await_message(gpu_host, "waiter-4", "waiting for 1 GPU, position 1")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from armada_agent import harvest, paths
 from armada_agent.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
+from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 QUIET_S = 0.4
@@ -168,7 +168,7 @@ def test_a_run_cleared_after_its_supervisor_was_killed_keeps_what_was_quiet(this
     )
     this_host.launch("script-9", "sh", "-c", script, watch=watch(quiet_s=600))
     eventually(lambda: "ready" in this_host.output("script-9"))
-    os.kill(this_host.look("script-9")["evidence"]["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(this_host.look("script-9")["evidence"]["submission"]["job"])
     eventually(lambda: this_host.look("script-9")["evidence"]["supervisor"] == "dead")
     this_host.call("run.stop", run_id="script-9", grace_s=0)
     this_host.await_end("script-9")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.agent.conversation import Host
 from tests.agent.test_agent_outbox import announce, checkpoints_of, let_go, start_waiting
+from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def start_orphan(host: Host, run_id: str) -> Path:
     """Start a job whose supervisor is killed under it; the run's folder."""
     start_waiting(host, run_id)
-    os.kill(host.look(run_id)["evidence"]["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(host.look(run_id)["evidence"]["submission"]["job"])
     eventually(lambda: host.look(run_id)["evidence"]["supervisor"] == "dead")
     return host.folder(run_id)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from armada_agent import files, outbox, paths, thinning
 from armada_agent.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
+from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 FILES = {"model.safetensors": b"\0weights" * 5000, "tokenizer/vocab.json": b'{"\xc3\xa9": 1}', "empty": b""}
@@ -87,7 +87,7 @@ def test_the_run_ends_only_when_its_last_checkpoint_is_named(this_host: Host) ->
 
 def test_what_a_killed_supervisor_announced_is_named_when_the_run_is_cleared(this_host: Host) -> None:
     start_waiting(this_host, "save-2")
-    os.kill(this_host.look("save-2")["evidence"]["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(this_host.look("save-2")["evidence"]["submission"]["job"])
     announce(this_host.folder("save-2"), 10)
     assert checkpoints_of(this_host, "save-2") == []
     this_host.call("run.stop", run_id="save-2", grace_s=0)

@@ -288,11 +288,11 @@ def test_supervisors_that_race_past_the_lock_start_one_job(this_host: Host, agen
     this_host.await_state("race-2", "running")
     eventually((this_host.folder("race-2") / "work/starts").exists)
 
-    # The losers have ended once nobody but the winner holds the run's folder.
+    # The losers have ended once nobody but the winner and its guardian hold the run's folder.
     def supervisors() -> list[Path]:
         return [p for p in Path("/proc").glob("[0-9]*/cmdline") if _holds(p, os.fsencode(this_host.root))]
 
-    eventually(lambda: len(supervisors()) == 1)
+    eventually(lambda: len(supervisors()) == 2)
     assert starts(this_host, "race-2") == 1
 
 

@@ -16,6 +16,7 @@ from armada_agent import identity, processes
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Conversation, Host, check
+from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def supervisor_of(host: Host, run_id: str) -> int:
 
 
 def kill_supervisor(host: Host, run_id: str) -> None:
-    os.kill(supervisor_of(host, run_id), signal.SIGKILL)
+    kill_both(host.look(run_id)["evidence"]["submission"]["job"])
     eventually(lambda: host.look(run_id)["evidence"]["supervisor"] == "dead")
 
 
@@ -256,7 +257,7 @@ def test_a_recorded_process_is_judged_by_all_of_its_identity(
 def test_a_reboot_shows_in_the_evidence_and_stop_then_writes_the_end(this_host: Host) -> None:
     this_host.launch("boot-1", "sleep", "1000")
     this_host.await_state("boot-1", "running")
-    os.kill(supervisor_of(this_host, "boot-1"), signal.SIGKILL)
+    kill_both(this_host.look("boot-1")["evidence"]["submission"]["job"])
     for pid in (p.pid for p in processes.members(RunPaths(str(this_host.root), "boot-1"))):
         os.kill(pid, signal.SIGKILL)
     for name in ("submissions/1/job.json", "attempts/1/run.json"):

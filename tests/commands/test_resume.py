@@ -11,6 +11,7 @@ import signal
 import pytest
 
 from tests.conftest import Armada, eventually
+from tests.supervisors import kill_both
 
 TWICE = 'echo "attempt $ARMADA_ATTEMPT"; [ -e been ] && exit 0; touch been; exit 3'
 
@@ -72,7 +73,7 @@ def test_a_run_whose_supervisor_and_job_were_killed_goes_on(armada: Armada) -> N
     eventually((folder / "attempts" / "1" / "run.json").exists)
     eventually((folder / "work" / "been").exists)
     record = json.loads((folder / "attempts" / "1" / "run.json").read_text())
-    os.kill(record["supervisor"]["pid"], signal.SIGKILL)
+    kill_both(json.loads((folder / "submissions" / "1" / "job.json").read_text()))
     os.killpg(record["process"]["pid"], signal.SIGKILL)
     eventually(lambda: armada.json("ps")[0]["state"] == "failed")
     assert armada.json("resume", run_id, "--follow")["state"] == "succeeded"

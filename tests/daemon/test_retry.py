@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from armada_agent import identity
 
 from armada.config.hosts import Host
 from armada.launch.retry import AGAIN_S, LOST, RECENT_S, Retries
@@ -19,6 +21,7 @@ from armada.session import HostSession
 from armada.store import operations, runs
 from armada.store.database import Database
 from tests.conftest import Armada, eventually
+from tests.supervisors import kill_both
 
 WAITS = 'echo "attempt $ARMADA_ATTEMPT ${TOKEN:-none}"; while [ ! -e go ]; do sleep 0.05; done; exit 3'
 
@@ -31,7 +34,7 @@ def session(home: HomePaths) -> Iterator[HostSession]:
 
 @pytest.fixture
 def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
-    """A function that kills a run's supervisor and its job, as the end of a host's power does."""
+    """A function that kills all of a run, as the end of its host's power does, and lets its records be of an earlier boot."""
 
     def kill(run_id: str) -> None:
         def evidence() -> dict[str, Any]:
@@ -47,9 +50,11 @@ def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
 
         seen = eventually(running)
         assert seen is not None
-        os.kill(seen["submission"]["job"]["supervisor"]["pid"], signal.SIGKILL)
+        kill_both(seen["submission"]["job"])
         os.killpg(seen["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
         eventually(lambda: evidence()["processes"] == 0)
+        for record in (armada.local_runs / run_id).glob("submissions/*/job.json"):
+            record.write_text(record.read_text().replace(identity.current_host()["boot_id"], "an-earlier-boot"))
 
     return kill
 
@@ -74,14 +79,14 @@ def test_the_daemon_resumes_what_was_lost_as_often_as_it_may(
     eventually(lambda: runs.find(database, run_id).submission == 2)
     eventually(lambda: armada.run("logs", run_id).stdout == "attempt 1 canary-77\nattempt 2 canary-77\n")
     (done,) = operations.of_run(database, run_id, kind="retry")
-    assert (done.state, done.message) == ("done", "supervisor_lost: retry 1 of 1")
+    assert (done.state, done.message) == ("done", "host_rebooted: retry 1 of 1")
     (event,) = [each for each in find_events(database, time.time(), sync_failing_s=7200) if each.kind == "run_resumed"]
-    assert "was lost and resumed from its last whole checkpoint (supervisor_lost: retry 1 of 1)" in event.body
+    assert "was lost and resumed from its last whole checkpoint (host_rebooted: retry 1 of 1)" in event.body
     lose(run_id)
     eventually(lambda: armada.json("ps", "--cached")[0]["state"] == "failed")
     assert Retries(session).look(database) == []
     (run,) = armada.json("ps", "--cached")
-    assert (run["state"], run["reason"], run["submission"]) == ("failed", "supervisor_lost", 2)
+    assert (run["state"], run["reason"], run["submission"]) == ("failed", "host_rebooted", 2)
     assert "canary" not in (home.daemon / "daemon.log").read_text()
 
 
@@ -93,7 +98,7 @@ def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose:
     (armada.local_runs / run_id / "work" / "go").touch()
     out, err = following.communicate()
     assert following.returncode == 6, err
-    assert "resumed    it was lost (supervisor_lost) and goes on from its last whole checkpoint" in out
+    assert "resumed    it was lost (host_rebooted) and goes on from its last whole checkpoint" in out
     assert "ended      failed (exit_3)" in out
 
 
@@ -121,7 +126,7 @@ def test_without_retries_it_waits_for_a_person(
 ) -> None:
     run_id = launch(armada)
     lose(run_id)
-    assert see(database, session, run_id).reason == "supervisor_lost"
+    assert see(database, session, run_id).reason == "host_rebooted"
     assert Retries(session).look(database) == []
 
 
@@ -130,6 +135,24 @@ def test_what_fails_by_itself_is_not_tried_again(armada: Armada, database: Datab
     (armada.local_runs / run_id / "work" / "go").touch()
     eventually(lambda: see(database, session, run_id).reason == "exit_3")
     assert Retries(session).look(database) == []
+
+
+def test_what_may_have_succeeded_is_not_run_again_by_itself(
+    armada: Armada, database: Database, session: HostSession
+) -> None:
+    run_id = launch(armada, retries=3)
+    folder = armada.local_runs / run_id
+    eventually((folder / "attempts" / "1" / "run.json").exists)
+    kill_both(json.loads((folder / "submissions" / "1" / "job.json").read_text()))
+    (folder / "work" / "go").touch()
+    eventually(lambda: see(database, session, run_id).reason == "supervisor_lost")
+    retries = Retries(session)
+    assert [retries.look(database), retries.look(database)] == [[], []]
+    run = runs.find(database, run_id)
+    assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
+    assert "it may have succeeded, because nobody saw how it ended" in (run.message or "")
+    assert f"`armada resume {run_id}` runs it again" in (run.message or "")
+    assert armada.json("resume", run_id, "--follow", rc=6)["submission"] == 2
 
 
 def test_what_was_lost_a_day_ago_is_left_alone(
@@ -149,14 +172,14 @@ def test_without_its_secrets_it_is_refused_once_and_says_why(
     armada.env["TOKEN"] = "canary-78"
     run_id = launch(armada, retries=3, secrets=["TOKEN"])
     lose(run_id)
-    assert see(database, session, run_id).reason == "supervisor_lost"
+    assert see(database, session, run_id).reason == "host_rebooted"
     (armada.local_runs / run_id / "secrets.env").unlink()
     retries = Retries(session)
     assert [retries.look(database), retries.look(database)] == [[], []]
     (refused,) = operations.of_run(database, run_id, kind="retry")
     assert refused.state == "failed"
     run = runs.find(database, run_id)
-    assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
+    assert (run.state, run.reason, run.submission) == ("failed", "host_rebooted", 1)
     assert run.message is not None
     assert "not resumed by itself: secrets of run" in run.message
     assert armada.json("resume", run_id)["submission"] == 2
@@ -168,14 +191,14 @@ def test_what_may_pass_is_tried_again_after_a_while(
 ) -> None:
     run_id = launch(armada, retries=1)
     lose(run_id)
-    assert see(database, session, run_id).reason == "supervisor_lost"
+    assert see(database, session, run_id).reason == "host_rebooted"
     in_the_way = armada.local_runs / run_id / ".submit.lock"
     in_the_way.unlink()
     in_the_way.mkdir()
     retries, now = Retries(session), time.time()
     assert retries.look(database, now) == []
     run = runs.find(database, run_id)
-    assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
+    assert (run.state, run.reason, run.submission) == ("failed", "host_rebooted", 1)
     assert "not resumed by itself" in (run.message or "")
     in_the_way.rmdir()
     assert retries.look(database, now + AGAIN_S - 1) == []

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from armada_agent.verdicts.doubt import OUTLIVED_S
+
 from armada.verdicts.order import LAG_S
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
@@ -86,7 +88,8 @@ class Teller:
         home, host = self._home(one), self._host(two)
 
         def release() -> None:
-            if home.may_release(host):
+            # A home that never had a run there cannot tell an empty root from one that is not mounted.
+            if home.may_release(host) and (host.mounted or home.known()):
                 self.world.check_release(home, host)
 
         self._act(home, release)
@@ -106,7 +109,7 @@ class Teller:
 
     def do_end(self, one: int, two: int) -> None:
         if job := self._job(one):
-            job.die(two % 2)
+            job.end(two % 2)
             if two % 2 == 0:
                 self.world.well_done.add(job.run_id)
 
@@ -114,6 +117,7 @@ class Teller:
         living = [each for host in self.world.hosts.values() for each in host.supervisions]
         if chosen := any_of(living, one):
             chosen.die()
+            self.world.clock += 2 * OUTLIVED_S  # jobs last longer than that
 
     # Machines and disks.
 
@@ -222,7 +226,7 @@ class Teller:
 
 
 _WEIGHTS = {
-    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "release": 4,
+    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
@@ -240,25 +244,25 @@ def random_story(seed: int, length: int = 40) -> Story:
     ]
 
 
-def outcome(story: Story) -> str | None:
+def outcome(story: Story, *, scripts: bool = False) -> str | None:
     """Tell a story to a new world: what broke, or None."""
     memory = Path("/dev/shm")  # a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
         try:
-            Teller(world).tell(story)
+            Teller(world, scripts=scripts).tell(story)
         except Broken as broken:
             return str(broken)
     return None
 
 
-def shorten(story: Story, still: Callable[[str], bool]) -> Story:
+def shorten(story: Story, still: Callable[[str], bool], *, scripts: bool = False) -> Story:
     """Leave out what the failure does not need, in ever smaller pieces."""
     size = max(1, len(story) // 2)
     while True:
         start, shorter = 0, False
         while start < len(story):
             tried = [*story[:start], *story[start + size :]]
-            words = outcome(tried)
+            words = outcome(tried, scripts=scripts)
             if words is not None and still(words):
                 story, shorter = tried, True
             else:

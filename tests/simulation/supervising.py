@@ -30,6 +30,7 @@ class Job:
         self.script = argv[0] == "script"
         self.resumed_from = int(argv[argv.index("--resume") + 1]) if "--resume" in argv else None
         self.step = self.resumed_from or 0
+        self.log()
         if self.script and self.resumed_from is None:
             shutil.rmtree(self.folder / "work" / "out", ignore_errors=True)
 
@@ -46,7 +47,14 @@ class Job:
         if self.alive:
             self.status = status
 
-    def save(self) -> None:
+    def end(self, status: int) -> None:
+        """End by itself, with a last word; a training that did well announces its final checkpoint first."""
+        if status == 0 and not self.script:
+            self.save("final")
+        self.log()
+        self.die(status)
+
+    def save(self, kind: str = "periodic") -> None:
         """Write the next checkpoint, whole; its content is like no other's."""
         self.step += 1
         content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
@@ -58,7 +66,7 @@ class Job:
             size = sum(map(len, content.values()))
             told = {
                 "step": self.step,
-                "kind": "periodic",
+                "kind": kind,
                 "time": self.host.world.now(),
                 "size_bytes": size,
                 "metrics": {},
@@ -71,8 +79,7 @@ class Job:
 
     def log(self) -> None:
         if self.folder.exists():
-            with (self.folder / "output.log").open("a") as stream:
-                stream.write(f"step {self.step} of {self.pid}\n")
+            write_line(self.folder / "output.log", f"step {self.step} of {self.pid}", self.host.world.now())
 
     def _write(self, folder: Path, content: dict[str, bytes]) -> None:
         folder.mkdir(parents=True)
@@ -93,8 +100,15 @@ class Job:
         self.die(-15)
 
 
+def write_line(path: Path, line: str, now: float) -> None:
+    """Append to a file at the world's time."""
+    with path.open("a") as stream:
+        stream.write(line + "\n")
+    os.utime(path, (now, now))
+
+
 class Supervision:
-    """One living supervisor."""
+    """One living supervisor; what kills it kills its guardian too."""
 
     def __init__(self, host: SimHost, paths: RunPaths, submission: int, spec: dict[str, Any], pid: int) -> None:
         self.host, self.paths, self.pid, self.run_id = host, paths, pid, paths.run_id
@@ -142,6 +156,7 @@ class Supervision:
         real, outbox = self._real, self._outbox
         if outbox is None or not Path(self.paths.folder).is_dir():
             return
+        write_line(Path(self.paths.telemetry), "{}", self.host.world.now())
         if real._wish() is not None:  # noqa: SLF001
             self.child.terminate()
             ending = real._stopped_ending().with_status(self.child.wait())  # noqa: SLF001

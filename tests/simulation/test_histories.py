@@ -26,6 +26,15 @@ FOUND = {
     "all of a run is home, says a sync after a byte changed": "launch save end tick sync damage sync",
     "a sync while the root is away": "launch save stop unmount sync",
     "a sync while the root is away, of what was deleted at home": "launch save stop sync unmount delete sync",
+    "a training that had ended well is run again by itself": "launch end kill_supervisor look retry",
+}
+
+# The same with scripts, whose checkpoints are found on the disk.
+FOUND_WITH_SCRIPTS = {
+    "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
+    "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
+    "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
+    "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 
 
@@ -44,14 +53,19 @@ def test_what_was_found_once_does_not_happen_again(words: str) -> None:
     assert outcome(read(words)) is None
 
 
+@pytest.mark.parametrize("words", FOUND_WITH_SCRIPTS.values(), ids=FOUND_WITH_SCRIPTS)
+def test_what_was_found_once_with_scripts_does_not_happen_again(words: str) -> None:
+    assert outcome(read(words), scripts=True) is None
+
+
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_no_history_breaks_an_invariant(piece: int) -> None:
     """A story that breaks one is told as short as it gets."""
     chance = dice(1000 + piece)
     for _ in range(HISTORIES // PIECES):
         seed = chance.randrange(1 << 40)
-        story = random_story(seed)
-        if words := outcome(story):
-            pytest.fail(
-                f"{words}\nseed {seed}{f' under ARMADA_SEED={ARMADA_SEED}' if ARMADA_SEED else ''}\n{shorten(story, bool)}"
-            )
+        story, scripts = random_story(seed), piece % 2 == 1
+        if words := outcome(story, scripts=scripts):
+            dice_used = f" under ARMADA_SEED={ARMADA_SEED}" if ARMADA_SEED else ""
+            short = shorten(story, bool, scripts=scripts)
+            pytest.fail(f"{words}\nseed {seed}{dice_used}, scripts: {scripts}\n{short}")

@@ -110,7 +110,9 @@ class World:
         found = set()
         for host in self.hosts.values():
             for folder in host.folders(run_id):
-                places = [*(folder / "outbox").glob("*"), *([] if finished else (folder / "work" / "out").glob("*"))]
+                places = [*(folder / "outbox").glob("*")]
+                if not finished:
+                    places += [*(folder / "work" / "out").glob("*"), *(folder / "left").glob("*/out/*")]
                 for place in places:
                     if (place / "config.json").is_file() and (not finished or len(place.name) == 64):
                         found.add(_read(place / "model.bin"))

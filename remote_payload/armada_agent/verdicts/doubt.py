@@ -1,0 +1,36 @@
+"""Whether a job that nobody saw end may have succeeded: then it is not run again unless a person says so.
+
+| what is known of a job without an exit code                     | it may have succeeded |
+|-----------------------------------------------------------------|-----------------------|
+| it announces its checkpoints, and announced its final one       | yes                   |
+| it announces its checkpoints, and its final one is not there    | no                    |
+| a script or command, and its host was restarted under its living supervisor | no        |
+| a script or command, and its supervisor died before it          | yes                   |
+"""
+
+OUTLIVED_S = 30.0
+"""Three times the pause between two lines of telemetry, which a living supervisor writes."""
+
+
+def may_have_succeeded(announces: bool, has_final: bool, rebooted: bool, outlived: bool) -> bool:
+    """Judge a job whose supervisor and processes are gone and whose exit nobody wrote.
+
+    Args:
+        announces: It is armada's own training, which announces its final checkpoint before it ends well.
+        has_final: Its final checkpoint is there.
+        rebooted: Its host was restarted since.
+        outlived: It was seen alive after its supervisor's last sign of life.
+    """
+    if announces:
+        return has_final
+    return outlived or not rebooted
+
+
+def outlived(job_s: float, supervisor_s: float) -> bool:
+    """Tell whether a job went on without its supervisor.
+
+    Args:
+        job_s: When the job last wrote into its log, unix time by the file system.
+        supervisor_s: When its supervisor last wrote anything, by the same clock.
+    """
+    return job_s > supervisor_s + OUTLIVED_S
