@@ -21,7 +21,8 @@ def build() -> tuple[bytes, str]:
         The archive and its SHA-256.
     """
     folder = bundled("remote_payload", "armada_agent")
-    sources = {f"armada_agent/{path.name}": path.read_text("utf-8") for path in folder.glob("*.py")}
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
+    sources = {f"armada_agent/{name}": path.read_text("utf-8") for name, path in found.items()}
     sources["__main__.py"] = _MAIN
     buffer = io.BytesIO()
     # Stored, because compressed bytes differ between zlib versions and some hosts' Python lacks zlib.

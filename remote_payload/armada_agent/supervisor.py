@@ -158,7 +158,7 @@ class Supervisor:
     def _start(self) -> "subprocess.Popen[bytes]":
         self._attempt = _open_attempt(self._paths)
         self._journal.state["attempt"] = self._attempt
-        secrets = job.read_secrets(self._paths)
+        secrets = job.read_secrets(self._paths, self._spec["job"].get("secrets") or [])
         environment = self._compose(secrets)
         argv = self._spec["job"]["argv"] + self._resume_arguments()
         self._prepare_watch()
