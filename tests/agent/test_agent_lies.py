@@ -111,7 +111,8 @@ class Cluster:
 
     def look(self, clock: Clock | None = None) -> dict[str, Any]:
         engine = slurm if self.engine == "slurm" else htcondor
-        return engine.look(self.handed, 0.0, clock or self.clock)
+        seen: dict[str, Any] = engine.look(self.handed, 0.0, clock or self.clock)
+        return seen
 
     def live(self, seconds: int, every_s: int = 20) -> list[str]:
         """Look every while at a job that writes; what was believed each time."""

@@ -24,11 +24,12 @@ class Session:
 
     def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
         looked = {"run_id": "q-aaaaaa", "exists": True, "outbox": [], "announced": 0, "outputs": []}
-        return {
+        answers: dict[str, dict[str, Any]] = {
             "run.list": {"runs": [{"run_id": "q-aaaaaa"}]},
             "sync.look": {"root": "r", "runs": [looked]},
             "run.observe": {"root": "r", "runs": [{"run_id": "q-aaaaaa", "exists": True, "evidence": self.evidence}]},
-        }[method]
+        }
+        return answers[method]
 
 
 # An older agent calls the supervisor of a job that its scheduler no longer lists dead.
