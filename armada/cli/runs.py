@@ -141,7 +141,7 @@ def _ps(options: argparse.Namespace) -> int:
         from armada.operations import being_launched
 
         launching = being_launched(context.database)
-        unsure = [run for run in runs.every(context.database) if not run.ended]
+        unsure = runs.every(context.database, active=True)
         unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
         watched = seen_hosts(context.home, time.time())  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
@@ -222,7 +222,7 @@ def _show(options: argparse.Namespace) -> int:
 
     context = Context()
     run = context.run(options.run)
-    if not run.ended:
+    if not run.ended or run.is_guess:
         run = _look(context, run)
     spec = runs.spec(context.database, run.run_id)
     kept = checkpoints.of_run(context.database, run.run_id)

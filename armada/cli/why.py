@@ -36,7 +36,7 @@ def _why(options: argparse.Namespace) -> int:
     engine = str((runs.spec(context.database, run.run_id).get("scheduler") or {}).get("kind") or "")
     said: str | None = None
     problem: ArmadaError | None = None
-    if not run.ended:
+    if not run.ended or run.is_guess:
         try:
             said = _ask(context, run, engine)
         except ArmadaError as error:

@@ -134,7 +134,8 @@ class Watcher:
             wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
             self._board.failed(name, inert_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
         else:
-            wait_s = active_wait_s(self._home, self._now()) if active else IDLE_S
+            going = any(not run.ended for run in active)  # an end that is guessed is revised soon enough
+            wait_s = active_wait_s(self._home, self._now()) if going else IDLE_S
             self._failures = 0
             former = self._board.saw(name, self._now(), self._now() + wait_s)
             if former is not None and former.state != "ok":
@@ -199,7 +200,7 @@ class Watcher:
 
 
 def watchable(database: Database, host: str) -> list[Run]:
-    """Runs of a host that have not ended, but for those that a living launch is just putting there."""
+    """Runs of a host that have not ended for certain, but for those that a living launch is just putting there."""
     active = runs.every(database, host=host, active=True)
     if not any(run.state == "preparing" for run in active):
         return active

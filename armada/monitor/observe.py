@@ -16,9 +16,10 @@ from armada.monitor.records import read_lines
 from armada.monitor.state import NOT_ON_HOST, decide, of_newest_submission, quiet_for
 from armada.plausible import mapping, moment, whole
 from armada.session import HostSession
-from armada.store import checkpoints, metrics, runs
+from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
 from armada.units import duration_s
+from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
 from armada.verdicts.presence import There, presence
 
@@ -176,6 +177,10 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         if run.ended:
             return False
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
+    sight = mapping(evidence.get("scheduler")).get("state")
+    places = {"known": (run.attempt, run.seq), "seen": (verdict.attempt, verdict.seq)}
+    if guesses.stays(run.state, run.reason, **places, sight=sight):
+        verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
     beat = mapping(evidence.get("heartbeat"))
     facts: dict[str, Any] = {
         "observed_at": observed_at or time.time(),
@@ -220,6 +225,8 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         verdict = _after_going_back(run, verdict)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
         return False
+    if run.is_guess and verdict.state not in runs.ENDED:
+        run_sync.reopen(database, run.run_id)
     more = False
     for part, offset, take in (
         ("metrics", run.metrics_offset, metrics.take_metrics),
@@ -259,7 +266,7 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 def _after_going_back(run: Run, verdict: runs.Verdict) -> runs.Verdict:
     """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
     words = "its host shows an older state of it than was seen before, as after a restored snapshot"
-    if run.ended:
+    if run.ended and not run.is_guess:
         return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)
     return dataclasses.replace(verdict, message=verdict.message or words, because=f"{verdict.because}; {words}")
 

@@ -17,7 +17,7 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | its batch system: held                                          | queued     | held               |
 | its batch system: it runs, or is about to end                   | running    |                    |
 | its batch system: it ended, and no end was written              | see below  | the engine's       |
-| its batch system, several times: there is no such job           | failed     | never_started, gone |
+| its batch system, several times: there is no such job           | failed     | gone: a guess      |
 | its batch system does not say                                   | as before  |                    |
 | liveness cannot be known from here                              | as written |                    |
 | the host was rebooted since                                     | failed     | host_rebooted      |
@@ -27,7 +27,8 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | supervisor dead, none alive                                     | failed     | supervisor_lost    |
 
 A job that its batch system ended without a word of its supervisor's was removed (cancelled), or ran out of time or memory, or
-lost its node (failed). Where a batch system does not answer, the last known state stays, and its age shows.
+lost its node (failed). Where a batch system does not answer, the last known state stays, and its age shows. Its word reaches home
+corrected: a host holds it against the job's signs of life (`armada_agent/verdicts/liveness.py`).
 """
 
 from __future__ import annotations
@@ -169,7 +170,13 @@ def _by_scheduler(
         return f"{said}: it waits until somebody lets it go on", "queued", sight.get("reason") or "held", message
     if seen in ("running", "ending"):
         if written == "running":
-            return f"{said} and its supervisor wrote “running”{_beat(evidence)}", written, None, state.get("message")
+            beat = _beat(evidence)
+            return (
+                f"{message or said} and its supervisor wrote “running”{beat}",
+                written,
+                None,
+                message or state.get("message"),
+            )
         where = inert_line(sight.get("node") or "a worker", 100)
         return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
     if seen == "ended":
@@ -183,11 +190,11 @@ def _by_scheduler(
             )
         return f"{said}; its supervisor wrote no end", "failed", reason, message
     if seen == "gone":
-        because = f"{engine} has said several times that there is no such job; no end was written"
+        because = f"{engine} no longer lists it, by its id neither; the job shows no sign of life; no end was written"
         if evidence.get("stop_wished"):
             return because, "cancelled", "killed_by_user", "no longer in the queue"
-        reason = "gone" if evidence.get("attempt") else "never_started"
-        return because, "failed", reason, f"{engine} no longer knows the job, and nothing says how it ended"
+        how = "how it ended" if evidence.get("attempt") else "that it ever began"
+        return because, "failed", "gone", f"{engine} no longer lists the job, and nothing says {how}"
     problem = inert_line(sight.get("error") or message or "no answer yet", 200)
     return (
         f"{engine} does not say ({problem}); its supervisor wrote “{inert_line(written, 20)}”",

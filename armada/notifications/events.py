@@ -10,6 +10,7 @@ from armada.inert import inert_line
 from armada.store import checkpoints, operations, run_sync, runs
 from armada.store import hosts as host_records
 from armada.units import amount, span
+from armada.verdicts.guesses import WATCHED_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,6 +67,7 @@ def find_events(
     recent = runs.recent(database, now - KNOWN_S)
     found = [
         *_ends(recent),
+        *_revisions(database, recent),
         *_retries(database, recent, now),
         *_stalls(database, recent, now),
         *_spent_budgets(database, recent, prices or {}, now),
@@ -84,6 +86,13 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
         step = f", step {run.step:,}" if run.step else ""
         loss = f", loss {run.loss:.4g}" if run.loss is not None else ""
         key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
+        if run.is_guess:
+            told = f"{inert_line(run.message, 200)}{step}; armada looks on for {span(WATCHED_S)} and says what becomes of it"
+            body = f"{run.run_id} on {run.host}: {told}\narmada why {run.run_id}"
+            title = f"{inert_line(run.name, 80)}: its scheduler no longer lists it"
+            # Its own key: what becomes of it is told as well.
+            yield Event(f"{key}:guess", "run_failed", title, body, run.guessed_at or at)
+            continue
         if run.state == "succeeded":
             body = f"{run.run_id} on {run.host}: succeeded{lasted}{step}{loss}"
             yield Event(key, "run_finished", f"{inert_line(run.name, 80)} finished", body, at)
@@ -93,6 +102,18 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
             yield Event(
                 key, "run_failed", f"{inert_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
             )
+
+
+def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
+    """Runs that were said to have left their scheduler's list and that showed themselves since; ends are told by themselves."""
+    for run in recent:
+        at = None if run.ended else runs.revised_at(database, run.run_id)
+        if at is None:
+            continue
+        body = f"{run.run_id} on {run.host}: it is {run.state}; that its scheduler no longer listed it was wrong"
+        title = f"{inert_line(run.name, 80)} is {run.state} after all"
+        # Of the kind of what it takes back: who was told that is told this.
+        yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)
 
 
 def _retries(database: Database, recent: list[Run], now: float) -> Iterator[Event]:

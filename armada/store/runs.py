@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
 from armada.inert import inert_line
+from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,12 +66,22 @@ class Run:
     less_since_s: float | None = None
     unreadable: str | None = None
     unreadable_count: int = 0
+    guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0
 
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether it ended only as far as its scheduler's silence goes."""
+        return is_guess(self.state, self.reason)
+
+    def is_settled(self, now: float) -> bool:
+        """Whether it ended and nothing else is to be heard of that; an end that is only guessed is looked at for a while."""
+        return self.ended and not is_waited_for(self.state, self.reason, self.guessed_at, now)
 
     @property
     def eta_s(self) -> float | None:
@@ -92,9 +103,13 @@ class Verdict:
     because: str | None = None
 
 
-_COLUMNS = ", ".join(f"r.{name}" for name in Run.__slots__ if not name.startswith("checkpoints_"))
+DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host")
+"""What is worked out from other tables, and is no column."""
+_COLUMNS = ", ".join(f"r.{name}" for name in Run.__slots__ if name not in DERIVED)
+_GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 _SELECT = f"""
     SELECT {_COLUMNS},
+        CASE WHEN {_GUESSES} THEN (SELECT max(t.time) FROM transitions t WHERE t.run_id = r.run_id) END AS guessed_at,
         (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.verified_at IS NOT NULL) AS checkpoints_home,
         (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.on_host) AS checkpoints_host
     FROM runs r"""  # noqa: S608  # column names are the dataclass's own
@@ -223,17 +238,39 @@ def stalled_since(database: Database, run_id: str) -> float | None:
     return float(row["time"]) if stalled else None
 
 
-def every(database: Database, *, host: str | None = None, active: bool = False) -> list[Run]:
-    """All runs, newest first; of one host, or only those that have not ended, where asked."""
+def revised_at(database: Database, run_id: str) -> float | None:
+    """When an end that was only guessed was last taken back, the run being as it was then seen; None where that never was."""
+    query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid"
+    found: float | None = None
+    before = False
+    for row in database.connection.execute(query, (run_id,)):
+        guess = is_guess(row["state"], row["reason"])
+        # `submitted` is a person's doing: the run was handed over once more.
+        found = float(row["time"]) if before and row["state"] in ("running", "queued") else found
+        before = guess
+    return None if before else found
+
+
+def every(database: Database, *, host: str | None = None, active: bool = False, now: float | None = None) -> list[Run]:
+    """All runs, newest first.
+
+    Args:
+        database: The store.
+        host: Only its runs.
+        active: Only those that have not ended, or whose end is a guess that may still be revised.
+        now: Unix time, by default the clock's.
+    """
     conditions, values = ["1"], list[Any]()
     if host is not None:
         conditions.append("r.host = ?")
         values.append(host)
     if active:
-        conditions.append(f"r.state NOT IN ({', '.join('?' * len(ENDED))})")
+        conditions.append(f"(r.state NOT IN ({', '.join('?' * len(ENDED))}) OR {_GUESSES})")
         values.extend(sorted(ENDED))
     query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.created_at DESC, r.run_id"
-    return [_run(row) for row in database.connection.execute(query, values)]
+    found = [_run(row) for row in database.connection.execute(query, values)]
+    moment = time.time() if now is None else now
+    return [run for run in found if not active or not run.is_settled(moment)]
 
 
 def recent(database: Database, since: float) -> list[Run]:

@@ -179,10 +179,12 @@ def sync_host(
     """
     chosen = [runs.find(database, run_id) for run_id in run_ids]
     try:
-        unseen = [run for run in chosen if not run.ended and not 0 <= now() - (run.observed_at or 0) < FRESH_S]
+        unseen = [
+            run for run in chosen if not run.is_settled(now()) and not 0 <= now() - (run.observed_at or 0) < FRESH_S
+        ]
         if unseen:
             observe(database, session, unseen)
-        looks = look_at(database, session, [runs.find(database, run_id) for run_id in run_ids])
+        looks = look_at(database, session, [runs.find(database, run_id) for run_id in run_ids], now())
         looked_at = now()
     except ArmadaError as error:
         for run in chosen:
@@ -223,8 +225,11 @@ def sync_host(
     return list(outcomes.values())
 
 
-def look_at(database: Database, session: HostSession, chosen: Sequence[Run]) -> dict[str, Look]:
+def look_at(
+    database: Database, session: HostSession, chosen: Sequence[Run], now: float | None = None
+) -> dict[str, Look]:
     """Ask a host what it has of these runs; the answer by run id."""
+    moment = time.time() if now is None else now
     question = [
         {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)} for run in chosen
     ]
@@ -234,7 +239,7 @@ def look_at(database: Database, session: HostSession, chosen: Sequence[Run]) -> 
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
     root = answer.get("root")
-    return {run.run_id: Look({"root": root, **found[run.run_id]}, run.ended) for run in chosen}
+    return {run.run_id: Look({"root": root, **found[run.run_id]}, run.is_settled(moment)) for run in chosen}
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
@@ -278,11 +283,11 @@ class _Sync:
         """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
         database, run_id = self.database, self.run_id
         run = runs.find(database, run_id)
-        if looked is None and not run.ended:
+        if looked is None and not run.is_settled(self.now()):
             observe(database, self.session, [run])
             run = runs.find(database, run_id)
         settings = settings_of(runs.spec(database, run_id))
-        looked = looked or look_at(database, self.session, [run])[run_id]
+        looked = looked or look_at(database, self.session, [run], self.now())[run_id]
         entry = looked.entry
         unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
         there = where(run, entry)

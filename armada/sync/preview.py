@@ -42,7 +42,7 @@ def preview(database: Database, session: HostSession, home: HomePaths, run_ids: 
         HostUnreachable: It does not answer.
     """
     chosen = [runs.find(database, run_id) for run_id in run_ids]
-    observe(database, session, [run for run in chosen if not run.ended])
+    observe(database, session, [run for run in chosen if not run.ended or run.is_guess])
     looks = look_at(database, session, chosen)
     found = []
     for run in chosen:

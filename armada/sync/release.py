@@ -80,6 +80,8 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
 def _is_settled(database: Database, run_id: str) -> bool:
     """Whether all of a run came home, and what its host had last is proven to be here still."""
     left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
+    if runs.find(database, run_id).is_guess:
+        return False
     return run_sync.find(database, run_id).final_done and all(prove(database, c) is Proof.PROVEN for c in left)
 
 
@@ -108,13 +110,26 @@ def _judge_some(
         {"runs": [{"run_id": r, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for r in run_ids]},
         timeout_s=60.0,
     )
-    alive = {entry["run_id"] for entry in evidence.get("runs") or [] if _is_alive(entry.get("evidence") or {})}
+    alive = {
+        entry["run_id"]: _life(str(entry["run_id"]), entry.get("evidence") or {})
+        for entry in evidence.get("runs") or []
+    }
     items: list[Item] = []
     for entry in looks.get("runs") or []:
         run_id = str(entry.get("run_id"))
         if run_id in specs:
-            items += _judge_run(database, home, run_id, entry, specs[run_id], run_id in alive, ignore_work=ignore_work)
+            items += _judge_run(
+                database, home, run_id, entry, specs[run_id], alive.get(run_id), ignore_work=ignore_work
+            )
     return items
+
+
+def _life(run_id: str, evidence: dict[str, Any]) -> Item | None:
+    """What of a run lives, or may live."""
+    if (evidence.get("scheduler") or {}).get("state") == "gone":
+        what = "its scheduler no longer lists its job, and nothing says how it ended: it may still run"
+        return Item(run_id, what, lost=True, hint=f"armada stop {run_id}, once you know that it does not")
+    return Item(run_id, "its job is running", lost=True, hint=f"armada stop {run_id}") if _is_alive(evidence) else None
 
 
 def _is_alive(evidence: dict[str, Any]) -> bool:
@@ -131,13 +146,11 @@ def _judge_run(
     run_id: str,
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
-    alive: bool,
+    life: Item | None,
     *,
     ignore_work: bool,
 ) -> list[Item]:
-    items = []
-    if alive:
-        items.append(Item(run_id, "its job is running", lost=True, hint=f"armada stop {run_id}"))
+    items = [] if life is None else [life]
     if spec is None:
         items.append(
             Item(
@@ -162,7 +175,7 @@ def _judge_run(
                 Item(run_id, what, lost=not unwanted, hint=f"armada pull {run_id} --checkpoint {checkpoint['step']}")
             )
     if announced := _count(entry.get("announced")):
-        items.append(_unhashed(run_id, announced, _count(entry.get("finishing")), alive=alive))
+        items.append(_unhashed(run_id, announced, _count(entry.get("finishing")), alive=life is not None))
     listing, skipped = read_listing(entry)
     if spec is not None and (missing := stale(home, run_id, listing)):
         named = ", ".join(inert_line(item.path, 60) for item in missing[:3])

@@ -48,7 +48,7 @@ class Due:
 class Situation:
     """What the decision about one run depends on."""
 
-    ended: bool
+    ended: bool  # for certain; a guessed end may be followed by more
     new_checkpoints: bool
     record: RunSync
     settings: SyncSettings
@@ -115,13 +115,14 @@ def due(
     found = []
     for run in runs.unsettled(database):
         record = records.get(run.run_id, RunSync(run.run_id))
-        if run.ended and record.final_done and record.requested_at is None and run.run_id not in waiting:
+        over = run.is_settled(now)
+        if over and record.final_done and record.requested_at is None and run.run_id not in waiting:
             continue  # most runs of a long-used store: their specs need not be read
         if run.state == "preparing":
             continue  # nothing of it is on a host yet
-        situation = Situation(run.ended, run.run_id in waiting, record, settings_of(runs.spec(database, run.run_id)))
+        situation = Situation(over, run.run_id in waiting, record, settings_of(runs.spec(database, run.run_id)))
         if why := why_due(situation, now, local):
-            found.append((not run.ended, record.last_at or 0.0, Due(run.run_id, run.host, why)))
+            found.append((not over, record.last_at or 0.0, Due(run.run_id, run.host, why)))
     return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.inert import inert_line
-from armada.store.runs import Run
+from armada.store.runs import DERIVED, Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SPARK_POINTS = 10
 OUTLINE = 500
 NOTHING_KEPT = Kept(None, None, 0, 0)
 
-_FIELDS = [name for name in Run.__slots__ if not name.startswith("checkpoints_")]
+_FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
 _COLUMNS = ", ".join(_FIELDS)
 _GPUS = _FIELDS.index("gpus")
 

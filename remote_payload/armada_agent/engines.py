@@ -4,22 +4,15 @@ import importlib
 import os
 import re
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from armada_agent import host_setup
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
+from armada_agent.verdicts.liveness import WORDS
 
 NAMES = ("slurm", "htcondor")
-PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = (
-    "pending",
-    "held",
-    "running",
-    "ending",
-    "ended",
-    "gone",
-    "unknown",
-)
+PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
 _TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
 _IN_DOUBT = re.compile(r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact", re.IGNORECASE)
@@ -139,6 +132,17 @@ def run_tool(
     Raises:
         EngineError: It is missing, failed, or did not answer in time.
     """
+    return run_tool_aloud(argv, stdin, timeout_s, inherit, cwd)[0]
+
+
+def run_tool_aloud(
+    argv: Sequence[str], stdin: bytes = b"", timeout_s: float = _TOOL_S, inherit: Sequence[int] = (), cwd: str = "/"
+) -> Tuple[str, str]:
+    """Run one as `run_tool` does.
+
+    Returns:
+        What it printed, and what it said beside that: some sites' wrappers lose the exit code of an error.
+    """
     failure = host_setup.find_failure()
     if failure:
         raise EngineError(failure)
@@ -170,7 +174,7 @@ def run_tool(
         # A controller that went silent in the middle may have done what it was asked all the same.
         refused = _IN_DOUBT.search(words) is None
         raise EngineError("%s: %s" % (argv[0], words[-1500:] or "exit code %d" % child.returncode), refused=refused)
-    return out.decode("utf-8", "replace")
+    return out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def as_agent_error(error: EngineError) -> AgentError:

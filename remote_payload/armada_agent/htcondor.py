@@ -6,8 +6,9 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files
+from armada_agent import engines, files, identity, signs
 from armada_agent.engines import EngineError, Handed, sight
+from armada_agent.verdicts import liveness
 
 POLL_S = 2.0
 _HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
@@ -61,14 +62,17 @@ def look_up(handed: Handed) -> Optional[str]:
     return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
 
 
-def look(handed: Handed, _poll_s: float) -> Dict[str, Any]:
-    """Say what the event log says of a submission; reading it asks nobody, so it needs no period."""
+def look(handed: Handed, poll_s: float, clock: signs.Clock = identity.moment) -> Dict[str, Any]:
+    """Say what is to be believed of a submission, from its event log and the job's signs of life.
+
+    Reading the log asks nobody, so it needs no period.
+    """
     log = _Log(handed)
     seen = log.read()
     state = seen.get("state")
     if state is None:
         return sight(engines.UNKNOWN, None, error=log.error or "its event log says nothing yet")
-    return sight(
+    said = sight(
         state,
         time.time() if log.error is None else seen.get("at"),
         detail=seen.get("detail"),
@@ -77,6 +81,13 @@ def look(handed: Handed, _poll_s: float) -> Dict[str, Any]:
         node=seen.get("node"),
         error=log.error,
     )
+    if state not in (engines.PENDING, engines.HELD, engines.ENDED) or not signs.has_begun(handed.paths, handed.number):
+        signs.forget(handed)
+        return said
+    memory = signs.Memory(handed, clock)
+    memory.follow(state, None, handed.paths)
+    believed = liveness.judge(memory.watch, memory.now_s, True, poll_s, needs_looks=False)
+    return signs.correct(said, believed, "HTCondor", memory, begun=True)
 
 
 def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
@@ -167,20 +178,26 @@ def parse_totals(text: str) -> List[Dict[str, int]]:
     return found
 
 
-def follow(seen: Dict[str, Any], text: str) -> Dict[str, Any]:
+def follow(seen: Dict[str, Any], text: str, job_id: str = "") -> Dict[str, Any]:
     """Carry what was seen of a job on through more lines of its event log.
 
     Args:
         seen: What an earlier call returned, empty at the beginning.
         text: Whole events, each ended by a line of three dots.
+        job_id: Whose events count; empty where that is not known yet.
     """
     seen = dict(seen)
     for event in text.split("\n...\n"):
         lines = event.strip("\n").splitlines()
         head = _HEAD.match(lines[0]) if lines else None
-        if head is not None:
+        if head is not None and (not job_id or is_same_job(job_id, "%s.%s" % head.group(2, 3))):
             _take_event(seen, int(head.group(1)), "%s.%s" % head.group(2, 3), head.group(4), lines[1:])
     return seen
+
+
+def is_same_job(one: str, other: str) -> bool:
+    """Tell whether two of HTCondor's spellings, `3.0` and `003.000`, mean one job."""
+    return [part.lstrip("0") for part in one.split(".")] == [part.lstrip("0") for part in other.split(".")]
 
 
 def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, body: List[str]) -> None:
@@ -194,7 +211,9 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
         seen["node"] = name or headline.rpartition(" ")[2]
         told = (engines.RUNNING, "executing", None, None)
     elif number in (10, 11, 22, 23):
-        told = (engines.RUNNING, {10: "suspended", 22: "disconnected"}.get(number, "executing"), None, words or None)
+        # Of the others, words are counts and names.
+        detail = {10: "suspended", 22: "disconnected"}.get(number, "executing")
+        told = (engines.RUNNING, detail, None, words or None if number in (10, 22) else None)
     elif number in (4, 7, 24):
         detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
         told = (engines.PENDING, detail, None, "lost its worker (%s); waits for another" % detail)
@@ -226,6 +245,7 @@ class _Log:
     def __init__(self, handed: Handed) -> None:
         self._path = handed.file("job.log")
         self._kept_path = handed.file("watch.json")
+        self._job_id = handed.job_id
         self.error: Optional[str] = None
 
     def read(self) -> Dict[str, Any]:
@@ -237,10 +257,13 @@ class _Log:
         try:
             with open(self._path, "rb") as stream:
                 if os.fstat(stream.fileno()).st_size < offset:
-                    offset, seen = 0, {}
+                    offset, seen = 0, {}  # cut, or another file: what is in it now is read from its beginning
+                    files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
                 stream.seek(offset)
                 block = stream.read()
         except FileNotFoundError:
+            if seen:
+                self.error = "its event log is gone: %s" % self._path
             return dict(seen)
         except OSError as error:
             self.error = str(error)
@@ -248,7 +271,7 @@ class _Log:
         end = block.rfind(b"\n...\n") + 5
         if end < 5:
             return dict(seen)
-        seen = dict(follow(seen, block[:end].decode("utf-8", "replace")), at=time.time())
+        seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
         files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen})
         return seen
 

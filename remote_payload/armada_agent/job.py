@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import subprocess
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from armada_agent import files
 from armada_agent.paths import RunPaths
@@ -57,17 +57,28 @@ def clean_environment() -> Dict[str, str]:
     }
 
 
-def read_secrets(paths: RunPaths) -> Dict[str, str]:
+def read_secrets(paths: RunPaths, declared: Sequence[str] = ()) -> Dict[str, str]:
     """Read the secrets of a run.
 
+    A variable of the same name in this machine's environment is no substitute: it may be the key of another account.
+
+    Args:
+        paths: The run's files.
+        declared: The names that the plan says it needs.
+
     Raises:
-        StartError: They are damaged.
+        StartError: They are damaged, or some are not there.
     """
     try:
         secrets = files.read_json(paths.secrets) or {}
     except files.UnreadableError as error:
         raise StartError("env_error", str(error))
-    return {name: value for name, value in secrets.items() if isinstance(value, str)}
+    found = {name: value for name, value in secrets.items() if isinstance(value, str)}
+    missing = [str(name) for name in declared if name not in found]
+    if missing:
+        message = "secrets of the run are no longer on its host: %s; `armada resume %s` sends them anew"
+        raise StartError("secrets_missing", message % (", ".join(missing), paths.run_id))
+    return found
 
 
 def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "subprocess.Popen[bytes]":

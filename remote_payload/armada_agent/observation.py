@@ -96,8 +96,12 @@ class Evidence:
     @property
     def is_over(self) -> bool:
         """Tell whether a batch system has finished with the newest submission, whoever wrote that down."""
-        ended_there = (self.sight or {}).get("state") in (engines.ENDED, engines.GONE)
-        return self.settings is not None and (self.has_ended or ended_there)
+        return self.settings is not None and (self.has_ended or (self.sight or {}).get("state") == engines.ENDED)
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether a batch system goes on not knowing the newest submission, which is a guess at its end and no more."""
+        return (self.sight or {}).get("state") == engines.GONE
 
     def processes(self) -> List[processes.Process]:
         run = (self.attempt or {}).get("run") or {}
@@ -154,11 +158,11 @@ class Evidence:
         return settings if isinstance(settings, dict) else None
 
     def _supervisor_of_job(self) -> str:
-        """A supervisor on a worker lives as long as its job does; its pid says nothing here."""
+        """A supervisor on a worker lives as long as its job does; its pid says nothing here, nor does a queue's silence."""
         if self.has_ended:
             return "dead"
         state = (self.sight or {}).get("state")
-        return "alive" if state in engines.LIVING else "dead" if state in (engines.ENDED, engines.GONE) else "unknown"
+        return "alive" if state in engines.LIVING else "dead" if state == engines.ENDED else "unknown"
 
     def _attempt(self) -> Optional[Dict[str, Any]]:
         number = newest(self._paths.attempts())
@@ -219,8 +223,9 @@ def _observe_run(
     metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)
     evidence = Evidence(paths, table) if exists else None
-    if evidence is not None and evidence.sight is not None and evidence.sight["state"] in (engines.ENDED, engines.GONE):
-        files.remove(paths.secrets)  # its supervisor did not live to do it
+    if evidence is not None and (evidence.sight or {}).get("state") == engines.ENDED:
+        # Its supervisor did not live to do it. A job that is only gone from the queue may come back and need them.
+        files.remove(paths.secrets)
     if evidence is not None and evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {

@@ -36,7 +36,7 @@ def attend(call: Call, paths: RunPaths) -> int:
     if not count:
         return 0
     evidence = Evidence(paths)
-    if evidence.supervisor != "dead":
+    if evidence.supervisor != "dead" and not evidence.is_gone:
         return 0
     if not files.is_locked(paths.outbox_lock):
         detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)

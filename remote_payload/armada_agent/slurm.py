@@ -9,14 +9,16 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files
+from armada_agent import engines, files, identity, signs
 from armada_agent.engines import EngineError, Handed, sight
+from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
 _LONGEST_BACKOFF_S = 300.0
 _LOOK_S = 12.0  # whoever looks waits twenty seconds for this host, and has other runs to hear of
-_MISSING_LOOKS = 3
-_MISSING_S = 30.0
+_SECOND_S = 4.0
+_SECOND_APART_S = 1.0  # of many jobs that are missing, each look asks for one by its id
+_asked_at: Dict[str, float] = {}
 _FIELDS = ("id", "state", "reason", "node", "name")
 _SACCT_FIELDS = ("id", "state", "exit", "start", "node", "name")
 _PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD")
@@ -63,9 +65,12 @@ def look_up(handed: Handed) -> Optional[str]:
     Raises:
         EngineError: That cannot be known (any more).
     """
-    for row in _ask_queue().values():
-        if row["name"] == handed.name:
-            return row["id"]
+    answer = _ask_queue()
+    row = answer.rows.get(handed.name)
+    if row is not None:
+        return row["id"]
+    if answer.doubt is not None:
+        raise EngineError(answer.doubt)
     asked = files.read_json(handed.file("asked.json")) or {}
     begun = float(asked.get("time") or 0.0)
     if time.time() - begun < _forgotten_after():
@@ -78,35 +83,44 @@ def look_up(handed: Handed) -> Optional[str]:
     return recorded["id"] if recorded else None
 
 
-def look(handed: Handed, poll_s: float) -> Dict[str, Any]:
-    """Say what Slurm says of a submission."""
+def look(handed: Handed, poll_s: float, clock: signs.Clock = identity.moment) -> Dict[str, Any]:
+    """Say what is to be believed of a submission, from Slurm's word and the job's signs of life.
+
+    Args:
+        handed: The submission.
+        poll_s: How often squeue may be asked.
+        clock: This machine's, counted from its boot.
+    """
     queue = _Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
         return sight(engines.UNKNOWN, None, error=queue.error)
     row = queue.rows.get(handed.name)
-    watched = _Watched(handed.file("watch.json"))
-    if row is None:
-        return _sight_of_missing(handed, queue, watched, max(_MISSING_S, 3 * poll_s))
-    state, reason = row["state"], row["reason"]
-    base: Dict[str, Any] = {"seen_at": queue.looked_at, "detail": state, "node": row["node"], "error": queue.error}
-    if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
-        watched.forget()
-        return sight(engines.HELD, message=_hold_message(reason), **base)
-    if state in _PENDING:
-        watched.forget()
-        return sight(engines.PENDING, message=_words(reason), **base)
-    if state in _RUNNING:
-        watched.forget()
-        return sight(engines.RUNNING, **base)
-    if state == "COMPLETING" or not watched.has_lasted(state, queue.looked_at, 2 * poll_s, 2):
-        return sight(engines.ENDING, **base)
-    return sight(engines.ENDED, reason=_REASONS.get(state, "ended_silently"), message=_words(reason), **base)
+    if row is None and queue.looked_at < handed.handed_at:
+        return sight(engines.PENDING, queue.looked_at, message="handed over after the last look at the queue")
+    said = sight(liveness.MISSING, queue.looked_at, detail="no such job") if row is None else _sight_of(row, queue)
+    said["error"] = queue.error or said["error"]
+    begun = signs.has_begun(handed.paths, handed.number)
+    doubted = (liveness.MISSING, engines.ENDED) + ((engines.PENDING, engines.HELD) if begun else ())
+    if said["state"] not in doubted:
+        signs.forget(handed)
+        return said
+    memory = signs.Memory(handed, clock)
+    memory.follow(said["state"], queue.looked_at, handed.paths)
+    believed = liveness.judge(memory.watch, memory.now_s, begun, poll_s)
+    if believed == liveness.ASK:
+        return _find_missing(handed, queue, memory)
+    if believed == engines.UNKNOWN and row is None:
+        words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
+        return dict(said, state=engines.UNKNOWN, message=words)
+    return signs.correct(said, believed, "Slurm", memory, begun)
 
 
 def cancel(handed: Handed, sighted: Dict[str, Any], grace_s: float) -> None:
     """End a job: a waiting one at once, a running one by telling its supervisor, who gives the training its grace."""
     # With the batch flag the signal reaches the supervisor alone, and no KillWait of the site's cuts its grace short.
-    gently = sighted["state"] == engines.RUNNING and grace_s > 0
+    # Where it is not known whether it runs, its supervisor reads the wish by itself, and a waiting job does when it starts.
+    in_doubt = sighted["state"] == engines.UNKNOWN and signs.has_begun(handed.paths, handed.number)
+    gently = grace_s > 0 and (sighted["state"] == engines.RUNNING or in_doubt)
     argv = ["scancel"] + (["--batch", "--signal=TERM"] if gently else []) + [handed.job_id]
     try:
         engines.run_tool(argv)
@@ -174,19 +188,63 @@ def count_gres(text: str) -> int:
     return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text))
 
 
-def parse_queue(text: str) -> Dict[str, Row]:
-    """Parse squeue's lines into rows by job name; of two jobs of one name, the one that has not ended counts."""
+class Answer:
+    """What squeue said.
+
+    Attributes:
+        rows: By job name; of two jobs of one name, the one that has not ended counts.
+        doubt: Why a job that is not among them may be in the queue all the same.
+    """
+
+    def __init__(self, rows: Dict[str, Row], doubt: Optional[str]) -> None:
+        self.rows = rows
+        self.doubt = doubt
+
+
+def parse_queue(text: str, beside: str = "") -> Answer:
+    """Parse squeue's lines: the rows that are there count, and what is not there counts only in a whole answer.
+
+    Args:
+        text: What it printed.
+        beside: What it said on its standard error, with an exit code of 0.
+
+    Raises:
+        EngineError: It printed something, and nothing of it is a row.
+    """
     rows: Dict[str, Row] = {}
-    for line in text.splitlines():
+    doubt = "squeue said: %.200s" % beside.strip() if beside.strip() else None
+    lines = text.splitlines()
+    if text and not text.endswith("\n"):
+        doubt = "squeue's answer was cut at %.60r" % lines.pop()
+    for line in lines:
         cells = line.split("|", len(_FIELDS) - 1)
-        if len(cells) != len(_FIELDS):
+        if len(cells) != len(_FIELDS) or not cells[0].strip().isdigit():
+            doubt = "squeue's answer has a line that is no job: %.60r" % line
             continue
         row = dict(zip(_FIELDS, (cell.strip() for cell in cells)))
-        row["state"] = row["state"].partition(" ")[0].rstrip("+")  # `CANCELLED by 1001`
+        row["state"] = _state_word(row["state"])
         before = rows.get(row["name"])
         if before is None or _is_over(before) or not _is_over(row):
             rows[row["name"]] = row
-    return rows
+    if doubt is not None and text.strip() and not rows:
+        raise EngineError(doubt)
+    return Answer(rows, doubt)
+
+
+def parse_job(text: str, handed: Handed) -> Optional[Row]:
+    """Parse `scontrol show job` of a submission's id; None where the id is another job's: a controller that was set back gives ids anew.
+
+    Raises:
+        EngineError: It shows no job.
+    """
+    found = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    if found.get("JobId") != handed.job_id or not found.get("JobState"):
+        raise EngineError("scontrol show job %s said %.200r" % (handed.job_id, text.strip()))
+    if found.get("JobName") != handed.name:
+        return None
+    cells = (handed.job_id, found["JobState"], found.get("Reason", ""), found.get("NodeList", ""), handed.name)
+    row = dict(zip(_FIELDS, (("" if cell == "(null)" else cell) for cell in cells)))
+    return dict(row, state=_state_word(row["state"]))
 
 
 def parse_accounting(text: str, name: str) -> Optional[Row]:
@@ -196,7 +254,7 @@ def parse_accounting(text: str, name: str) -> Optional[Row]:
         cells = line.split("|", len(_SACCT_FIELDS) - 1)
         if len(cells) == len(_SACCT_FIELDS) and cells[-1].strip() == name:
             found = dict(zip(_SACCT_FIELDS, (cell.strip() for cell in cells)))
-            found["state"] = found["state"].partition(" ")[0]
+            found["state"] = _state_word(found["state"])
     return found
 
 
@@ -204,18 +262,38 @@ def _is_over(row: Row) -> bool:
     return row["state"] in _REASONS
 
 
-def _ask_queue(timeout_s: float = 45.0) -> Dict[str, Row]:
+def _state_word(text: str) -> str:
+    return re.split(r"[ ,+]", text, maxsplit=1)[0]  # `CANCELLED by 1001`
+
+
+def _ask_queue(timeout_s: float = 45.0) -> Answer:
     argv = ["squeue", "--noheader", "--states=all", "--user=%d" % os.getuid(), "--format=%A|%T|%r|%N|%j"]
-    return parse_queue(engines.run_tool(argv, timeout_s=timeout_s))
+    return parse_queue(*engines.run_tool_aloud(argv, timeout_s=timeout_s))
 
 
-def _ask_accounting(name: str, since: float) -> Optional[Dict[str, str]]:
+def _ask_job(handed: Handed) -> Optional[Row]:
+    """Ask for a job by its id, which no filter can leave out; None: there is no such job.
+
+    Raises:
+        EngineError: It does not answer, or says something else.
+    """
+    try:
+        said = engines.run_tool(["scontrol", "--oneliner", "show", "job", handed.job_id], timeout_s=_SECOND_S)
+    except EngineError as error:
+        if "invalid job id" in error.message.lower():
+            return None
+        raise
+    return parse_job(said, handed)
+
+
+def _ask_accounting(name: str, since: float, timeout_s: float = 45.0) -> Optional[Dict[str, str]]:
     """Look into the accounting database: a row, an empty one when it knows no such job, None when there is none to ask."""
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - 60)))
     argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", "--name=" + name]
     try:
         said = engines.run_tool(
-            argv + ["--starttime=" + start, "--format=JobIDRaw,State,ExitCode,Start,NodeList,JobName"]
+            argv + ["--starttime=" + start, "--format=JobIDRaw,State,ExitCode,Start,NodeList,JobName"],
+            timeout_s=timeout_s,
         )
     except EngineError:
         return None
@@ -238,6 +316,7 @@ class _Queue:
         rows: By job name.
         looked_at: When they were read; None: never yet.
         error: Why there is nothing newer.
+        doubt: Why a job may be in the queue that is not among the rows.
     """
 
     def __init__(self, root: str, poll_s: float) -> None:
@@ -248,6 +327,7 @@ class _Queue:
         self.rows: Dict[str, Row] = {}
         self.looked_at: Optional[float] = None
         self.error: Optional[str] = None
+        self.doubt: Optional[str] = None
         self._next_at = 0.0
         self._failures = 0
         self._load()
@@ -273,62 +353,79 @@ class _Queue:
         rows = kept.get("rows")
         if kept.get("format") == 1 and isinstance(rows, dict):
             self.rows, self.looked_at, self.error = rows, kept["looked_at"], kept["error"]
+            self.doubt = kept.get("doubt")
             self._next_at, self._failures = kept["next_at"], kept["failures"]
 
     def _refresh(self) -> None:
         now = time.time()
         try:
-            self.rows = _ask_queue(_LOOK_S)
+            answer = _ask_queue(_LOOK_S)
         except EngineError as error:
             self._failures += 1
             self.error = error.message
             self._next_at = now + min(_LONGEST_BACKOFF_S, self._poll_s * 2 ** min(self._failures, 10))
         else:
+            self.rows, self.doubt = answer.rows, answer.doubt
             self._failures, self.error, self.looked_at = 0, None, now
             self._next_at = now + self._poll_s
-        kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error}
+        kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error, "doubt": self.doubt}
         files.keep_json(self._file, dict(kept, next_at=self._next_at, failures=self._failures))
 
 
-class _Watched:
-    """How long Slurm has been saying something that is believed only when it persists."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        try:
-            self._kept = files.read_json(path) or {}
-        except files.UnreadableError:
-            self._kept = {}
-
-    def has_lasted(self, word: str, looked_at: float, seconds: float, looks: int) -> bool:
-        """Note that a look at `looked_at` said `word`; True once that many looks over that long have."""
-        if self._kept.get("word") != word:
-            self._kept = {"word": word, "since": looked_at, "looks": 1, "last": looked_at}
-            files.keep_json(self._path, self._kept)
-        elif self._kept["last"] != looked_at:
-            self._kept.update(looks=self._kept["looks"] + 1, last=looked_at)
-            files.keep_json(self._path, self._kept)
-        return bool(self._kept["looks"] >= looks and looked_at - self._kept["since"] >= seconds)
-
-    def forget(self) -> None:
-        if self._kept:
-            self._kept = {}
-            files.remove(self._path)
+def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
+    """Say what a row says; a word that is not known here says nothing."""
+    state, reason = row["state"], row["reason"]
+    base: Dict[str, Any] = {"seen_at": queue.looked_at, "detail": state, "node": row["node"]}
+    if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
+        return sight(engines.HELD, message=_hold_message(reason), **base)
+    if state in _PENDING:
+        return sight(engines.PENDING, message=_words(reason), **base)
+    if state in _RUNNING:
+        return sight(engines.RUNNING, **base)
+    if state == "COMPLETING":
+        return sight(engines.ENDING, **base)
+    if state in _REASONS:
+        return sight(engines.ENDED, reason=_REASONS[state], message=_words(reason), **base)
+    return sight(engines.UNKNOWN, error="Slurm says “%.60s”, which this armada does not know" % state, **base)
 
 
-def _sight_of_missing(handed: Handed, queue: _Queue, watched: _Watched, seconds: float) -> Dict[str, Any]:
-    """An empty answer may be a controller that has just started, or a filter gone wrong; the same thrice is the truth."""
-    looked_at = queue.looked_at or 0.0
-    if looked_at < handed.handed_at:
-        return sight(engines.PENDING, looked_at, message="handed over after the last look at the queue")
-    if not watched.has_lasted("missing", looked_at, seconds, _MISSING_LOOKS):
-        return sight(engines.UNKNOWN, looked_at, message="not in the queue's last answer", error=queue.error)
-    recorded = _ask_accounting(handed.name, handed.handed_at)
-    if recorded:
-        state = recorded["state"]
-        reason = _REASONS.get(state, "ended_silently")
-        return sight(engines.ENDED, looked_at, detail=state, reason=reason, node=recorded["node"])
-    return sight(engines.GONE, looked_at)
+def _find_missing(handed: Handed, queue: "_Queue", memory: signs.Memory) -> Dict[str, Any]:
+    """Find out what became of a job that the queue goes on not showing and that shows no sign of life."""
+    last = _asked_at.get(handed.paths.root)
+    if not memory.has_fresh_second() and (last is None or not 0 <= memory.now_s - last < _SECOND_APART_S):
+        memory.note_second(_ask_second(handed))
+        _asked_at[handed.paths.root] = memory.now_s
+    second = memory.second
+    if second is None:
+        return sight(
+            engines.UNKNOWN, queue.looked_at, message="not in the queue's last answer; asked for by its id soon"
+        )
+    if second.get("error"):
+        words = "not in the queue's last answer, and its id cannot be asked for: %s" % second["error"]
+        return sight(engines.UNKNOWN, queue.looked_at, error=words)
+    row = second.get("row")
+    if row:
+        return _sight_of(row, queue)
+    recorded = second.get("recorded")
+    kind = _sight_of(recorded, queue) if recorded else None
+    believed = liveness.confirm(memory.lasted_s, queue.doubt is None, kind["state"] if kind else None)
+    if believed == engines.ENDED and kind is not None:
+        return kind
+    if believed == engines.GONE:
+        return sight(engines.GONE, queue.looked_at)
+    why = "accounting says %s" % kind["detail"] if kind else queue.doubt
+    return sight(engines.UNKNOWN, queue.looked_at, error="Slurm's controller has no such job, but %s" % why)
+
+
+def _ask_second(handed: Handed) -> Dict[str, Any]:
+    try:
+        row = _ask_job(handed)
+    except EngineError as error:
+        return {"error": error.message[:500]}
+    if row is not None:
+        return {"row": row}
+    recorded = _ask_accounting(handed.name, handed.handed_at, _SECOND_S)
+    return {"recorded": dict(recorded, reason="") if recorded else None}
 
 
 def _hold_message(reason: str) -> str:

@@ -84,7 +84,10 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         # No supervisor, or one that has yet to read the wish and will write the very same.
         return _cancel_unstarted(paths, number or 0)
     if evidence.settings is not None and evidence.supervisor != "dead":
-        return _cancel_job(paths, number, evidence, grace_s)
+        answer = _cancel_job(paths, number, evidence, grace_s)
+        if evidence.is_gone:  # a person wishes the end of what the batch system does not know: nobody else writes it
+            detached.start("clear", call.session.agent_path, paths, number)
+        return answer
     if evidence.supervisor == "dead":
         detached.start("clear", call.session.agent_path, paths, number)
     return {"outcome": "stopping"}
@@ -258,7 +261,8 @@ def _refuse_second(paths: RunPaths, number: int) -> None:
     if before is None or before == number:
         return
     evidence = Evidence(paths)
-    lost = evidence.job is not None and evidence.supervisor == "dead" and not evidence.processes()
+    is_dead = evidence.supervisor == "dead" or evidence.is_gone
+    lost = evidence.job is not None and is_dead and not evidence.processes()
     if number < before or not (evidence.has_ended or lost):
         message = "run %s has submission %d already" % (paths.run_id, before)
         raise AgentError("conflict", message, "submit number %d again to learn what became of it" % before)

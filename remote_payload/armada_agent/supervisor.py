@@ -174,7 +174,7 @@ class Supervisor:
     def _start(self) -> "subprocess.Popen[bytes]":
         self._attempt = _open_attempt(self._paths)
         self._journal.state["attempt"] = self._attempt
-        secrets = job.read_secrets(self._paths)
+        secrets = job.read_secrets(self._paths, self._spec["job"].get("secrets") or [])
         environment = self._compose(secrets)
         self._prepare_watch()
         self._settle_earlier()

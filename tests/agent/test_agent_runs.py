@@ -109,6 +109,18 @@ def test_secrets_are_private_and_gone_at_the_end(this_host: Host) -> None:
     assert not any(b"s3cret" in text for text in texts)
 
 
+def test_a_job_whose_declared_secret_is_missing_is_not_started(
+    converse: Callable[..., Conversation],
+) -> None:
+    """The host's own variable of that name may be the key of another account."""
+    host = Host(converse(environment={**os.environ, "TOKEN": "of the host"}))
+    host.launch("secret-2", "sh", "-c", "touch began", secrets={"OTHER": "x"}, job={"secrets": ["TOKEN", "OTHER"]})
+    state = host.await_end("secret-2")
+    assert (state["state"], state["reason"]) == ("failed", "secrets_missing")
+    assert "TOKEN; `armada resume secret-2` sends them anew" in state["message"]
+    assert not (host.folder("secret-2") / "work" / "began").exists()
+
+
 def test_nothing_of_a_run_is_readable_by_others(this_host: Host) -> None:
     this_host.launch("private-1", "true")
     this_host.await_end("private-1")

@@ -134,7 +134,7 @@ def test_the_archive_starts_under_every_interpreter(python: str, agent: Path) ->
 
 
 @pytest.mark.parametrize(
-    "path", sorted(bundled("remote_payload", "armada_agent").glob("*.py")), ids=lambda path: path.stem
+    "path", sorted(bundled("remote_payload", "armada_agent").rglob("*.py")), ids=lambda path: path.stem
 )
 def test_every_module_keeps_to_python_3_6(path: Path) -> None:
     ast.parse(path.read_text("utf-8"), feature_version=(3, 6))

@@ -36,20 +36,22 @@ exit $(cat {folder}/{name}.code)
 
 
 def test_lines_of_squeue_become_rows() -> None:
-    rows = slurm.parse_queue(QUEUE)
-    assert {name: row["state"] for name, row in rows.items()} == {
+    answer = slurm.parse_queue(QUEUE)
+    assert {name: row["state"] for name, row in answer.rows.items()} == {
         "armada.a-1.1": "CANCELLED",
         "armada.b-1.1": "PENDING",
         "armada.c-1.1": "COMPLETING",
         "a | name of | somebody's": "RUNNING",
         "armada.d-1.1": "CANCELLED",
     }
+    assert answer.doubt is not None
+    assert "not a line of ours" in answer.doubt
 
 
 def test_of_two_jobs_of_one_name_the_living_one_counts() -> None:
     ended, waiting = "3|CANCELLED|None|n|x\n", "9|PENDING|Priority||x\n"
-    assert slurm.parse_queue(ended + waiting)["x"]["id"] == "9"
-    assert slurm.parse_queue(waiting + ended)["x"]["id"] == "9"
+    assert slurm.parse_queue(ended + waiting).rows["x"]["id"] == "9"
+    assert slurm.parse_queue(waiting + ended).rows["x"]["id"] == "9"
 
 
 def test_the_last_record_of_a_requeued_job_counts() -> None:
@@ -117,9 +119,10 @@ def slurm_host(programs: Programs, some_python: str, agent: Path, root: Path) ->
         conversation.hang_up()
 
 
-def hand_over(host: Conversation, programs: Programs) -> None:
+def hand_over(host: Conversation, programs: Programs, **secrets: str) -> None:
     programs.say("sbatch", "11;cluster\n")
-    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    spec = {**SPEC, "job": {**SPEC["job"], "secrets": list(secrets)}}
+    host.call("run.create", run_id="a-1", spec=spec, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets=secrets)
     assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
 
 
@@ -127,6 +130,17 @@ def look(host: Conversation) -> dict[str, Any]:
     (run,) = host.call("run.observe", runs=[{"run_id": "a-1", "metrics_offset": 0, "events_offset": 0}])["runs"]
     sight: dict[str, Any] = run["evidence"]["scheduler"]
     return sight
+
+
+def been_away(host: Conversation, seconds: float, looks: int) -> None:
+    """Have the job missed for so long already."""
+    file = host.root / "runs" / "a-1" / "submissions" / "1" / "liveness.json"
+    kept = json.loads(file.read_text())
+    (reader,) = kept["readers"]
+    for word in ("since", "still"):
+        reader["watch"][word] -= seconds
+    reader["watch"]["looks"] = looks
+    file.write_text(json.dumps(kept))
 
 
 def test_an_empty_answer_is_believed_only_when_it_persists(
@@ -140,17 +154,60 @@ def test_an_empty_answer_is_believed_only_when_it_persists(
     assert eventually(lambda: look(host)["state"] == "unknown")
     programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
     assert eventually(lambda: look(host)["state"] == "running")
-    assert not (host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json").exists()
+    assert not (host.root / "runs" / "a-1" / "submissions" / "1" / "liveness.json").exists()
 
 
 def test_a_job_that_stays_away_is_gone(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     hand_over(host, programs)
     assert eventually(lambda: look(host)["state"] == "unknown")
-    watch = host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json"
-    seen = json.loads(watch.read_text())
-    watch.write_text(json.dumps({**seen, "since": seen["since"] - 40, "looks": 2}))  # as if it had been away so long
+    been_away(host, 40, looks=2)
+    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
     assert eventually(lambda: look(host)["state"] == "gone")
+
+
+def test_a_job_that_is_only_gone_keeps_its_secrets_until_a_person_ends_it(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs, TOKEN="x")
+    assert eventually(lambda: look(host)["state"] == "unknown")
+    been_away(host, 40, looks=2)
+    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    assert eventually(lambda: look(host)["state"] == "gone")
+    secrets = host.root / "runs" / "a-1" / "secrets.env"
+    assert secrets.exists()
+    assert host.call("host.forget_secrets")["kept"] == ["a-1"]
+    with pytest.raises(Refused, match="still lives"):
+        host.call("host.wipe")
+    with pytest.raises(Refused, match="still lives"):
+        host.call("run.remove", run_id="a-1")
+    host.call("run.stop", run_id="a-1", grace_s=0.0)
+    state = host.root / "runs" / "a-1" / "state.json"
+    assert eventually(lambda: state.exists() and json.loads(state.read_text())["state"] == "cancelled")
+    assert not secrets.exists()
+
+
+def test_a_job_that_its_scheduler_says_has_ended_leaves_no_secrets(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs, TOKEN="x")
+    programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "ended")
+    assert not (host.root / "runs" / "a-1" / "secrets.env").exists()
+
+
+def test_a_gone_job_can_be_handed_over_again(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    assert eventually(lambda: look(host)["state"] == "unknown")
+    been_away(host, 40, looks=2)
+    assert eventually(lambda: look(host)["state"] == "gone")
+    (host.root / "runs" / "a-1" / "launch" / "job.sbatch").write_text("# armada_submission\n")
+    programs.say("sbatch", "12;cluster\n")
+    assert host.call("run.submit", run_id="a-1", submission=2)["job"]["job_id"] == "12"
 
 
 def test_accounting_knows_how_a_job_that_is_gone_ended(
@@ -160,8 +217,8 @@ def test_accounting_knows_how_a_job_that_is_gone_ended(
     hand_over(host, programs)
     programs.say("sacct", "11|TIMEOUT|0:0|2026-11-20T15:00:17|node2|armada.a-1.1\n")
     assert eventually(lambda: look(host)["state"] == "unknown")
-    watch = host.root / "runs" / "a-1" / "submissions" / "1" / "watch.json"
-    watch.write_text(json.dumps({**json.loads(watch.read_text()), "since": 0, "looks": 9}))
+    been_away(host, 40, looks=9)
+    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
     seen = eventually(lambda: (s := look(host))["state"] == "ended" and s)
     assert (seen["detail"], seen["reason"]) == ("TIMEOUT", "time_limit")
 

@@ -202,6 +202,25 @@ def test_only_what_was_asked_for_and_nothing_from_before_is_told(
     assert [message["title"] for message in mailbox.taken] == ["new failed"]
 
 
+def test_a_guessed_end_is_told_as_one_and_its_revision_too(database: Database) -> None:
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+    told: dict[str, str] = {}
+
+    def becomes(state: str, reason: str | None = None) -> list[str]:
+        words = "slurm no longer lists the job, and nothing says how it ended" if reason else None
+        runs.record(database, "q-aaaaaa", Verdict(state, reason, words, 1, 4), observed_at=time.time())
+        found = find_events(database, time.time(), sync_failing_s=9999)
+        new = [event.title for event in found if event.key not in told]
+        told.update({event.key: event.title for event in found})
+        return new
+
+    assert becomes("running") == []
+    assert becomes("failed", "gone") == ["q: its scheduler no longer lists it"]
+    assert becomes("running") == ["q is running after all"]
+    assert becomes("running") == []
+    assert becomes("failed", "exit_1") == ["q failed"]
+
+
 def test_a_failing_sync_is_told_after_its_hours(home: HomePaths, database: Database) -> None:
     now = time.time()
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})

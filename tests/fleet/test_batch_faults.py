@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import uuid
@@ -16,10 +18,11 @@ from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.daemon.conftest import SAVER, published
 from tests.fleet import machines
-from tests.fleet.batch_hosts import Cluster, add_cluster
+from tests.fleet.batch_hosts import ROOT, Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.test_batch import COUNT, shell_job
 from tests.fleet.test_launch import UNCUT, time_of_a_launch
+from tests.fleet.test_odd_hosts import with_setup
 
 pytestmark = [pytest.mark.timeout(1500)]
 CUTS = 30 if "ARMADA_FAULT_KILLS" in os.environ else 4
@@ -174,13 +177,47 @@ def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> No
     cluster.says(run_id, "attempt 1")
     with fleet.borrow("slurm-2") as node:
         machines.kill(node)
-        lost = cluster.becomes(run_id, "queued", "failed", within_s=240)
+        lost = cluster.becomes(run_id, "queued", "failed", within_s=400)
         assert lost["state"] == "queued", lost
     cluster.is_ready()
     cluster.hurry(run_id)
     run = cluster.becomes(run_id, "succeeded", "failed", within_s=300)
     assert (run["state"], run["attempt"]) == ("succeeded", 2), run
     assert cluster.starts(run_id) == 2
+
+
+@pytest.mark.fault(
+    "an empty squeue, rc 0, under a run that goes on",
+    "running, with both words; its secrets stay; it ends as it would have",
+)
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.takes_long("the lie has to last for longer than an empty answer was once believed")
+def test_an_empty_queue_ends_no_run_that_goes_on(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm")
+    lies = f"/home/researcher/lies-{uuid.uuid4().hex}"
+    lie = '#!/bin/sh\n[ -e "$(dirname "$0")/on" ] || exec /usr/bin/squeue "$@"\n'
+    cluster.shell(f"mkdir {lies} && printf '%s' {shlex.quote(lie)} > {lies}/squeue && chmod 755 {lies}/squeue")
+    with_setup(armada, cluster.host, [f"export PATH={lies}:$PATH"])
+    armada.env["MY_SECRET"] = "canary-31c4"
+    shell_job(armada, "echo ready; while [ ! -e go ]; do sleep 0.2; done; exit 5", secrets=["MY_SECRET"])
+    run_id = cluster.launch()
+    cluster.says(run_id, "ready")
+    cluster.becomes(run_id, "running")
+    cluster.shell(f"touch {lies}/on")
+    eventually(lambda: "its job wrote" in (cluster.look(run_id)["message"] or ""))
+    assert cluster.look(run_id)["state"] == "running"
+    watch = f"cat {ROOT}/runs/{run_id}/submissions/1/liveness.json"
+    began = json.loads(cluster.shell(watch))["readers"][0]["watch"]["changed"]
+
+    def lasted() -> bool:
+        assert cluster.look(run_id)["state"] == "running"
+        return bool(json.loads(cluster.shell(watch))["readers"][0]["watch"]["changed"] - began > 60)
+
+    eventually(lasted)
+    assert cluster.shell(f"test -e {ROOT}/runs/{run_id}/secrets.env && echo there").strip() == "there"
+    cluster.shell(f"rm {lies}/on; touch {ROOT}/runs/{run_id}/work/go")
+    run = cluster.becomes(run_id, "failed", "succeeded", within_s=240)
+    assert (run["state"], run["exit_code"], run["attempt"]) == ("failed", 5, 1), run
 
 
 @pytest.mark.fault(

@@ -51,6 +51,15 @@ def test_a_second_sync_brings_nothing_and_says_how_many_are_home(place: Place) -
     assert (again.published, again.already, again.outputs.fetched) == ((), 1, ())
 
 
+def test_no_sync_is_the_last_one_of_a_run_whose_end_is_guessed(place: Place) -> None:
+    place.create()
+    runs.set_state(place.database, place.run_id, "failed", reason="gone")
+    run = runs.find(place.database, place.run_id)
+    since = run.guessed_at or 0.0
+    for later_s, is_last in ((60.0, False), (8 * 86_400.0, True)):
+        assert look_at(place.database, place.session, [run], since + later_s)[run.run_id].ended is is_last
+
+
 def test_equal_files_do_not_travel_twice_and_share_their_bytes(place: Place) -> None:
     place.create()
     shared = random_bytes(BLOCK_BYTES + 1)

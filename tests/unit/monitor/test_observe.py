@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from armada.monitor.observe import observe
-from armada.store import metrics, runs
+from armada.store import metrics, run_sync, runs
 from armada.store.database import Database
 
 STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
@@ -82,3 +82,55 @@ def test_offsets_out_of_the_world_read_nothing(database: Database, number: Any) 
 @pytest.mark.parametrize("key", ["attempt", "seq", "submission"])
 def test_an_order_beyond_all_numbers_does_not_end_the_look(database: Database, key: str) -> None:
     assert see(database, entry(state={key: 10**40})).state == "running"
+
+
+def of_slurm(word: str, **state: Any) -> dict[str, Any]:
+    seen = entry(state=state)
+    sight = {
+        "state": word,
+        "seen_at": 1.0,
+        "detail": None,
+        "reason": None,
+        "message": None,
+        "node": None,
+        "error": None,
+    }
+    job = {"submission": 1, "scheduler": "slurm", "job_id": "11"}
+    seen["evidence"] |= {
+        "supervisor": "unknown", "scheduler": sight, "submission": {"number": 1, "claimed": True, "job": job},
+    }  # fmt: skip
+    return seen
+
+
+def test_a_guessed_end_is_revised_by_evidence_and_not_by_silence(database: Database) -> None:
+    assert see(database, of_slurm("running")).state == "running"
+    gone = see(database, of_slurm("gone"))
+    assert (gone.state, gone.reason, gone.is_settled(gone.guessed_at or 0)) == ("failed", "gone", False)
+    run_sync.succeeded(database, gone.run_id, began=1.0, next_due_at=None, final=True)  # by an armada that believed it
+    silent = see(database, of_slurm("unknown"))
+    assert (silent.state, silent.reason) == ("failed", "gone")
+    assert runs.revised_at(database, gone.run_id) is None
+    back = see(database, of_slurm("running"))
+    assert (back.state, back.reason) == ("running", None)
+    assert not run_sync.find(database, gone.run_id).final_done
+    assert runs.revised_at(database, gone.run_id) is not None
+    see(database, of_slurm("gone"))
+    assert see(database, of_slurm("gone", state="succeeded", ended_at=1_795_000_200.0)).state == "succeeded"
+
+
+def test_a_run_whose_end_is_guessed_is_looked_at_for_a_week(database: Database) -> None:
+    see(database, of_slurm("running"))
+    gone = see(database, of_slurm("gone"))
+    since = gone.guessed_at
+    assert since is not None
+    for later_s, expected in ((6.9 * 86_400, [gone.run_id]), (7.1 * 86_400, [])):
+        listed = runs.every(database, host="box", active=True, now=since + later_s)
+        assert [run.run_id for run in listed] == expected
+
+
+def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database: Database) -> None:
+    see(database, of_slurm("running"))
+    see(database, of_slurm("gone"))
+    runs.set_state(database, "q-aaaaaa", "submitted", message="handed over again")
+    see(database, of_slurm("running", submission=2, seq=9))
+    assert runs.revised_at(database, "q-aaaaaa") is None

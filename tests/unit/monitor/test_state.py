@@ -148,7 +148,7 @@ CASES += [
         ("cancelled", "killed_by_user"),
     ),
     ("a job that nobody knows any more", batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING), ("failed", "gone")),
-    ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "never_started")),
+    ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "gone")),
     (
         "a scheduler that does not answer",
         batch({"state": "unknown", "error": "timed out"}, state=RUNNING),
@@ -223,6 +223,13 @@ def test_a_job_that_does_not_get_on_is_stalled_after_its_time(
     seen: dict[str, Any], limit: float | None, reason: str | None
 ) -> None:
     assert decide(seen, limit).reason == reason
+
+
+def test_a_scheduler_that_signs_of_life_contradict_is_quoted_with_them() -> None:
+    words = "Slurm says “CANCELLED”, but its job wrote 4 s ago"
+    verdict = decide(batch({"state": "running", "detail": "CANCELLED", "message": words}, state=RUNNING))
+    assert (verdict.state, verdict.message) == ("running", words)
+    assert (verdict.because or "").startswith(words)
 
 
 def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:

@@ -1,0 +1,161 @@
+"""A batch job's signs of life: its own files, and what each machine that looks remembers of them.
+
+They are looked at only where the scheduler's word and the supervisor's differ. Each reader counts by its own clock since its
+own boot: login nodes share the run's folder and no clock.
+"""
+
+import hashlib
+import os
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from armada_agent import files, identity
+from armada_agent.engines import Handed
+from armada_agent.paths import RunPaths, list_folder, newest
+from armada_agent.verdicts import liveness
+
+_MOST_HEARTBEATS = 256
+_MOST_READERS = 8
+_FILE = "liveness.json"
+
+Clock = Callable[[], Dict[str, Any]]
+
+
+class Memory:
+    """What this machine remembers of its looks at a submission that is in doubt.
+
+    Args:
+        handed: The submission.
+        clock: Says `boot` and `seconds`, as `identity.moment`.
+    """
+
+    def __init__(self, handed: Handed, clock: Clock = identity.moment) -> None:
+        self._path = handed.file(_FILE)
+        moment = clock()
+        self._boot, self.now_s = str(moment["boot"]), float(moment["seconds"])
+        self._others: List[Dict[str, Any]] = []
+        self.watch: liveness.Watch = {}
+        self.second: Optional[Dict[str, Any]] = None
+        for each in _readers(self._path):
+            if each.get("boot") == self._boot:
+                self.watch = each["watch"] if isinstance(each.get("watch"), dict) else {}
+                self.second = each["second"] if isinstance(each.get("second"), dict) else None
+            else:
+                self._others.append(each)
+
+    @property
+    def lasted_s(self) -> float:
+        """For how long the scheduler has been saying the same, with no sign of life in between."""
+        return self.now_s - float(self.watch["since"])
+
+    @property
+    def changed_s(self) -> Optional[float]:
+        """Seconds since a sign of life was last seen to change."""
+        changed = self.watch["changed"]
+        return None if changed is None else self.now_s - float(changed)
+
+    def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
+        """Carry the memory on through one more look."""
+        before = self.watch
+        self.watch = liveness.follow(before or None, self.now_s, word, answer, sign(paths))
+        if self.watch is not before:
+            if self.watch["since"] == self.now_s:
+                self.second = None  # it was about something else
+            self._keep()
+
+    def has_fresh_second(self) -> bool:
+        """Tell whether the last answer to the second question is still good."""
+        if self.second is None or not isinstance(self.second.get("at"), (int, float)):
+            return False
+        return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(self.lasted_s)
+
+    def note_second(self, answer: Dict[str, Any]) -> None:
+        """Keep an answer to the second question, which costs a controller more than a row of its queue."""
+        self.second = dict(answer, at=self.now_s)
+        self._keep()
+
+    def _keep(self) -> None:
+        own = {"boot": self._boot, "watch": self.watch, "second": self.second}
+        try:
+            files.replace_json(self._path, {"format": 1, "readers": self._others[1 - _MOST_READERS :] + [own]})
+        except OSError:
+            return  # on a full disk every look is the first, and nothing is concluded
+
+
+def forget(handed: Handed) -> None:
+    """The scheduler and the supervisor agree: what was doubted is no longer."""
+    files.remove(handed.file(_FILE))
+
+
+def sign(paths: RunPaths) -> str:
+    """Sign what the supervisor and its job write: any change of it changes the signature.
+
+    The files are opened, because an NFS client that opens a file asks the server for its size and time; one that only looks at
+    its name may show those of a minute ago.
+    """
+    names = [paths.telemetry, paths.output, paths.state, paths.events, paths.metrics]
+    names += paths.heartbeats()[:_MOST_HEARTBEATS]
+    attempt = newest(paths.attempts())
+    if attempt is not None:
+        names += [paths.attempt(attempt, name) for name in list_folder(paths.attempt(attempt))[:_MOST_HEARTBEATS]]
+    found = [(os.path.relpath(name, paths.folder),) + _describe(name) for name in names]
+    return hashlib.sha256(files.encode(found)).hexdigest()
+
+
+def has_begun(paths: RunPaths, submission: int) -> bool:
+    """Tell whether a supervisor wrote that this submission's job runs, and has not written since that it left.
+
+    What cannot be read tells that something is there: then it is treated as a job that has begun.
+    """
+    try:
+        state = files.read_json(paths.state) or {}
+        own = state.get("submission") == submission
+        attempt = newest(paths.attempts())
+        if attempt is None:
+            return own and state.get("state") == "running"
+        if files.read_json(paths.attempt(attempt, "exit.json")) is not None:
+            return False
+        run = files.read_json(paths.attempt(attempt, "run.json"))
+    except files.UnreadableError:
+        return True
+    return run.get("submission") == submission if run is not None else own
+
+
+def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, begun: bool) -> Dict[str, Any]:
+    """Put what is believed in the place of what the scheduler said, with words that say both.
+
+    Args:
+        said: A sight, as the scheduler's word alone gives it.
+        believed: As `liveness.judge` answers.
+        engine: What the scheduler is called.
+        memory: Of the looks.
+        begun: As `has_begun` answers.
+    """
+    if believed == said["state"]:
+        return said
+    word = said["detail"] or said["state"]
+    if believed == liveness.RUNNING:
+        wrote = "%s says “%s”, but its job wrote %.0f s ago" % (engine, word, memory.changed_s or 0.0)
+        return dict(said, state=believed, reason=None, message=wrote)
+    if not begun:
+        return dict(said, state=believed, reason=None, message=None)
+    wait = "%s says “%s”; its supervisor wrote “running”: in %.0f s it shows whether it still writes"
+    left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch["still"])))
+    return dict(said, state=believed, reason=None, message=wait % (engine, word, left_s))
+
+
+def _describe(path: str) -> Tuple[int, int]:
+    try:
+        with files.open_regular(path) as stream:
+            status = os.fstat(stream.fileno())
+            return status.st_size, status.st_mtime_ns
+    except OSError:
+        return -1, -1
+
+
+def _readers(path: str) -> List[Dict[str, Any]]:
+    try:
+        kept = files.read_json(path) or {}
+    except files.UnreadableError:
+        return []  # torn by a crash: the count begins anew
+    listed = kept.get("readers")
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

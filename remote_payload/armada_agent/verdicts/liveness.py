@@ -1,0 +1,142 @@
+"""What to believe of a batch system's word, when the job's own records say something else.
+
+Evidence ranks: what the supervisor wrote itself, then fresh signs of life, then the scheduler. A job has begun when its
+supervisor wrote so and has not written that it left. Its signs of life are its own files: they change every ten seconds.
+
+| the scheduler says   | job has begun, signs changed | … not seen for long enough | … silent, or never begun            |
+|----------------------|------------------------------|----------------------------|-------------------------------------|
+| pending, held        | running                      | unknown                    | pending, held                       |
+| ended                | running                      | ending                     | ended, once it has said so twice    |
+| nothing (`missing`)  | running                      | unknown                    | a second question, by the job's id  |
+| running, ending      | as it says                   | as it says                 | as it says                          |
+
+| the second question  | accounting                   | then                                                             |
+|----------------------|------------------------------|------------------------------------------------------------------|
+| no answer            |                              | unknown                                                          |
+| shows the job        |                              | what it shows                                                    |
+| no such job          | it ended                     | ended                                                            |
+| no such job          | it runs or waits             | unknown; `gone` after an hour: accounting may never hear of ends |
+| no such job          | no record, or none to ask    | `gone`; after an hour where the queue's answer was not whole     |
+
+`gone` is a guess. Nothing is deleted because of it, and it is taken back when the job shows itself.
+"""
+
+from typing import Any, Dict, Optional
+
+WORDS = ("pending", "held", "running", "ending", "ended", "gone", "unknown")
+PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
+MISSING = "missing"
+"""The scheduler answered, and its answer has no such job."""
+ASK = "ask"
+"""Nothing can be said before the second question is answered."""
+
+ALIVE_S = 60.0
+"""Six of the supervisor's periods of 10 s, and the longest for which an NFS client shows old attributes by default."""
+SILENT_S = 180.0
+"""Three times that, before a job that has begun is looked for by its id: a hung `nvidia-smi` or disk delays a supervisor."""
+MISSING_S = 30.0
+MISSING_LOOKS = 3
+"""A controller that has just started answers with an empty queue for some seconds."""
+ENDED_LOOKS = 2
+DOUBT_S = 3600.0
+"""How long evidence that contradicts itself is waited for: a controller's maintenance rarely takes longer."""
+_ASK_AGAIN_S = 60.0
+_ASK_AGAIN_AT_MOST_S = 3600.0
+
+Watch = Dict[str, Any]
+"""What one reader remembers of its looks, in seconds of its own clock: `word`, `since`, `looks`, `answer`, `sign`, `still`, `changed`."""
+
+
+def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: str) -> Watch:
+    """Carry a reader's memory on through one more look.
+
+    Args:
+        watch: What the look before returned; None or damaged, and the count begins anew.
+        now_s: The reader's own clock, which nobody sets.
+        word: What the scheduler says.
+        answer: Which of its answers says so; the same answer read twice is one look.
+        sign: The signature of the job's signs of life.
+    """
+    if watch is None or not _is_whole(watch) or now_s < max(watch["since"], watch["still"]):
+        return {
+            "word": word,
+            "since": now_s,
+            "looks": 1,
+            "answer": answer,
+            "sign": sign,
+            "still": now_s,
+            "changed": None,
+        }
+    if watch["sign"] != sign:
+        # Whatever was said before is no longer about a silent job.
+        return {
+            "word": word,
+            "since": now_s,
+            "looks": 1,
+            "answer": answer,
+            "sign": sign,
+            "still": now_s,
+            "changed": now_s,
+        }
+    if watch["word"] != word:
+        kept = {key: watch[key] for key in ("sign", "still", "changed")}
+        return dict(kept, word=word, since=now_s, looks=1, answer=answer)
+    if watch["answer"] != answer:
+        return dict(watch, looks=watch["looks"] + 1, answer=answer)
+    return watch
+
+
+def judge(watch: Watch, now_s: float, begun: bool, poll_s: float, needs_looks: bool = True) -> str:
+    """Say what to believe of the word that a reader has followed.
+
+    Args:
+        watch: As `follow` returned it.
+        now_s: The reader's clock.
+        begun: Whether the supervisor wrote that the job runs, and not that it left.
+        poll_s: How often the scheduler may be asked.
+        needs_looks: The word is an answer that may be wrong once, not a line of a log that stays.
+
+    Returns:
+        One of `WORDS`, or `ASK`.
+    """
+    word = watch["word"]
+    if word not in (PENDING, HELD, ENDED, MISSING):
+        return str(word)
+    changed = watch["changed"]
+    if begun and changed is not None and now_s - changed < ALIVE_S:
+        return RUNNING
+    lasted_s, silent_s = now_s - watch["since"], now_s - watch["still"]
+    if word == MISSING:
+        needed_s = max(MISSING_S, 3 * poll_s, SILENT_S if begun else 0.0)
+        return ASK if watch["looks"] >= MISSING_LOOKS and lasted_s >= needed_s else UNKNOWN
+    if begun and silent_s < ALIVE_S:
+        return ENDING if word == ENDED else UNKNOWN
+    if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or lasted_s < 2 * poll_s):
+        return ENDING
+    return str(word)
+
+
+def confirm(lasted_s: float, is_whole: bool, accounting: Optional[str]) -> str:
+    """Say what has become of a job that neither the queue shows nor its id finds.
+
+    Args:
+        lasted_s: For how long that has been so.
+        is_whole: The queue's answer was all of it, as far as can be seen.
+        accounting: The word of its record there; None where there is none, or nobody to ask.
+    """
+    if accounting == ENDED:
+        return ENDED
+    return GONE if lasted_s >= DOUBT_S or (is_whole and accounting is None) else UNKNOWN
+
+
+def ask_again_after_s(lasted_s: float) -> float:
+    """How long an answer to the second question is good for: a guess that is an hour old may be a quarter of one out of date."""
+    return max(_ASK_AGAIN_S, min(_ASK_AGAIN_AT_MOST_S, lasted_s / 4))
+
+
+def _is_whole(watch: Watch) -> bool:
+    numbers = [watch.get(key) for key in ("since", "still", "looks")]
+    changed = watch.get("changed")
+    return all(isinstance(each, (int, float)) for each in numbers) and (
+        changed is None or isinstance(changed, (int, float))
+    )

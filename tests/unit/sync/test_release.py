@@ -1,0 +1,51 @@
+"""Whether a host can be destroyed while nobody knows how a run ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from armada.paths import HomePaths
+from armada.store import runs
+from armada.store.database import Database
+from armada.sync.release import judge_host, losses
+
+
+class Session:
+    """A host with one run, all of which is home."""
+
+    host = SimpleNamespace(name="box")
+
+    def __init__(self, evidence: dict[str, Any]) -> None:
+        self.evidence = evidence
+
+    def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+        looked = {"run_id": "q-aaaaaa", "exists": True, "outbox": [], "announced": 0, "outputs": []}
+        answers: dict[str, dict[str, Any]] = {
+            "run.list": {"runs": [{"run_id": "q-aaaaaa"}]},
+            "sync.look": {"root": "r", "runs": [looked]},
+            "run.observe": {"root": "r", "runs": [{"run_id": "q-aaaaaa", "exists": True, "evidence": self.evidence}]},
+        }
+        return answers[method]
+
+
+# An older agent calls the supervisor of a job that its scheduler no longer lists dead.
+@pytest.mark.parametrize("supervisor", ["unknown", "dead"])
+def test_a_host_whose_run_is_only_gone_from_the_queue_cannot_be_destroyed(tmp_path: Path, supervisor: str) -> None:
+    database = Database(tmp_path / "store.db")
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
+    home = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
+    job = {"number": 1, "claimed": True, "job": {"submission": 1, "scheduler": "slurm"}}
+    evidence: dict[str, Any] = {
+        "supervisor": supervisor,
+        "processes": 0,
+        "submission": job,
+        "scheduler": {"state": "gone"},
+    }
+    (item,) = losses(judge_host(database, Session(evidence), home))  # type: ignore[arg-type]  # all that is used of a session
+    assert "nothing says how it ended" in item.what
+    ended: dict[str, Any] = {**evidence, "supervisor": "dead", "scheduler": {"state": "ended"}}
+    assert losses(judge_host(database, Session(ended), home)) == []  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""What is believed of a batch system's word when the job's own records say something else: the table, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from armada_agent.verdicts import liveness
+
+DAY_S = 86_400.0
+
+
+def watch(word: str, *, lasted_s: float, silent_s: float, looks: int, changed_s: float | None = None) -> dict[str, Any]:
+    """What a reader remembers at second 0 of its clock."""
+    changed = None if changed_s is None else -changed_s
+    told = {"word": word, "since": -lasted_s, "looks": looks, "answer": looks}
+    return {**told, "sign": "s", "still": -silent_s, "changed": changed}
+
+
+CASES: list[tuple[str, dict[str, Any], bool, str]] = [
+    ("missing while it writes", watch("missing", lasted_s=0, silent_s=0, looks=9, changed_s=5), True, "running"),
+    ("missing for days, written since", watch("missing", lasted_s=DAY_S, silent_s=59, looks=99, changed_s=59), True, "running"),
+    ("missing, silent for two minutes", watch("missing", lasted_s=120, silent_s=120, looks=9, changed_s=120), True, "unknown"),
+    ("missing and silent, looked at twice", watch("missing", lasted_s=DAY_S, silent_s=DAY_S, looks=2), True, "unknown"),
+    ("missing and silent", watch("missing", lasted_s=180, silent_s=180, looks=3), True, "ask"),
+    ("missing, never begun, too soon", watch("missing", lasted_s=29, silent_s=29, looks=9), False, "unknown"),
+    ("missing, never begun", watch("missing", lasted_s=45, silent_s=45, looks=3), False, "ask"),
+    ("ended while it writes", watch("ended", lasted_s=DAY_S, silent_s=10, looks=99, changed_s=10), True, "running"),
+    ("ended, not seen for long enough", watch("ended", lasted_s=59, silent_s=59, looks=9), True, "ending"),
+    ("ended and silent", watch("ended", lasted_s=60, silent_s=60, looks=2, changed_s=60), True, "ended"),
+    ("ended, said once", watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=1), True, "ending"),
+    ("ended, never begun", watch("ended", lasted_s=30, silent_s=30, looks=2), False, "ended"),
+    ("ended, never begun, too soon", watch("ended", lasted_s=29, silent_s=29, looks=9), False, "ending"),
+    ("pending while it writes", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "running"),
+    ("pending, not seen for long enough", watch("pending", lasted_s=0, silent_s=0, looks=1), True, "unknown"),
+    ("pending and silent: its node died", watch("pending", lasted_s=60, silent_s=60, looks=1), True, "pending"),
+    ("pending, its supervisor left", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), False, "pending"),
+    ("held while it writes", watch("held", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "running"),
+    ("held and silent", watch("held", lasted_s=60, silent_s=60, looks=1), True, "held"),
+    ("running, whatever else", watch("running", lasted_s=0, silent_s=DAY_S, looks=1), True, "running"),
+    ("nothing to be known", watch("unknown", lasted_s=DAY_S, silent_s=DAY_S, looks=99), True, "unknown"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "begun", "believed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_signs_of_life_outrank_the_scheduler(seen: dict[str, Any], begun: bool, believed: str) -> None:
+    assert liveness.judge(seen, 0.0, begun, 15.0) == believed
+
+
+@pytest.mark.parametrize(
+    ("lasted_s", "is_whole", "accounting", "believed"),
+    [
+        (200.0, True, None, "gone"),
+        (200.0, True, "ended", "ended"),
+        (200.0, True, "running", "unknown"),
+        (200.0, True, "pending", "unknown"),
+        (200.0, True, "unknown", "unknown"),
+        (3600.0, True, "running", "gone"),  # accounting may never hear of an end
+        (200.0, False, None, "unknown"),
+        (200.0, False, "ended", "ended"),
+        (3600.0, False, None, "gone"),
+    ],
+)
+def test_a_job_is_gone_only_where_nothing_contradicts_it(
+    lasted_s: float, is_whole: bool, accounting: str | None, believed: str
+) -> None:
+    assert liveness.confirm(lasted_s, is_whole, accounting) == believed
+
+
+def test_a_change_of_the_signs_begins_the_count_anew() -> None:
+    seen = liveness.follow(None, 0.0, "missing", 1, "a")
+    for moment in range(1, 100):
+        seen = liveness.follow(seen, moment * 60.0, "missing", moment, "a" if moment < 50 else "b")
+    assert (seen["since"], seen["looks"], seen["changed"]) == (3000.0, 50, 3000.0)
+
+
+def test_one_answer_read_often_is_one_look() -> None:
+    seen = liveness.follow(None, 0.0, "missing", "the same", "a")
+    for moment in range(1, 100):
+        seen = liveness.follow(seen, moment * 60.0, "missing", "the same", "a")
+    assert seen["looks"] == 1
+    assert liveness.judge(seen, 6000.0, True, 15.0) == "unknown"
+
+
+@pytest.mark.parametrize("damaged", [None, {}, {"since": "x"}, {"since": 0, "still": 0, "looks": 1, "changed": "y"}])
+def test_a_reader_without_a_memory_concludes_nothing(damaged: dict[str, Any] | None) -> None:
+    seen = liveness.follow(damaged, 5.0, "ended", 1, "a")
+    assert (seen["since"], seen["still"], seen["looks"], seen["changed"]) == (5.0, 5.0, 1, None)
+    assert liveness.judge(seen, 5.0, True, 0.0) == "ending"
+
+
+def test_a_clock_that_went_back_begins_the_count_anew() -> None:
+    seen = liveness.follow(liveness.follow(None, 1000.0, "missing", 1, "a"), 10.0, "missing", 2, "a")
+    assert (seen["since"], seen["still"], seen["looks"]) == (10.0, 10.0, 1)
+
+
+def test_another_word_begins_its_own_count_and_keeps_the_silence() -> None:
+    seen = liveness.follow(liveness.follow(None, 0.0, "missing", 1, "a"), 500.0, "ended", 2, "a")
+    assert (seen["since"], seen["looks"], seen["still"]) == (500.0, 1, 0.0)
+
+
+def test_a_line_of_a_log_that_stays_is_believed_at_its_first_reading() -> None:
+    seen = watch("ended", lasted_s=0, silent_s=60, looks=1)
+    assert liveness.judge(seen, 0.0, True, 2.0, needs_looks=False) == "ended"
