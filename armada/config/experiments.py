@@ -36,7 +36,7 @@ class Resources(Settings):
     disk: Size | None = None
     """Scratch space, which HTCondor hands out."""
     time_limit: Duration | None = None
-    """Where a batch system enforces one; the run saves a checkpoint before it."""
+    """How long an attempt may take, on any host; the run saves a checkpoint at its end. None: what the host says."""
 
     @model_validator(mode="after")
     def _one_process_a_gpu(self) -> Resources:

@@ -142,10 +142,9 @@ def _together(
     for name in sorted({*(profile.env if profile else {}), *experiment.env}):
         word = "experiment" if name in experiment.env else "profile"
         found.append(_named(f"env.{name}", said[word][f"env.{name}"]))
-    if host is not None and host.batch is not None:
-        key = "resources.time_limit"
-        limit = said["experiment"][key]
-        if limit.value is None:
+    if host is not None:
+        limit = said["experiment"]["resources.time_limit"]
+        if limit.value is None and host.batch is not None:
             limit = said["host"].get(f"{host.scheduler}.time_limit", limit)
         found.append(_named("time_limit", limit))
     return found

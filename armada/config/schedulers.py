@@ -24,7 +24,15 @@ _SUBMIT_LINE = re.compile(r"(\+?[A-Za-z_][A-Za-z0-9_.]*)\s*=.*")
 _SUBMIT_OURS = {
     *("executable", "arguments", "log", "output", "error", "initialdir", "queue", "universe", "batch_name"),
     *("should_transfer_files", "transfer_executable", "job_max_vacate_time", "getenv", "environment", "notification"),
-    *("requirements", "rank", "allowed_execute_duration", "max_retries", "my.armadasubmission", "+armadasubmission"),
+    *(
+        "requirements",
+        "rank",
+        "allowed_execute_duration",
+        "max_retries",
+        "on_exit_remove",
+        "my.armadasubmission",
+        "+armadasubmission",
+    ),
 }
 
 
@@ -125,7 +133,9 @@ class BatchSettings(Settings):
     max_retries: Annotated[int, Field(ge=0, le=100)] = 0
     """How often a run that failed by itself is put back into the queue."""
     requeue_at_time_limit: bool = True
-    """Whether a run that reaches its time limit is put back, to go on from the checkpoint it has just saved."""
+    """Whether a run that reaches its time limit is put back, to go on from the checkpoint it has just saved, if it can."""
+    max_attempts_without_progress: Annotated[int, Field(ge=1, le=100)] = 2
+    """How many attempts in a row may reach the time limit without a newer checkpoint; then the run fails."""
     setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Shell lines before everything else on the worker: `module load cuda/12.4`."""
     poll: Annotated[FilledText, AfterValidator(_is_a_period), shaped(DURATION, blanks=True)] = "15s"

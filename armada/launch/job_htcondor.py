@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 _MARGIN_S = 30
 """After the training's grace time, for the supervisor to hash, link and write."""
 
+_REQUEUE_EXIT_CODE = 85
+"""With which the agent's supervisor leaves (`armada_agent/htcondor.py`) when its job is to wait for its next attempt."""
+
 
 def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
     """Write the submit file and the script it starts.
@@ -39,6 +42,8 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
         ("request_cpus", request.cpus),
         ("request_memory", f"{request.memory_or_guess_mib}MB"),
         ("request_disk", f"{request.disk_or_guess_mib}MB"),
+        # HTCondor's own `max_retries` would add conditions to this one; the supervisor counts by itself.
+        ("on_exit_remove", f"ExitCode =!= {_REQUEUE_EXIT_CODE}"),
         ("job_max_vacate_time", math.ceil(request.grace_s) + _MARGIN_S),
         ("notification", "never"),
     ]
@@ -48,8 +53,6 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
             lines.append(("gpus_minimum_memory", request.gpu_memory_mib))
     if request.time_s:
         lines.append(("allowed_execute_duration", math.ceil(request.time_s)))
-    if settings.max_retries:
-        lines.append(("max_retries", settings.max_retries))
     lines += [
         (name, value)
         for name, value in (

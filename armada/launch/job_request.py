@@ -96,7 +96,6 @@ def job_request(
         )
     batch = host.batch
     assert batch is not None  # noqa: S101  # asked only for hosts with a batch system
-    limit = resources.time_limit or batch.time_limit
     words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
     return JobRequest(
         name=f"armada.{run_id}",
@@ -107,11 +106,17 @@ def job_request(
         processes=processes,
         memory_mib=mebibytes(resources.memory) if resources.memory else None,
         disk_mib=mebibytes(resources.disk) if resources.disk else None,
-        time_s=duration_s(limit) if limit else None,
+        time_s=time_limit_s(host, resources),
         grace_s=grace_s,
         gpu_memory_mib=_least_memory(profile) if gpus else None,
         setup=(*host.setup, *batch.setup),
     )
+
+
+def time_limit_s(host: Host, resources: Resources) -> float | None:
+    """How long a run may take on a host: its experiment's word, else the host's; None: nobody says."""
+    limit = resources.time_limit or (host.batch.time_limit if host.batch is not None else None)
+    return duration_s(limit) if limit else None
 
 
 def _complaint(number: int, line: str) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from armada.launch.job_request import JobRequest
 
 _EARLY_S = 60
-"""Slurm may signal so much before or after the moment it was asked to."""
+"""Slurm may signal so much before the moment it was asked to."""
 
 
 def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
@@ -29,7 +29,7 @@ def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
         ("nodes", 1),
         ("ntasks", 1),
         ("cpus-per-task", request.cpus),
-        ("signal", f"B:USR1@{math.ceil(request.grace_s) + _EARLY_S}"),
+        ("signal", f"B:USR1@{_warning_s(request)}"),
     ]
     if request.gpus:
         kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
@@ -56,3 +56,9 @@ def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
     shell = "#!/bin/bash -l\n" if request.setup else "#!/bin/bash\n"
     words = f'exec {request.command} --submission "$armada_submission" --job "$SLURM_JOB_ID"\n'
     return {"launch/job.sbatch": f"{shell}{head}armada_submission=${{1:-1}}\n{request.prologue}{words}"}
+
+
+def _warning_s(request: JobRequest) -> int:
+    """How long before its end a job is warned; a job that has less time than that would be warned before it began."""
+    wanted = math.ceil(request.grace_s) + _EARLY_S
+    return wanted if request.time_s is None else min(wanted, math.ceil(request.time_s / 60) * 60 // 2)

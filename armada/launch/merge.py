@@ -13,6 +13,7 @@ from armada.config.experiments import Experiment
 from armada.config.profiles import choose_profile, load_profile
 from armada.config.sync import SyncSettings
 from armada.errors import NotFound, PreflightRefused
+from armada.launch.job_request import time_limit_s
 from armada.launch.plan import (
     OUTBOX_FLOOR_BYTES,
     SPEC_FORMAT,
@@ -154,6 +155,7 @@ def plan_merge(
         "environment": {"key": environment.key, "path": str(paths.environment(environment.key))},
         "scheduler": scheduler_settings(host),
         "stop_grace_s": experiment.stop_grace_s,
+        "time_limit_s": time_limit_s(host, experiment.resources),
         "outbox": {"keep": 1, "disk_floor_bytes": OUTBOX_FLOOR_BYTES},
         "watch": None,
         "training": {"merge": request},

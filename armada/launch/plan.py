@@ -13,6 +13,7 @@ from armada.errors import ConfigError, PreflightRefused
 from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
 from armada.launch.dataset import check_dataset
+from armada.launch.job_request import time_limit_s
 from armada.launch.preflight import check_launch
 from armada.launch.script import plan_script
 from armada.launch.training import Training, plan_training, preparing_argv
@@ -198,6 +199,7 @@ def make_plan(
         "environment": _environment(environment, paths),
         "scheduler": scheduler_settings(host),
         "stop_grace_s": experiment.stop_grace_s,
+        "time_limit_s": time_limit_s(host, experiment.resources),
         "outbox": {"keep": _outbox_keep(experiment), "disk_floor_bytes": OUTBOX_FLOOR_BYTES},
         "watch": _watch(experiment),
         "training": training.section if training else None,
@@ -335,6 +337,7 @@ def scheduler_settings(host: Host) -> dict[str, Any] | None:
         "poll_s": batch.poll_s,
         "max_retries": batch.max_retries,
         "requeue_at_time_limit": batch.requeue_at_time_limit,
+        "max_attempts_without_progress": batch.max_attempts_without_progress,
         **({"quota": list(host.quota)} if host.quota else {}),
     }
 

@@ -165,7 +165,8 @@ def _by_scheduler(
         return f"its supervisor wrote “running” after {engine}'s last word ({detail or seen})", written, None, None
     if seen == "pending":
         again = state.get("reason") if written == "queued" else None
-        return f"{said}; its supervisor waits with it", "queued", again, message or state.get("message")
+        told = [state.get("message") if again or not message else None, message]
+        return f"{said}; its supervisor waits with it", "queued", again, "; ".join(str(each) for each in told if each)
     if seen == "held":
         return f"{said}: it waits until somebody lets it go on", "queued", sight.get("reason") or "held", message
     if seen in ("running", "ending"):

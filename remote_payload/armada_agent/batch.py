@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import engines, files, gpus, job
+from armada_agent import engines, files, gpus, identity, job, progress
 from armada_agent.engines import EngineError
 from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
@@ -18,10 +18,13 @@ from armada_agent.observation import ENDED
 from armada_agent.paths import RunPaths, newest
 from armada_agent.supervisor import Supervisor
 from armada_agent.tickets import Holding
+from armada_agent.verdicts import requeue
 
 REQUEUED = "requeued"
 _FENCE_S = 10.0
 _PREEMPTED = "preempted"
+_MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number
+_TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 _SIGNALS_APART_S = 3.0
 _ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
@@ -42,10 +45,20 @@ class BatchSupervisor(Supervisor):
         self._settings: Dict[str, Any] = spec["scheduler"]
         self._looked_at = time.monotonic()
         self._outdated = False
+        self._is_near_limit = False
+        self.exit_code = 0
         self._devices = ""
-        _close_former_attempts(paths, self._journal)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
+        _close_former_attempts(paths, self._journal, self._progress)
+        for number in _TIME_SIGNALS:
             signal.signal(number, self._note_signal)
+
+    def _note_signal(self, number: int, frame: Any) -> None:
+        super()._note_signal(number, frame)
+        self._is_near_limit = self._is_near_limit or number in _TIME_SIGNALS
+
+    def _spent_s(self) -> float:
+        """The scheduler counts from the job file's first line, and we are that process: its lines of setup became us by `exec`."""
+        return identity.age_s()
 
     def _take_gpus(self) -> None:
         wanted = self._spec["gpus"]
@@ -82,8 +95,8 @@ class BatchSupervisor(Supervisor):
         if self._is_cancelled():
             started = bool(self._attempt)
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
-        if self._terminated_by in (signal.SIGUSR1, signal.SIGUSR2):
-            return Ending(REQUEUED, "time_limit", "its time limit came near")
+        if self._is_near_limit or self._limit.is_reached:  # and SIGTERM may have followed, at the limit itself
+            return Ending(REQUEUED, requeue.TIME_LIMIT)
         return Ending(
             REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % job.signal_name(self._terminated_by)
         )
@@ -118,25 +131,55 @@ class BatchSupervisor(Supervisor):
         if ending.state != REQUEUED:
             super()._conclude(ending)
             return
+        self.exit_code = 1
         if self._outdated:
             return  # the later attempt's records are the run's
-        problem = self._put_back(ending)
+        ending.steps = self._progress.measure()
+        self._decide(ending)
+        problem = None
+        if ending.state == REQUEUED:
+            self._journal.close_attempt(ending)  # the scheduler may end us as soon as it has the job back
+            problem = self._put_back(ending)
         if problem is not None:
             ending.state = "failed"
             ending.message = "%s; it could not be put back into the queue: %s" % (ending.message, problem)
+        if ending.state != REQUEUED:
             super()._conclude(ending)
             return
         self._journal.requeue(ending)
+
+    def _decide(self, ending: Ending) -> None:
+        """Let an attempt that the scheduler or the time limit ended go back only if its next can get further, and say where it stands."""
+        at_limit = ending.reason == requeue.TIME_LIMIT
+        if not at_limit and ending.reason != _PREEMPTED:
+            return  # a retry, which `max_retries` counts
+        if not self._attempt:
+            if at_limit:
+                ending.state = "failed"
+                early = "%s before its job was started: raise `resources.time_limit`"
+                ending.message = early % requeue.reached(self._spec)
+            return
+        attempts = progress.ended_attempts(self._paths, self._submission)
+        last = progress.attempt_of(self._attempt, ending.reason, ending.steps)
+        most = self._settings.get("max_attempts_without_progress", _MOST_WITHOUT)
+        decision = requeue.decide([each for each in attempts if each.number != last.number] + [last], self._spec, most)
+        ending.message = decision.message if at_limit else "%s; %s" % (ending.message, decision.message)
+        if not decision.again:
+            ending.state = "failed"
+        elif at_limit and not self._settings.get("requeue_at_time_limit", True):
+            ending.state = "failed"
+            advice = requeue.advise(self._spec, last.step)
+            ending.message = "%s; `requeue_at_time_limit` is off; %s" % (decision.message, advice)
 
     def _put_back(self, ending: Ending) -> Optional[str]:
         """Put the job back where the scheduler does not do it by itself."""
         if ending.reason == _PREEMPTED:
             return None
-        if ending.reason == "time_limit" and not self._settings.get("requeue_at_time_limit", True):
-            return "`requeue_at_time_limit` is off"
         try:
-            engines.find(self._settings["kind"]).requeue(self._job_id)
+            self.exit_code = engines.find(self._settings["kind"]).requeue(self._job_id)
         except EngineError as error:
+            if self._terminated_by == signal.SIGTERM:
+                return None  # the scheduler takes the job itself, and says what becomes of it
             return error.message
         return None
 
@@ -148,7 +191,7 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
     """Take a submission up on a worker, unless another job of the same submission has, and see it through.
 
     Returns:
-        0 unless the run failed or goes back into the queue: what the scheduler's own records then show.
+        0 unless the run failed or goes back into the queue: what the scheduler's own records then show, and HTCondor acts on.
     """
     os.umask(0o077)
     paths = RunPaths(root, run_id)
@@ -173,16 +216,18 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
         os.environ.setdefault(name, value)  # HTCondor starts jobs without
     supervisor = BatchSupervisor(paths, submission, spec, job_id)
     supervisor.run()
-    return 0 if supervisor.state in ("succeeded", "cancelled") else 1
+    return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
 
 
-def _close_former_attempts(paths: RunPaths, journal: Journal) -> None:
+def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> None:
     """Write the exit of an attempt that had no time to: its node died, or was taken without a warning."""
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a word; its node failed, or was taken without a warning"
             told = {"state": REQUEUED, "reason": "lost", "message": message, "exit_code": None, "signal": None}
             journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
+            newest_one = requeue.name_newest(reached.measure().get("step"))
+            journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))
 
 
 def _login_variables(paths: RunPaths) -> Dict[str, str]:

@@ -280,6 +280,11 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
     return None
 
 
+def last_whole(paths: RunPaths) -> Optional[int]:
+    """Give the highest step that was taken and hashed, also where home has had it deleted here since."""
+    return max((entry["step"] for entry in _read_record(paths)["taken"] if entry["digest"]), default=None)
+
+
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
     empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}}  # type: Dict[str, Any]
     try:

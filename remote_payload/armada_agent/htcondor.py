@@ -11,6 +11,7 @@ from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
 POLL_S = 2.0
+REQUEUE_EXIT_CODE = 85  # what HTCondor's own self-checkpointing jobs say by default
 _HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
 _CODE = re.compile(r"^\s*Code (\d+) Subcode")
 _HOLDS = {
@@ -103,8 +104,9 @@ def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
             raise
 
 
-def requeue(job_id: str) -> None:
-    """A job that ends by a signal of the pool's is queued again by the pool; nothing is left to do on its node."""
+def requeue(_job_id: str) -> int:
+    """Give the exit code with which a supervisor leaves so that its job goes back: the submit file's `on_exit_remove` knows it."""
+    return REQUEUE_EXIT_CODE
 
 
 def check(text: str) -> None:
@@ -217,6 +219,8 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
     elif number in (4, 7, 24):
         detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
         told = (engines.PENDING, detail, None, "lost its worker (%s); waits for another" % detail)
+        if number == 4 and "terminated and was requeued" in words:
+            told = (engines.PENDING, "requeued", None, None)  # by its supervisor, whose own words say why
     elif number == 5:
         told = (engines.ENDED, "terminated", "ended_silently", words)
     elif number == 9:

@@ -117,6 +117,16 @@ def is_identity(value: Any) -> bool:
     )
 
 
+def age_s() -> float:
+    """Say how long ago this process was started, whatever programs it has been since; 0 where that cannot be read."""
+    stat = read_stat(os.getpid())
+    try:
+        uptime_s = float(_read("/proc/uptime").split()[0])
+        return max(0.0, uptime_s - int(stat.start_time) / os.sysconf("SC_CLK_TCK")) if stat else 0.0
+    except (ValueError, IndexError, OSError):
+        return 0.0
+
+
 def all_pids() -> List[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]

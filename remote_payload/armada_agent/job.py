@@ -110,7 +110,11 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
 
 
 class Ending:
-    """How a job ended, in the words of state.json and exit.json."""
+    """How a job ended, in the words of state.json and exit.json.
+
+    Attributes:
+        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
+    """
 
     def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
         self.state = state
@@ -118,6 +122,7 @@ class Ending:
         self.message = message
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
+        self.steps: Dict[str, Optional[int]] = {}
 
     def with_status(self, status: Optional[int]) -> "Ending":
         """Note a process's return code, which is negative for a signal."""

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent import files
 from armada_agent.job import Ending
@@ -76,24 +76,25 @@ class Journal:
     def conclude(self, ending: Ending) -> None:
         """Write a run's end: the attempt's exit first, the state last, the secrets gone in between."""
         now = self._clock()
-        told = {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
-        attempt = self.state["attempt"]
-        if attempt:
-            self.write_json(self._paths.attempt(attempt, "exit.json"), dict(told, attempt=attempt, ended_at=now))
+        self.close_attempt(ending, now)
         self._do(lambda: files.remove(self._paths.secrets))
-        self.update(ended_at=now, **told)
+        self.update(ended_at=now, **_told(ending))
         self.settle()
 
     def requeue(self, ending: Ending) -> None:
         """Write the end of an attempt after which the run waits for its next; its secrets stay for that."""
-        told = {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
+        now = self._clock()
+        self.close_attempt(ending, now)
+        self.update(state="queued", reason=ending.reason, message=ending.message, gpus=[], queued_at=now)
+        self.settle()
+
+    def close_attempt(self, ending: Ending, now: Optional[float] = None) -> None:
+        """Write the exit of the attempt that runs, if one was begun."""
         attempt = self.state["attempt"]
         if attempt:
-            self.write_json(
-                self._paths.attempt(attempt, "exit.json"), dict(told, attempt=attempt, ended_at=self._clock())
-            )
-        self.update(state="queued", reason=ending.reason, message=ending.message, gpus=[], queued_at=self._clock())
-        self.settle()
+            told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
+            told.update(ending.steps)
+            self.write_json(self._paths.attempt(attempt, "exit.json"), told)
 
     def flush(self) -> bool:
         """Write what is pending; False when the disk would not take it."""
@@ -134,6 +135,10 @@ def say(message: str) -> None:
         sys.stderr.flush()
     except OSError:
         return  # the log is on the same full disk; the journal keeps what matters
+
+
+def _told(ending: Ending) -> Dict[str, Any]:
+    return {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
 
 
 def _last_seq(paths: RunPaths) -> int:

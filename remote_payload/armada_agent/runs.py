@@ -143,6 +143,8 @@ def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
         raise AgentError("bad_request", "`job.code` must be an absolute folder")
     parameters.integer(spec, "gpus")
     parameters.seconds(spec, "stop_grace_s")
+    if spec.get("time_limit_s") is not None:
+        parameters.seconds(spec, "time_limit_s")
     _check_watch(spec.get("watch"))
     outbox = parameters.mapping(spec, "outbox")
     parameters.integer(outbox, "keep", default=1, least=1)

@@ -129,9 +129,17 @@ def cancel(handed: Handed, sighted: Dict[str, Any], grace_s: float) -> None:
             raise
 
 
-def requeue(job_id: str) -> None:
-    """Put a job that runs back into the queue; called on its node."""
+def requeue(job_id: str) -> int:
+    """Put a job that runs back into the queue; called on its node.
+
+    Returns:
+        The exit code with which its supervisor leaves then.
+
+    Raises:
+        EngineError: It was refused, or nobody answered.
+    """
     engines.run_tool(["scontrol", "requeue", job_id])
+    return 1
 
 
 def check(text: str) -> None:

@@ -13,9 +13,12 @@ from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
 from armada_agent.outbox import Outbox
 from armada_agent.paths import RunPaths, newest
+from armada_agent.progress import Progress
 from armada_agent.pulse import Pulse
 from armada_agent.submissions import concerns, read_wish
 from armada_agent.telemetry import Telemetry
+from armada_agent.time_limit import TimeLimit
+from armada_agent.verdicts import requeue
 
 _TICK_S = 0.2
 _QUEUE_TICK_S = 0.4
@@ -50,6 +53,8 @@ class Supervisor:
         self._watching: Dict[str, Any] = spec.get("watch") or {}
         self._harvest: Optional[Harvest] = None
         self._pulse: Optional[Pulse] = None
+        self._limit = TimeLimit(spec)
+        self._progress = Progress(paths)
 
     def run(self) -> None:
         self._answer_signals()
@@ -93,6 +98,10 @@ class Supervisor:
         return str(self._journal.state["state"])
 
     def _conclude(self, ending: Ending) -> None:
+        ending.steps = self._progress.measure()
+        if ending.reason == requeue.TIME_LIMIT and ending.message is None:
+            advice = requeue.advise(self._spec, ending.steps.get("step"))
+            ending.message = "%s; %s" % (requeue.reached(self._spec), advice)
         self._journal.conclude(ending)
 
     def _judge(self, status: int) -> Ending:
@@ -106,6 +115,7 @@ class Supervisor:
         telemetry = Telemetry(self._paths.telemetry, {gpu["index"] for gpu in self._holding.gpus})
         outbox.start()
         telemetry.start()
+        self._limit.start(self._spent_s())
         ending = self._watch(child)
         self._sweep(LEFTOVER_GRACE_S)
         telemetry.stop()
@@ -113,11 +123,17 @@ class Supervisor:
         outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
         return ending
 
+    def _spent_s(self) -> float:
+        """Say how much of its time limit a run has had before its job started."""
+        return 0.0
+
     def _note_signal(self, number: int, _frame: Any) -> None:
         self._terminated_by = number
 
     def _wish(self) -> Optional[Dict[str, Any]]:
         wish = self._person_wish()
+        if wish is None and self._limit.is_reached:
+            return {"grace_s": self._limit.grace_s}
         return {"grace_s": self._spec["stop_grace_s"]} if wish is None and self._terminated_by else wish
 
     def _person_wish(self) -> Optional[Dict[str, Any]]:
@@ -133,6 +149,8 @@ class Supervisor:
         if self._terminated_by:
             message = "the supervisor was told to end by %s" % job.signal_name(self._terminated_by)
             return Ending("failed", "terminated", message)
+        if self._limit.is_reached and self._person_wish() is None:
+            return Ending("failed", requeue.TIME_LIMIT)
         started = bool(self._attempt)
         return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
 

@@ -16,6 +16,11 @@ EXECUTING = (
 )
 SIZE = "006 (003.000.000) 2026-11-20 16:25:45 Image size of job updated: 150\n\t5  -  MemoryUsage of job (MB)\n...\n"
 EVICTED = "004 (003.000.000) 2026-11-20 16:25:48 Job was evicted.\n\t(0) CPU times\n\t\tUsr 0 00:00:00\n...\n"
+REQUEUED = (
+    "004 (003.000.000) 2026-11-20 16:25:48 Job was evicted.\n\t(0) Job terminated and was requeued\n"
+    "\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Remote Usage\n\t(1) Normal termination (return value 85)\n"
+    "\tThe job attribute OnExitRemove expression 'ExitCode =!= 85' evaluated to FALSE\n...\n"
+)
 HELD = "012 (003.000.000) 2026-11-20 16:25:48 Job was held.\n\tvia condor_hold (by user researcher)\n\tCode 1 Subcode 0\n...\n"
 OUT_OF_TIME = (
     "012 (003.000.000) 2026-11-20 16:25:48 Job was held.\n"
@@ -40,6 +45,7 @@ LOST = (
         (SUBMITTED + EXECUTING + SIZE, "running", None),
         (SUBMITTED + EXECUTING + EVICTED, "pending", None),
         (SUBMITTED + EXECUTING + EVICTED + EXECUTING, "running", None),
+        (SUBMITTED + EXECUTING + REQUEUED, "pending", None),
         (SUBMITTED + EXECUTING + EVICTED + HELD, "held", None),
         (SUBMITTED + EXECUTING + OUT_OF_TIME, "held", "time_limit"),
         (SUBMITTED + HELD + RELEASED, "pending", None),
@@ -60,6 +66,11 @@ def test_a_log_read_in_pieces_says_the_same() -> None:
     for piece in pieces:
         seen = htcondor.follow(seen, piece)
     assert seen == htcondor.follow({}, "".join(pieces))
+
+
+def test_a_job_that_its_supervisor_put_back_has_lost_no_worker() -> None:
+    assert "lost its worker" in htcondor.follow({}, SUBMITTED + EXECUTING + EVICTED)["message"]
+    assert htcondor.follow({}, SUBMITTED + EXECUTING + REQUEUED)["message"] is None  # its supervisor's own words stand
 
 
 def test_a_hold_says_what_to_do() -> None:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
+from armada_agent import htcondor
 
 from armada.config.documents import yaml_text
 from armada.config.experiments import Resources
@@ -13,7 +14,7 @@ from armada.config.hosts import Host, load_hosts
 from armada.config.profiles import load_profile
 from armada.errors import ConfigError, PreflightRefused
 from armada.launch import job_htcondor, job_slurm
-from armada.launch.job_request import JobRequest, job_request
+from armada.launch.job_request import JobRequest, job_request, time_limit_s
 from armada.paths import HomePaths, HostPaths
 
 SLURM = {"partition": "boost_usr_prod", "account": "IscrB_x", "qos": "normal", "setup": ["module load cuda/12.4"]}
@@ -73,6 +74,31 @@ def test_the_job_script_asks_for_what_the_run_needs(home: HomePaths) -> None:
     assert script.index("armada_submission=${1:-1}\n") < script.index("module load cuda/12.4")
 
 
+@pytest.mark.parametrize(
+    ("limit", "warning"), [("1m", "30"), ("2m", "60"), ("150s", "90"), ("4m", "120"), (None, "120")]
+)
+def test_a_short_time_limit_leaves_half_of_it_for_the_job(home: HomePaths, limit: str | None, warning: str) -> None:
+    cluster = host("slurm")
+    script = job_slurm.render(request(cluster, home, time_limit=limit), cluster.slurm)["launch/job.sbatch"]  # type: ignore[arg-type]
+    assert options(script)["signal"] == f"B:USR1@{warning}"
+
+
+@pytest.mark.parametrize(
+    ("on", "asked", "expected_s"),
+    [
+        (host("slurm", time_limit="24h"), "2h", 7200.0),
+        (host("htcondor", time_limit="24h"), None, 86400.0),
+        (host("slurm"), None, None),
+        (Host(name="h", ssh="h"), "2h", 7200.0),
+        (Host(name="h", ssh="h"), None, None),
+    ],
+)
+def test_the_supervisors_own_clock_is_told_the_limit_on_every_host(
+    on: Host, asked: str | None, expected_s: float | None
+) -> None:
+    assert time_limit_s(on, Resources(time_limit=asked)) == expected_s
+
+
 def test_gpus_may_be_asked_for_by_node_and_kind(home: HomePaths) -> None:
     cluster = host("slurm", gpus="gpus-per-node", gpu_type="a100")
     found = options(job_slurm.render(request(cluster, home, gpus=2), cluster.slurm)["launch/job.sbatch"])  # type: ignore[arg-type]
@@ -102,13 +128,14 @@ def test_the_submit_file_asks_for_what_the_run_needs(home: HomePaths) -> None:
         "request_disk": "20480MB",
         "requirements": 'TARGET.Machine != "bad"',
         "getenv": "WANDB_*, HF_HOME",
-        "max_retries": "2",
+        "on_exit_remove": f"ExitCode =!= {htcondor.REQUEUE_EXIT_CODE}",
         "allowed_execute_duration": "172800",
         "My.ArmadaSubmission": '"armada.run-1.$(armada_submission)"',
         "+ProjectName": '"mine"',
         "should_transfer_files": "NO",
     }
     assert {name: lines[name] for name in expected} == expected
+    assert "max_retries" not in lines  # whose conditions would be added; the supervisor counts by itself
     assert int(lines["gpus_minimum_memory"]) in range(70_000, 80_000)  # MiB, of 80 GB
     assert files["launch/job.sub"].endswith("queue\n")
     assert files["launch/job.sh"].endswith('--submission "$armada_submission" --job "$armada_job"\n')
@@ -133,7 +160,9 @@ def test_a_root_that_job_files_cannot_hold_is_refused(home: HomePaths) -> None:
         ("slurm", {"queue": "x"}, "partition"),
         ("htcondor", {"getenv": ["PATH; rm"]}, "names of variables"),
         ("htcondor", {"lines": ["executable = /bin/evil"]}, "decided elsewhere"),
+        ("htcondor", {"lines": ["on_exit_remove = True"]}, "decided elsewhere"),
         ("htcondor", {"lines": ["queue 100"]}, "must be a line such as"),
+        ("slurm", {"max_attempts_without_progress": 0}, "max_attempts_without_progress"),
         ("htcondor", {"universe": "docker"}, "needs an `image`"),
         ("htcondor", {"image": "x"}, "needs `universe"),
         ("htcondor", {"requirements": "true\nqueue 5"}, "one line"),

@@ -169,6 +169,31 @@ def test_evidence_decides_the_state(seen: dict[str, Any], expected: tuple[str, s
     assert (verdict.state, verdict.reason) == expected
 
 
+AT_LIMIT = {
+    **QUEUED,
+    "reason": "time_limit",
+    "message": "it reached its time limit of 24h; attempt 3, +1,200 steps: step 2,400",
+}
+
+
+@pytest.mark.parametrize(
+    ("waits", "words"),
+    [
+        (None, AT_LIMIT["message"]),
+        ("other jobs come first", f"{AT_LIMIT['message']}; other jobs come first"),
+    ],
+)
+def test_a_run_that_was_put_back_says_where_it_stands_and_what_it_waits_for(waits: str | None, words: str) -> None:
+    verdict = decide(batch({"state": "pending", "message": waits}, state=AT_LIMIT))
+    assert (verdict.state, verdict.reason, verdict.message) == ("queued", "time_limit", words)
+
+
+def test_a_run_that_waits_for_the_first_time_says_what_it_waits_for() -> None:
+    waiting = {"state": "queued", "reason": None, "message": None, "seq": 1}
+    verdict = decide(batch({"state": "pending", "message": "other jobs come first"}, state=waiting))
+    assert verdict.message == "other jobs come first"
+
+
 def test_an_end_is_believed_even_after_a_reboot() -> None:
     state = {"state": "succeeded", "attempt": 1, "seq": 9}
     assert decide(observed(submission=JOB, state=state, supervisor="dead", rebooted=True)).state == "succeeded"

@@ -1,0 +1,274 @@
+"""Time limits by the supervisor's own clock: on a host of one's own, and under batch systems whose programs are stand-ins."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.conversation import Host, check
+from tests.waiting import WITHIN_S, eventually
+
+RESUME = {"checkpoints": {"pattern": "out/step-*", "quiet_s": 0.0}, "resume": ["--resume", "{checkpoint}"]}
+NO_RESUME: dict[str, Any] = {"checkpoints": None, "resume": []}
+# The time is up when the test says so, however slow the machine.
+SUPERVISE = """
+import os, sys
+root, run, up, code, kind = sys.argv[1:]
+sys.path.insert(0, code)
+from armada_agent import time_limit
+time_limit.TimeLimit.is_reached = property(lambda limit: os.path.exists(up))
+if kind == "direct":
+    from armada_agent.supervisor import supervise
+    sys.exit(supervise(root, run, 1))
+from armada_agent.batch import supervise
+sys.exit(supervise(root, run, 1, "7"))
+"""
+SAVING = (
+    "trap 'exit 85' TERM; echo $@; step=$(($ARMADA_ATTEMPT * 600));"
+    "if [ ! -e stuck ]; then mkdir -p out/step-$step; echo w > out/step-$step/w; fi;"
+    "touch up-$ARMADA_ATTEMPT; while :; do sleep 0.05; done"
+)
+
+
+class Worker:
+    """Starts supervisors the way a batch system's job file does, one attempt after the other."""
+
+    def __init__(self, host: Host, code: Path, folder: Path, kind: str) -> None:
+        self.host, self.kind, self.folder = host, kind, folder
+        self._code = code
+        self._up = folder / "time-is-up"
+        self.begun: list[subprocess.Popen[bytes]] = []
+        folder.mkdir()
+        self.say_of_scontrol(0)
+
+    def say_of_scontrol(self, code: int) -> None:
+        program = self.folder / "scontrol"
+        program.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/calls\necho refused\nexit {code}\n')
+        program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        """What scontrol was asked."""
+        file = self.folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def hand_over(self, run_id: str, script: str, **changes: Any) -> None:
+        more = changes.pop("scheduler", {})
+        scheduler = {"kind": self.kind, "poll_s": 1.0, "max_retries": 0, "requeue_at_time_limit": True, **more}
+        changes.setdefault("time_limit_s", 86400.0)
+        changes["scheduler"] = None if self.kind == "direct" else scheduler
+        self.host.create(run_id, "sh", "-c", script, "sh", **changes)
+        claim = self.host.folder(run_id) / "submissions/1/claim.json"
+        claim.parent.mkdir(parents=True)
+        claim.write_text('{"time": 1, "by": "test"}')
+
+    def begin(self, run_id: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
+        self._up.unlink(missing_ok=True)
+        argv = [python, "-c", SUPERVISE, str(self.host.root), run_id, str(self._up), str(self._code), self.kind]
+        environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        self.begun.append(subprocess.Popen(argv, env=environment))
+        return self.begun[-1]
+
+    def to_the_limit(self, run_id: str, attempt: int, python: str = sys.executable) -> int:
+        """Run one attempt until its job has done all it does, then let its time be up; the exit code."""
+        supervisor = self.begin(run_id, python)
+        eventually((self.host.folder(run_id) / f"work/up-{attempt}").exists)
+        self._up.touch()
+        return supervisor.wait(WITHIN_S)
+
+    def read(self, run_id: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.host.folder(run_id) / name).read_text())
+        return found
+
+    def exit_of(self, run_id: str, attempt: int) -> dict[str, Any]:
+        found = self.read(run_id, f"attempts/{attempt}/exit.json")
+        check(found, "files", "attempts/<n>/exit.json")
+        return found
+
+
+@pytest.fixture
+def worker(this_host: Host, agent: Path, tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+    made: list[Worker] = []
+
+    def make(kind: str) -> Worker:
+        made.append(Worker(this_host, agent, tmp_path / "worker", kind))
+        return made[-1]
+
+    yield make
+    for supervisor in [each for one in made for each in one.begun]:
+        supervisor.kill()
+        supervisor.wait()
+
+
+def told(worker: Worker, run_id: str) -> tuple[str, str]:
+    state = worker.read(run_id, "state.json")
+    check(state, "files", "state.json")
+    return state["state"], state["reason"]
+
+
+@pytest.mark.parametrize(("kind", "goes_back"), [("slurm", 1), ("htcondor", 85)])
+def test_a_run_goes_back_while_its_attempts_bring_checkpoints_and_fails_when_they_do_not(
+    worker: Callable[[str], Worker], some_python: str, kind: str, goes_back: int
+) -> None:
+    there = worker(kind)
+    there.hand_over("l-1", SAVING, watch=RESUME)
+    assert there.to_the_limit("l-1", 1, some_python) == goes_back
+    assert told(there, "l-1") == ("queued", "time_limit")
+    words = "it reached its time limit of 24h; attempt 1, first checkpoint: step 600"
+    assert there.read("l-1", "state.json")["message"] == words
+    assert there.to_the_limit("l-1", 2, some_python) == goes_back
+    assert there.read("l-1", "state.json")["message"].endswith("attempt 2, +600 steps: step 1,200")
+    (there.host.folder("l-1") / "work/stuck").touch()
+    assert there.to_the_limit("l-1", 3, some_python) == goes_back
+    assert "no newer checkpoint" in there.read("l-1", "state.json")["message"]
+    assert there.to_the_limit("l-1", 4, some_python) == 1
+    assert told(there, "l-1") == ("failed", "time_limit")
+    assert "2 attempts in a row" in there.read("l-1", "state.json")["message"]
+    assert "resources.time_limit" in there.read("l-1", "state.json")["message"]
+    steps = [(there.exit_of("l-1", n)["step_before"], there.exit_of("l-1", n)["step"]) for n in (1, 2, 3, 4)]
+    assert steps == [(None, 600), (600, 1200), (1200, 1200), (1200, 1200)]
+    assert [there.exit_of("l-1", n)["state"] for n in (1, 2, 3, 4)] == ["requeued"] * 3 + ["failed"]
+    assert there.calls == (["requeue 7"] * 3 if kind == "slurm" else [])
+    assert "out/step-1200" in (there.host.folder("l-1") / "output.log").read_text()
+
+
+def test_how_many_attempts_may_bring_nothing_is_the_hosts_word(worker: Callable[[str], Worker]) -> None:
+    there = worker("htcondor")
+    there.hand_over("l-2", SAVING, watch=RESUME, scheduler={"max_attempts_without_progress": 1})
+    (there.host.folder("l-2") / "work/stuck").touch()
+    assert there.to_the_limit("l-2", 1) == 1
+    assert told(there, "l-2") == ("failed", "time_limit")
+
+
+@pytest.mark.parametrize("kind", ["slurm", "htcondor"])
+def test_a_job_that_cannot_resume_reaches_its_time_limit_once(worker: Callable[[str], Worker], kind: str) -> None:
+    there = worker(kind)
+    there.hand_over("l-3", SAVING, watch=NO_RESUME, time_limit_s=120.0)
+    assert there.to_the_limit("l-3", 1) == 1
+    assert told(there, "l-3") == ("failed", "time_limit")
+    message = there.read("l-3", "state.json")["message"]
+    assert message.startswith("it reached its time limit of 2m; it cannot resume: raise `resources.time_limit`")
+    assert there.calls == []
+
+
+def test_an_exit_that_an_older_armada_wrote_is_neither_gain_nor_loss(worker: Callable[[str], Worker]) -> None:
+    there = worker("htcondor")
+    there.hand_over("l-4", SAVING, watch=RESUME)
+    (there.host.folder("l-4") / "work/stuck").touch()
+    assert there.to_the_limit("l-4", 1) == 85
+    older = {name: value for name, value in there.exit_of("l-4", 1).items() if not name.startswith("step")}
+    (there.host.folder("l-4") / "attempts/1/exit.json").write_text(json.dumps(older))
+    assert there.to_the_limit("l-4", 2) == 85
+    assert there.to_the_limit("l-4", 3) == 1
+
+
+def test_steps_that_home_had_deleted_here_are_not_gained_again(worker: Callable[[str], Worker]) -> None:
+    there = worker("htcondor")
+    there.hand_over("l-5", SAVING, watch=RESUME)
+    assert there.to_the_limit("l-5", 1) == 85
+    for name in ("harvest.json", "work/out/step-600/w"):
+        (there.host.folder("l-5") / name).unlink()
+    for entry in (there.host.folder("l-5") / "outbox").iterdir():
+        entry.rename(there.folder / entry.name)
+    again = SAVING.replace("$(($ARMADA_ATTEMPT * 600))", "600")
+    spec = there.read("l-5", "spec.json")
+    spec["job"]["argv"][2] = again
+    (there.host.folder("l-5") / "spec.json").write_text(json.dumps(spec))
+    assert there.to_the_limit("l-5", 2) == 85
+    assert (there.exit_of("l-5", 2)["step_before"], there.exit_of("l-5", 2)["step"]) == (600, 600)
+
+
+def test_slurms_own_signal_means_the_time_limit_even_if_sigterm_follows(worker: Callable[[str], Worker]) -> None:
+    there = worker("slurm")
+    script = "trap 'until [ -e go ]; do sleep 0.05; done; exit 85' TERM; touch up-1; while :; do sleep 0.05; done"
+    there.hand_over("l-6", script, watch=RESUME, time_limit_s=None, stop_grace_s=3600.0)
+    supervisor = there.begin("l-6")
+    folder = there.host.folder("l-6")
+    eventually((folder / "work/up-1").exists)
+    supervisor.send_signal(signal.SIGUSR1)
+    eventually(lambda: "stopping" in (there.read("l-6", "state.json")["message"] or ""))
+    supervisor.send_signal(signal.SIGTERM)
+    (folder / "work/go").touch()
+    supervisor.wait(WITHIN_S)
+    assert told(there, "l-6") == ("queued", "time_limit")
+    assert there.read("l-6", "state.json")["message"].startswith("it reached its time limit; attempt 1, no newer")
+    assert there.calls == ["requeue 7"]
+
+
+def test_a_preempted_run_goes_back_by_its_scheduler_and_says_where_it_stands(worker: Callable[[str], Worker]) -> None:
+    there = worker("slurm")
+    there.hand_over("l-7", SAVING, watch=RESUME)
+    supervisor = there.begin("l-7")
+    eventually((there.host.folder("l-7") / "work/up-1").exists)
+    supervisor.terminate()
+    assert supervisor.wait(WITHIN_S) == 1
+    assert told(there, "l-7") == ("queued", "preempted")
+    words = "the scheduler took its node away (SIGTERM); attempt 1, first checkpoint: step 600"
+    assert there.read("l-7", "state.json")["message"] == words
+    assert there.calls == []
+
+
+def test_a_run_that_slurm_does_not_take_back_fails_and_says_so(worker: Callable[[str], Worker]) -> None:
+    there = worker("slurm")
+    there.say_of_scontrol(1)
+    there.hand_over("l-8", SAVING, watch=RESUME)
+    assert there.to_the_limit("l-8", 1) == 1
+    assert told(there, "l-8") == ("failed", "time_limit")
+    assert "could not be put back into the queue: scontrol: refused" in there.read("l-8", "state.json")["message"]
+
+
+def test_a_host_that_puts_nothing_back_is_obeyed(worker: Callable[[str], Worker]) -> None:
+    there = worker("slurm")
+    there.hand_over("l-9", SAVING, watch=RESUME, scheduler={"requeue_at_time_limit": False})
+    assert there.to_the_limit("l-9", 1) == 1
+    assert told(there, "l-9") == ("failed", "time_limit")
+    assert "`armada resume l-9` goes on from step 600" in there.read("l-9", "state.json")["message"]
+    assert there.calls == []
+
+
+def test_a_run_that_failed_by_itself_goes_back_with_the_exit_code_that_htcondor_knows(
+    worker: Callable[[str], Worker],
+) -> None:
+    there = worker("htcondor")
+    there.hand_over("l-10", "exit 3", watch=NO_RESUME, scheduler={"max_retries": 1})
+    assert there.begin("l-10").wait(WITHIN_S) == 85
+    assert told(there, "l-10") == ("queued", "exit_3")
+    assert there.begin("l-10").wait(WITHIN_S) == 1
+    assert told(there, "l-10") == ("failed", "exit_3")
+
+
+def test_a_run_on_a_host_of_ones_own_fails_at_its_time_limit(some_host: Host) -> None:
+    some_host.launch("d-1", "sleep", "1000", time_limit_s=1.0)
+    state = some_host.await_end("d-1")
+    assert (state["state"], state["reason"]) == ("failed", "time_limit")
+    assert state["message"].startswith("it reached its time limit of 1s; it cannot resume: raise")
+    assert some_host.look("d-1")["evidence"]["processes"] == 0
+
+
+def test_what_a_run_saved_until_its_time_limit_is_kept(worker: Callable[[str], Worker], some_python: str) -> None:
+    there = worker("direct")
+    there.hand_over("d-2", SAVING, watch=RESUME)
+    assert there.to_the_limit("d-2", 1, some_python) == 0
+    state = there.host.await_end("d-2")
+    assert (state["state"], state["reason"], state["exit_code"]) == ("failed", "time_limit", 85)
+    assert [entry["step"] for entry in there.host.look("d-2")["outbox"]] == [600]
+    assert state["message"] == "it reached its time limit of 24h; `armada resume d-2` goes on from step 600"
+    assert (there.exit_of("d-2", 1)["step_before"], there.exit_of("d-2", 1)["step"]) == (None, 600)
+
+
+def test_a_run_that_ends_in_time_is_not_touched(this_host: Host) -> None:
+    this_host.launch("d-3", "true", time_limit_s=3600.0)
+    assert this_host.await_end("d-3")["state"] == "succeeded"
+
+
+def test_a_time_limit_of_nonsense_is_refused(this_host: Host) -> None:
+    with pytest.raises(Exception, match="`time_limit_s` must be a number of seconds"):
+        this_host.create("d-4", "true", time_limit_s="soon")
