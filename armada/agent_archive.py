@@ -21,7 +21,9 @@ def build() -> tuple[bytes, str]:
         The archive and its SHA-256.
     """
     folder = bundled("remote_payload", "armada_agent")
-    sources = {f"armada_agent/{path.name}": path.read_text("utf-8") for path in folder.glob("*.py")}
+    sources = {
+        f"armada_agent/{path.relative_to(folder).as_posix()}": path.read_text("utf-8") for path in folder.rglob("*.py")
+    }
     sources["__main__.py"] = _MAIN
     buffer = io.BytesIO()
     # Stored, because compressed bytes differ between zlib versions and some hosts' Python lacks zlib.
