@@ -6,7 +6,7 @@
 import os
 import re
 import time
-from typing import Any, Dict, FrozenSet, List, Optional, Set
+from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from armada_agent import files, parameters
 from armada_agent.errors import AgentError
@@ -18,6 +18,8 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _RECORD = "home.json"
 _FORGOTTEN = "forgotten.json"
 _SETTLED = "settled.json"
+_HELD = ".ack"
+_UNWANTED = ".unwanted"
 _LONGEST = 300
 _MOST_RUNS = 100000
 NOBODY = "another home"
@@ -70,19 +72,21 @@ def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:
         OSError: The disk did not take it.
     """
     register(paths, home)
-    files.write_json(_word(paths, home["id"], digest), {"time": time.time(), "wanted": is_wanted})
+    said, unsaid = (_HELD, _UNWANTED) if is_wanted else (_UNWANTED, _HELD)
+    files.write_json(os.path.join(paths.home(home["id"]), digest + said), {"time": time.time()})
+    files.remove(os.path.join(paths.home(home["id"]), digest + unsaid))
 
 
-def read_words(paths: RunPaths, digest: str, registered: Optional[FrozenSet[str]] = None) -> Words:
+def read_words(paths: RunPaths, digest: str) -> Words:
     """Collect what homes said about a checkpoint."""
-    homes = registered_ids(paths) if registered is None else registered
+    homes = registered_ids(paths)
     held: Set[str] = set()
     unwanted: Set[str] = set()
     for home in homes:
-        word = _read(_word(paths, home, digest))
-        if word:
-            (unwanted if word.get("wanted") is False else held).add(home)
-        elif digest in _settled(paths, home).get("digests", []):
+        has, has_not = _said(paths, home)
+        if digest in has:
+            held.add(home)
+        elif digest in has_not:
             unwanted.add(home)
     has_any = os.path.exists(paths.acknowledgement(digest))
     return Words(homes, frozenset(held), frozenset(unwanted), has_any)
@@ -102,7 +106,8 @@ def drop_words(paths: RunPaths, digest: str) -> None:
     """Forget what was said about a checkpoint that is no longer here."""
     files.remove(paths.acknowledgement(digest))
     for home in _every(paths):
-        files.remove(_word(paths, home, digest))
+        for word in (_HELD, _UNWANTED):
+            files.remove(os.path.join(paths.home(home), digest + word))
 
 
 def describe(paths: RunPaths) -> List[Dict[str, Any]]:
@@ -113,10 +118,11 @@ def describe(paths: RunPaths) -> List[Dict[str, Any]]:
     ids = registered_ids(paths)
     if not ids:
         return []
-    words = {digest: read_words(paths, digest, ids) for digest in paths.checkpoints()}
+    there = paths.checkpoints()
     number = newest(paths.submissions())
     found = []
     for home in sorted(ids):
+        held, unwanted = _said(paths, home)
         record = _read(os.path.join(paths.home(home), _RECORD)) or {}
         found.append(
             {
@@ -124,8 +130,8 @@ def describe(paths: RunPaths) -> List[Dict[str, Any]]:
                 "label": str(record.get("label") or NOBODY)[:_LONGEST],
                 "path": str(record.get("path") or "")[:_LONGEST],
                 "seen_at": _modified_at(os.path.join(paths.home(home), _RECORD)),
-                "held": [digest for digest, word in words.items() if home in word.held_by],
-                "unwanted": [digest for digest, word in words.items() if home in word.unwanted_by],
+                "held": [digest for digest in there if digest in held],
+                "unwanted": [digest for digest in there if digest in unwanted],
                 "settled": _settled(paths, home).get("submission", -1) == number,
             }
         )
@@ -219,8 +225,14 @@ def _every(paths: RunPaths) -> List[str]:
     return [name for name in list_folder(paths.homes) if _ID.fullmatch(name)]
 
 
-def _word(paths: RunPaths, home: str, digest: str) -> str:
-    return os.path.join(paths.home(home), digest + ".ack")
+def _said(paths: RunPaths, home: str) -> Tuple[Set[str], Set[str]]:
+    """List the checkpoints that a home holds, and those that it does not want; a listing is enough, however many there are."""
+    names = list_folder(paths.home(home))
+    held = {name[: -len(_HELD)] for name in names if name.endswith(_HELD)}
+    unwanted = {name[: -len(_UNWANTED)] for name in names if name.endswith(_UNWANTED)}
+    settled = _settled(paths, home).get("digests") if _SETTLED in names else None
+    unwanted.update(digest for digest in (settled if isinstance(settled, list) else ()) if isinstance(digest, str))
+    return held, unwanted - held
 
 
 def _settled(paths: RunPaths, home: str) -> Dict[str, Any]:
