@@ -48,6 +48,16 @@ class HomePaths:
         return self.state / "armada.db"
 
     @property
+    def home_record(self) -> Path:
+        """Which home this is (`armada.home`)."""
+        return self.state / "home.json"
+
+    @property
+    def home_mark(self) -> Path:
+        """An empty file by which the file system tells a home from its copy."""
+        return self.state / "home.mark"
+
+    @property
     def ssh(self) -> Path:
         return self.state / "ssh"
 

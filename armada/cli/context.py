@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound
+from armada.home import own
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
@@ -22,6 +24,8 @@ class Context:
     def __init__(self) -> None:
         self.home = HomePaths.from_environment()
         self.home.make()
+        with contextlib.suppress(OSError):  # who needs it asks again, and is told
+            own(self.home)  # a copy says so before anything is done with it
         self.database = Database(self.home.store)
 
     def hosts(self) -> dict[str, Host]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armada.cli import connections, provision, release, trust
+from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
 from armada.errors import Conflict, HostUnreachable, NotFound, UsageError
 from armada.inert import inert_line
@@ -70,6 +70,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     trust.register(verbs)
     connections.register(verbs)
     release.register(verbs)
+    homes.register(verbs)
 
 
 def _add(options: argparse.Namespace) -> int:

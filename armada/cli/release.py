@@ -120,6 +120,7 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
 
 
 def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -> list[str]:
+    from armada.home import own
     from armada.store import checkpoints, runs
     from armada.store import hosts as host_records
 
@@ -129,7 +130,7 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
         if answer.strip().lower() not in ("y", "yes"):
             raise Conflict("not wiped; nothing there was deleted but secrets", host=session.host.name)
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
-    answered = session.call("host.wipe", {}, timeout_s=900.0)
+    answered = session.call("host.wipe", {"home": own(context.home).as_json()}, timeout_s=900.0)
     for run in runs.every(context.database, host=session.host.name):
         checkpoints.take_outbox(context.database, run.run_id, [])
     return [str(name) for name in answered.get("removed") or []]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from armada.cli.homes import add_flag, ask_owner
+
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
@@ -17,6 +19,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--follow", "-f", action="store_true", help="watch until it ends, then bring its checkpoints home"
     )
+    add_flag(parser)
     parser.add_argument("--no-daemon", action="store_true", help="start no daemon to watch it")
     parser.add_argument("--json", action="store_true", help="one object on stdout, progress on stderr")
     parser.set_defaults(handler=_resume)
@@ -31,6 +34,7 @@ def _resume(options: argparse.Namespace) -> int:
 
     context = Context()
     run = context.run(options.run)
+    ask_owner(context, run, options, "resume")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with context.session(run.host) as session:
         with operation(context.database, kind="resume", run_id=run.run_id, host=run.host, argv=sys.argv):

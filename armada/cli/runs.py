@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.cli.disks import foreseen, say_full_soon
+from armada.cli.homes import add_flag, ask_owner, owner
 from armada.errors import Conflict, HostUnreachable, NotFound, RunFailed
 from armada.inert import inert_line, inert_text
 from armada.units import amount, counted, span
@@ -51,6 +52,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     stop.add_argument("run", metavar="RUN", help="run id, or its beginning")
     stop.add_argument("--grace", type=_seconds, metavar="S", help="seconds between the two (default: the experiment's)")
+    add_flag(stop)
     stop.set_defaults(handler=_stop)
 
     remove = commands.add_parser(
@@ -58,6 +60,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
     remove.add_argument("--force", action="store_true", help="even if the host holds checkpoints that are not at home")
+    add_flag(remove)
     remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     remove.set_defaults(handler=_remove)
 
@@ -132,6 +135,7 @@ def condition(run: Run) -> str:
 
 def _ps(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.home import own
     from armada.store import hosts, runs
 
     context = Context()
@@ -168,6 +172,9 @@ def _ps(options: argparse.Namespace) -> int:
     else:
         rows = [_row(run, now) for run in recent]
         print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
+    others = runs.launchers(context.database, own(context.home).id)
+    for label in sorted({others[run.run_id] for run in recent if run.run_id in others}):
+        print(f"launched by {label}: {', '.join(run.run_id for run in recent if others.get(run.run_id) == label)}")
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
@@ -233,6 +240,8 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     now = time.time()
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
+    if launcher := owner(context, run):
+        print(f"  launched by {launcher.named}, not by this home")
     if run.message:
         print(f"  {inert_line(run.message)}")
     if run.step is not None:
@@ -329,6 +338,7 @@ def _stop(options: argparse.Namespace) -> int:
 
     context = Context()
     run = context.run(options.run)
+    ask_owner(context, run, options, "stop")
     reporter = Reporter()
     with (
         operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
@@ -345,6 +355,7 @@ def _stop(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.config.sync import settings_of
+    from armada.home import own
     from armada.store import checkpoints, runs
     from armada.sync.keeping import tidy, wanted
     from armada.sync.staging import only_one
@@ -376,8 +387,10 @@ def _remove(options: argparse.Namespace) -> int:
             size = amount(sum(c.size_bytes for c in there))
             print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
             return 0
+        ask_owner(context, run, options, "rm")
+        question = {"run_id": run.run_id, "home": own(context.home).as_json(), "despite_homes": options.other_home}
         try:
-            session.call("run.remove", {"run_id": run.run_id}, timeout_s=300)
+            session.call("run.remove", question, timeout_s=300)
         except NotFound:
             gone = True
     runs.delete(context.database, run.run_id)

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound
+from armada.home import own
 from armada.inert import inert_line
 from armada.units import amount, counted, span
 
@@ -219,7 +220,8 @@ def _ls(options: argparse.Namespace) -> int:
             condition = "; ".join(_moving(t) for t in moving[:2])
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
-            condition = _planned(record, now, due_now=due_now)
+            lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
+            condition = _planned(record, now, due_now=due_now, lost=lost)
         size = amount(sum(c.size_bytes for c in home))
         rows.append((run.run_id, run.host, f"{len(home)} ({size})", str(len(waiting)), last, condition))
         listed.append(
@@ -244,11 +246,11 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(record: RunSync, now: float, *, due_now: bool) -> str:
+def _planned(record: RunSync, now: float, *, due_now: bool, lost: int) -> str:
     if record.requested_at is not None:
         return "asked for"
     if record.final_done:
-        return "all home"
+        return f"{counted(lost, 'checkpoint')} gone before home had it" if lost else "all home"
     if due_now:
         return "due now"  # its turn comes, if its window is open
     if record.next_due_at is None:
@@ -388,10 +390,14 @@ def _prune(context: Context, run: Run, digests: list[str]) -> int:
         return 0
     try:
         with context.session(run.host, patience_s=10) as session:
-            answer = session.call("outbox.prune", {"run_id": run.run_id, "digests": digests}, timeout_s=300.0)
+            question = {"run_id": run.run_id, "digests": digests, "home": own(context.home).as_json()}
+            answer = session.call("outbox.prune", question, timeout_s=300.0)
     except ArmadaError as error:
         sys.stderr.write(f"armada: {inert_line(error)}\n")
         return error.exit_code
     for digest in answer.get("pruned") or []:
         checkpoints.mark_off_host(context.database, run.run_id, str(digest))
+    refused = answer.get("refused")
+    for why in sorted({inert_line(why) for why in refused.values()}) if isinstance(refused, dict) else ():
+        sys.stderr.write(f"armada: {run.run_id}: not deleted on {run.host}: {why}\n")
     return 0

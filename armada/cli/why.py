@@ -8,11 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.homes import owner
 from armada.errors import ArmadaError
 from armada.inert import inert_line, inert_text
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
+    from armada.home import Home
     from armada.store.runs import Run
 
 
@@ -47,7 +49,7 @@ def _why(options: argparse.Namespace) -> int:
         told = {"message": run.message, "because": run.because, "engine": engine or None, "explanation": said}
         print(json.dumps({**state, **told, "error": str(problem) if problem else None}, indent=1))
     else:
-        _say(run, engine, said)
+        _say(run, engine, said, owner(context, run))
     if problem is None:
         return 0
     if options.json:
@@ -73,10 +75,12 @@ def _ask(context: Context, run: Run, engine: str) -> str | None:
         return inert_text(str(session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0).get("text") or ""))
 
 
-def _say(run: Run, engine: str, said: str | None) -> None:
+def _say(run: Run, engine: str, said: str | None, launcher: Home | None) -> None:
     from armada.cli.runs import condition, seen
 
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, time.time())}")
+    if launcher is not None:
+        print(f"  launched   by {launcher.named}, not by this home")
     print(f"  because    {run.because or 'nobody has looked yet'}")
     if run.message:
         print(f"  that is    {inert_line(run.message)}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound
+from armada.home import own
 from armada.monitor.observe import observe
 from armada.monitor.state import NOT_ON_HOST
 from armada.operations import is_alive
@@ -76,7 +77,8 @@ def find_former(database: Database, session: HostSession, key: str, now: float) 
     if run.state == "preparing":
         # Made, never claimed: it holds nothing, and its spec may be older than the files it names.
         with contextlib.suppress(NotFound):
-            session.call("run.remove", {"run_id": run.run_id}, timeout_s=300.0)
+            question = {"run_id": run.run_id, "home": own(session.home).as_json()}
+            session.call("run.remove", question, timeout_s=300.0)
         return Former(run, started=False)
     if run.state == "submitted":
         session.call("run.submit", {"run_id": run.run_id, "submission": run.submission})

@@ -6,11 +6,13 @@ any instruction, either side can tell what happened.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
+from armada.home import own
 from armada.launch.checks import refuse_failures
 from armada.launch.plan import SUBMISSION
 from armada.monitor.observe import observe
@@ -51,6 +53,7 @@ def start(
             it (`armada ps`) finds out.
     """
     refuse_failures(plan.checks, plan.host.name)
+    plan = dataclasses.replace(plan, spec={**plan.spec, "home": own(session.home).as_json()})
     if again:
         runs.set_spec(database, plan.run_id, plan.spec)
         runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
@@ -114,6 +117,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         raise _stopped(plan)
     secrets = {name: os.environ[name] for name in plan.experiment.secrets}
     question = {"run_id": plan.run_id, "spec": plan.spec, "files": plan.files, "secrets": secrets}
+    question["home"] = own(session.home).as_json()
     try:
         # A batch system's controller may take its time, and answers late rather than never.
         patience_s = 60.0 if plan.host.batch is None else 240.0

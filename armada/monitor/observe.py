@@ -75,7 +75,7 @@ def observe(
         for answer in answers[: len(questions)]:
             if isinstance(answer, ArmadaError):
                 raise answer
-            of_all = {key: answer.get(key) for key in ("root", "moment")}
+            of_all = {key: answer.get(key) for key in ("root", "wiped", "moment")}
             by_id |= {str(entry.get("run_id")): {**of_all, **entry} for entry in answer.get("runs", [])}
         with database.transaction():  # one wait for the disk, not one for each run; and for those who watch other hosts
             for run in asked:
@@ -162,14 +162,9 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     # Only of who is quiet: a spec is long, and most runs get on every second.
     verdict = decide(entry, _stall_after_s(database, run) if quiet_for(entry) >= SHORTEST_STALL_S else None)
     if verdict.reason == NOT_ON_HOST:
-        if where(run, entry) is There.REMOVED:
-            checkpoints.take_outbox(database, run.run_id, [])
-        elif not run.ended and run.root_id is not None:
-            verdict = dataclasses.replace(verdict, reason=ROOT_AWAY, message=AWAY_WORDS)
+        verdict = _of_missing(database, run, entry, verdict)
         if run.ended:
             return False  # what it ended as was seen before
-        # Nothing is there to be numbered: this is as new as what we knew when we asked.
-        verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
     evidence = of_newest_submission(mapping(entry.get("evidence")))
     state = mapping(evidence.get("state"))
     if entry.get("exists") and entry.get("findings") and whole(state.get("seq")) is None:
@@ -243,9 +238,38 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     return more
 
 
+def _of_missing(database: Database, run: Run, entry: dict[str, Any], verdict: runs.Verdict) -> runs.Verdict:
+    """What to say of a run whose folder cannot be seen; what is gone with it is noted."""
+    if where(run, entry) is There.REMOVED:
+        checkpoints.take_outbox(database, run.run_id, [])
+        if words := wiped_by(run, entry):
+            verdict = dataclasses.replace(verdict, message=words)
+    elif not run.ended and run.root_id is not None:
+        verdict = dataclasses.replace(verdict, reason=ROOT_AWAY, message=AWAY_WORDS)
+    # Nothing is there to be numbered: this is as new as what we knew when we asked.
+    return dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
+
+
 def where(run: Run, entry: dict[str, Any]) -> There:
     """Where the run's folder is, by one look of its host's."""
-    return presence(exists=bool(entry.get("exists")), seen_root=_root(entry), known_root=run.root_id)
+    wiped = [wipe["root"] for wipe in _wipes(entry)]
+    return presence(exists=bool(entry.get("exists")), seen_root=_root(entry), known_root=run.root_id, wiped=wiped)
+
+
+def wiped_by(run: Run, entry: dict[str, Any]) -> str | None:
+    """Who wiped the root that a run was put into, and when, by one look of its host's; None where nobody said so."""
+    for wipe in _wipes(entry):
+        if wipe["root"] == run.root_id:
+            at = moment(wipe.get("time"))
+            when = time.strftime(" on %Y-%m-%d at %H:%M", time.localtime(at)) if at is not None else ""
+            return f"its host was wiped by {inert_line(wipe.get('by') or 'another home', 200)}{when}"
+    return None
+
+
+def _wipes(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = entry.get("wiped")
+    found = [wipe for wipe in listed[:100] if isinstance(wipe, dict)] if isinstance(listed, list) else []
+    return [wipe for wipe in found if isinstance(wipe.get("root"), str)]
 
 
 def _root(entry: dict[str, Any]) -> str | None:

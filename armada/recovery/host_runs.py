@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.errors import ArmadaError
+from armada.home import own
 from armada.inert import inert_line
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
@@ -14,7 +17,6 @@ from armada.store import hosts, runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.errors import ArmadaError
     from armada.session import HostSession
     from armada.store.database import Database
 
@@ -38,8 +40,10 @@ class HostFindings:
     error: ArmadaError | None = None
 
 
-def read_host(database: Database, session: HostSession, told: Callable[[str], None]) -> HostFindings:
-    """Take every run of a host into the store, and look at all of them.
+def read_host(
+    database: Database, session: HostSession, told: Callable[[str], None], *, enroll: bool = True
+) -> HostFindings:
+    """Take every run of a host into the store, and look at all of them; with `enroll` the host keeps them for this home, too.
 
     Raises:
         HostUnreachable: What was taken until then stays; asking again goes on.
@@ -61,6 +65,8 @@ def read_host(database: Database, session: HostSession, told: Callable[[str], No
             added.append(run_id)
         else:
             damaged.append((run_id, inert_line(entry.get("problem") or "its spec.json is not one", 200)))
+    if enroll:
+        _enroll(session, there)
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
     for start in range(0, len(seen), _RUNS_AT_ONCE):
         told(f"reading what became of {len(seen)} runs, {start} done")
@@ -69,6 +75,12 @@ def read_host(database: Database, session: HostSession, told: Callable[[str], No
         runs.retell(database, run_id)
     hosts.record_facts(database, host, session.call("host.facts", {}, timeout_s=60.0))
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged))
+
+
+def _enroll(session: HostSession, run_ids: list[str]) -> None:
+    """Have the host keep for this home what it has not fetched; an agent of the first release knows no homes."""
+    with contextlib.suppress(ArmadaError):
+        session.call("homes.enroll", {"home": own(session.home).as_json(), "run_ids": run_ids}, timeout_s=120.0)
 
 
 def _specs(session: HostSession, wanted: list[str]) -> list[dict[str, Any]]:

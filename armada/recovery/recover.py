@@ -7,6 +7,7 @@ stays under another name. A store that is sound is only added to.
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import sqlite3
 import sys
@@ -117,7 +118,7 @@ def recover(
             listener = progress.tells(listener)
         if recovery.found.orphans:
             forget_orphans(database)
-        recovery.hosts = _read_hosts(path, home, hosts(database), listener)
+        recovery.hosts = _read_hosts(path, home, hosts(database), listener, dry_run=dry_run)
         _read_home(database, home, recovery, listener, dry_run=dry_run, read_data=read_data)
         return recovery
 
@@ -171,7 +172,9 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener
     return store
 
 
-def _read_hosts(path: Path, home: HomePaths, hosts: Mapping[str, Host], listener: Listener) -> list[HostFindings]:
+def _read_hosts(
+    path: Path, home: HomePaths, hosts: Mapping[str, Host], listener: Listener, *, dry_run: bool
+) -> list[HostFindings]:
     """Ask all hosts at once; one that does not answer delays and harms no other."""
     lock = threading.Lock()
 
@@ -185,7 +188,8 @@ def _read_hosts(path: Path, home: HomePaths, hosts: Mapping[str, Host], listener
                 Database(path, below=home.state) as database,
                 HostSession(hosts[name], home, patience_s=_PATIENCE_S) as session,
             ):
-                found = read_host(database, session, lambda message: tell(name, message, done=False))
+                said = functools.partial(tell, name, done=False)
+                found = read_host(database, session, said, enroll=not dry_run)
         except ArmadaError as error:
             tell(name, f"could not be read: {error.message}", done=True)
             return HostFindings(name, error=error)

@@ -207,6 +207,13 @@ def spec(database: Database, run_id: str) -> dict[str, Any]:
     return found
 
 
+def launchers(database: Database, own_id: str) -> dict[str, str]:
+    """The labels of other homes that launched runs, by run id."""
+    query = """SELECT run_id, json_extract(spec, '$.home.label') AS label FROM runs
+               WHERE json_type(spec, '$.home.label') = 'text' AND json_extract(spec, '$.home.id') <> ?"""
+    return {row["run_id"]: inert_line(row["label"], 80) for row in database.connection.execute(query, (own_id,))}
+
+
 def setting(database: Database, run_id: str, name: str) -> Any:
     """What its experiment says under one key; None where it says nothing."""
     query = "SELECT json_extract(spec, '$.experiment.' || ?) AS value FROM runs WHERE run_id = ?"

@@ -12,9 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import SyncSettings, settings_of
-from armada.errors import ArmadaError, HostUnreachable, NotFound
+from armada.errors import ArmadaError, HostUnreachable
+from armada.home import own
 from armada.inert import inert_line
-from armada.monitor.observe import AWAY_WORDS, UNKNOWN_WORDS, observe, outbox_entries, where
+from armada.monitor.observe import AWAY_WORDS, UNKNOWN_WORDS, observe, outbox_entries, where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync import keeping, schedule
 from armada.sync.bring import Carrier
@@ -24,6 +25,7 @@ from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
 from armada.sync.proof import Proof, prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import only_one
+from armada.sync.telling import Telling
 from armada.units import counted
 from armada.verdicts.presence import There
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from armada.home import Home
     from armada.paths import HomePaths
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
@@ -184,7 +187,8 @@ def sync_host(
         ]
         if unseen:
             observe(database, session, unseen)
-        looks = look_at(database, session, [runs.find(database, run_id) for run_id in run_ids], now())
+        chosen_now = [runs.find(database, run_id) for run_id in run_ids]
+        looks = look_at(database, session, chosen_now, now(), asker=own(home))
         looked_at = now()
     except ArmadaError as error:
         for run in chosen:
@@ -226,20 +230,29 @@ def sync_host(
 
 
 def look_at(
-    database: Database, session: HostSession, chosen: Sequence[Run], now: float | None = None
+    database: Database,
+    session: HostSession,
+    chosen: Sequence[Run],
+    now: float | None = None,
+    *,
+    asker: Home | None = None,
 ) -> dict[str, Look]:
-    """Ask a host what it has of these runs; the answer by run id."""
+    """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
     moment = time.time() if now is None else now
-    question = [
-        {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)} for run in chosen
-    ]
-    answer = session.call("sync.look", {"runs": question}, timeout_s=120.0)
+    question: dict[str, Any] = {
+        "runs": [
+            {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)}
+            for run in chosen
+        ]
+    }
+    question |= {"home": asker.as_json()} if asker is not None else {}
+    answer = session.call("sync.look", question, timeout_s=120.0)
     found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
     missing = [run.run_id for run in chosen if run.run_id not in found]
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
-    root = answer.get("root")
-    return {run.run_id: Look({"root": root, **found[run.run_id]}, run.is_settled(moment)) for run in chosen}
+    of_all = {key: answer.get(key) for key in ("root", "wiped")}
+    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(moment)) for run in chosen}
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
@@ -278,6 +291,7 @@ class _Sync:
         self._insist = insist
         self._pool = pool
         self._troubles: list[Trouble] = []
+        self._telling = Telling(database, session, home, run_id, self._troubles)
 
     def run(self, only: str | None, looked: Look | None, most: int | None) -> SyncOutcome:
         """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
@@ -287,8 +301,9 @@ class _Sync:
             observe(database, self.session, [run])
             run = runs.find(database, run_id)
         settings = settings_of(runs.spec(database, run_id))
-        looked = looked or look_at(database, self.session, [run], self.now())[run_id]
+        looked = looked or look_at(database, self.session, [run], self.now(), asker=self._telling.own)[run_id]
         entry = looked.entry
+        self._telling.take(entry)
         unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
         there = where(run, entry)
         words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(there)
@@ -300,6 +315,8 @@ class _Sync:
             )
         if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
             checkpoints.take_outbox(database, run_id, outbox_entries(entry))
+        if there is There.REMOVED and (wiped := wiped_by(run, entry)) and run.message != wiped:
+            runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
         keeping.tidy(database, self.home, run_id)
         known = checkpoints.of_run(database, run_id)
         already = sum(1 for checkpoint in known if checkpoint.home_path is not None)
@@ -308,7 +325,7 @@ class _Sync:
         limit = settings.bytes_per_s
         with Fetcher(self.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
             published = self._bring(wanted, settings, fetcher)
-            self._acknowledge()
+            self._telling.acknowledge()
             outputs = Outputs() if only else self._bring_outputs(entry, fetcher)
         deleted_home: list[Path] = []
         deleted_host: list[str] = []
@@ -316,7 +333,7 @@ class _Sync:
             self._settle_doubts()
         if not only:
             deleted_home = keeping.retain_home(database, self.home, run_id, settings)
-            deleted_host = self._retain_host(settings)
+            deleted_host = self._telling.prune(keeping.surplus_on_host(database, run_id, settings))
         home_now = {c.digest for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
         tried = transfers.of_run(database, run_id)
         pending = tuple(
@@ -324,6 +341,9 @@ class _Sync:
             for c in checkpoints.of_run(database, run_id)
             if c.on_host and c.home_path is None and c.trouble != schedule.NOT_WANTED and not _is_quarantined(tried, c)
         )
+        final = looked.ended and not (pending or outputs.unsettled or looked.finishing or self._hard_troubles() or only)
+        if final:
+            self._telling.settle()
         return SyncOutcome(
             run_id,
             tuple(place for _, place in sorted(published)),
@@ -335,8 +355,7 @@ class _Sync:
             tuple(deleted_host),
             outputs,
             tuple(self._troubles),
-            final=looked.ended
-            and not (pending or outputs.unsettled or looked.finishing or self._hard_troubles() or only),
+            final=final,
             left=len(wanted) < len(chosen),
             saw_end=looked.ended,
             finishing=looked.finishing,
@@ -379,6 +398,7 @@ class _Sync:
                 continue
             if checkpoint not in kept:
                 checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, schedule.NOT_WANTED)
+                self._telling.decline(checkpoint)
             elif self._insist or self._may_try(tried.get(checkpoint.digest)):
                 wanted.append(checkpoint)
         return wanted
@@ -408,7 +428,7 @@ class _Sync:
             else:
                 published.append((checkpoint.step, place))
                 self._listener.done(f"{place} (every byte verified)")
-                self._acknowledge(checkpoint.digest)
+                self._telling.acknowledge(checkpoint.digest)
         return published
 
     def _note_trouble(self, checkpoint: Checkpoint, error: ArmadaError | OSError) -> None:
@@ -431,27 +451,6 @@ class _Sync:
         checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, problem.message)
         self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
 
-    def _acknowledge(self, digest: str | None = None) -> None:
-        """Tell the host what is home; only from then on may it go there."""
-        refused = {trouble.digest for trouble in self._troubles}
-        for checkpoint in checkpoints.of_run(self.database, self.run_id):
-            if checkpoint.digest in refused:
-                continue  # it was asked for a moment ago
-            if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.acknowledged_at:
-                continue
-            if checkpoint.home_path is None:
-                continue
-            try:
-                self.session.call("outbox.ack", {"run_id": self.run_id, "digest": checkpoint.digest})
-            except NotFound:
-                checkpoints.mark_off_host(self.database, self.run_id, checkpoint.digest)  # thinned meanwhile
-            except HostUnreachable:
-                raise
-            except ArmadaError as error:
-                self._troubles.append(Trouble(cause_of(error), error, checkpoint.digest, checkpoint.step))
-            else:
-                checkpoints.mark_acknowledged(self.database, self.run_id, checkpoint.digest)
-
     def _bring_outputs(self, entry: dict[str, Any], fetcher: Fetcher) -> Outputs:
         listed, skipped = read_listing(entry)
         if not stale(self.home, self.run_id, listed):
@@ -472,19 +471,3 @@ class _Sync:
             self._troubles.append(Trouble(cause_of(problem), problem))
             return Outputs(skipped=tuple(skipped))
         return Outputs(brought.fetched, brought.size_bytes, brought.unsettled, tuple(skipped))
-
-    def _retain_host(self, settings: SyncSettings) -> list[str]:
-        digests = keeping.surplus_on_host(self.database, self.run_id, settings)
-        if not digests:
-            return []
-        try:
-            answer = self.session.call("outbox.prune", {"run_id": self.run_id, "digests": digests}, timeout_s=300.0)
-        except HostUnreachable:
-            raise
-        except ArmadaError as error:
-            self._troubles.append(Trouble(cause_of(error), error))
-            return []
-        pruned = [digest for digest in digests if digest in (answer.get("pruned") or [])]
-        for digest in pruned:
-            checkpoints.mark_off_host(self.database, self.run_id, digest)
-        return pruned

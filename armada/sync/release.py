@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import settings_of
 from armada.errors import NotFound
+from armada.home import own
 from armada.inert import inert_line
 from armada.monitor.observe import AWAY_WORDS, outbox_entries, where
 from armada.paths import RUN_ID
@@ -14,15 +16,18 @@ from armada.store import checkpoints, run_sync, runs
 from armada.sync.outputs import read_listing, stale
 from armada.sync.proof import Proof, prove
 from armada.sync.schedule import NOT_WANTED
+from armada.sync.telling import registered
 from armada.units import amount, counted
 from armada.verdicts.presence import There
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from armada.paths import HomePaths
     from armada.session import HostSession
+    from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.sync.telling import Registered
 
 _AT_ONCE = 200
 _BEYOND = 1 << 50
@@ -71,7 +76,8 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
     for run in missing:
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
-        seen = where(run, {"exists": False, "root": answer.get("root")})
+        entry = {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}
+        seen = where(run, entry)
         if seen is not There.REMOVED and not _is_settled(database, run.run_id):
             items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then again"))
     return items
@@ -119,7 +125,14 @@ def _judge_some(
         run_id = str(entry.get("run_id"))
         if run_id in specs:
             items += _judge_run(
-                database, home, run_id, entry, specs[run_id], alive.get(run_id), ignore_work=ignore_work
+                database,
+                home,
+                session.host.name,
+                run_id,
+                entry,
+                specs[run_id],
+                alive.get(run_id),
+                ignore_work=ignore_work,
             )
     return items
 
@@ -142,7 +155,8 @@ def _is_alive(evidence: dict[str, Any]) -> bool:
 
 def _judge_run(
     database: Database,
-    home: HomePaths,
+    paths: HomePaths,
+    host: str,
     run_id: str,
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
@@ -151,15 +165,18 @@ def _judge_run(
     ignore_work: bool,
 ) -> list[Item]:
     items = [] if life is None else [life]
+    others = [home for home in registered(entry) or () if home.id != own(paths).id]
     if spec is None:
+        whose = " and ".join(home.named for home in others) or "another home"
         items.append(
             Item(
                 run_id,
-                "it was started from another home: this one knows nothing of it",
+                f"it was started from {whose}: this one knows nothing of it",
                 lost=True,
-                hint="ask its owner",
+                hint="ask its owner, or take it up: armada recover",
             )
         )
+    items += [item for home in others if (item := _not_fetched(run_id, home, entry, host))]
     here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if spec is not None else {}
     for checkpoint in outbox_entries(entry):
         known = here.get(checkpoint["digest"])
@@ -168,7 +185,8 @@ def _judge_run(
             what = f"checkpoint-{checkpoint['step']} is damaged at home: only the copy there is whole"
             items.append(Item(run_id, what, lost=True, hint=f"armada sync verify {run_id}"))
         elif proof is Proof.MISSING:
-            unwanted = known is not None and known.trouble == NOT_WANTED
+            # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
+            unwanted = known is not None and known.trouble == NOT_WANTED and _keeps_whole(database, here.values())
             what = f"checkpoint-{checkpoint['step']} ({amount(checkpoint['size_bytes'])}) is only there"
             what += "; sync.keep_home does not want it" if unwanted else ""
             items.append(
@@ -177,7 +195,7 @@ def _judge_run(
     if announced := _count(entry.get("announced")):
         items.append(_unhashed(run_id, announced, _count(entry.get("finishing")), alive=life is not None))
     listing, skipped = read_listing(entry)
-    if spec is not None and (missing := stale(home, run_id, listing)):
+    if spec is not None and (missing := stale(paths, run_id, listing)):
         named = ", ".join(inert_line(item.path, 60) for item in missing[:3])
         size = amount(sum(item.size_bytes for item in missing))
         what = f"{len(missing)} logs and outputs are not home ({size}): {named}"
@@ -189,19 +207,37 @@ def _judge_run(
         items.append(Item(run_id, f"what it has there cannot be listed: {inert_line(problem)}", lost=True))
     elif entry.get("truncated"):
         items.append(Item(run_id, "it has more outputs than can be listed", lost=True, hint="copy them yourself"))
-    others = entry.get("others") if isinstance(entry.get("others"), dict) else None
-    if others and (count := _count(others.get("count"))):
-        examples = others.get("examples")
+    unnamed = entry.get("others") if isinstance(entry.get("others"), dict) else None
+    if unnamed and (count := _count(unnamed.get("count"))):
+        examples = unnamed.get("examples")
         named = ", ".join(inert_line(path, 60) for path in examples[:3]) if isinstance(examples, list) else ""
-        what = (
-            f"{count} files it wrote ({amount(_count(others.get('size_bytes')))}) are named by no sync.outputs: {named}"
-        )
+        what = f"{count} files it wrote ({amount(_count(unnamed.get('size_bytes')))}) are named by no sync.outputs: {named}"
         items.append(Item(run_id, what, lost=not ignore_work, hint="copy what you need, then --ignore-work"))
     project = (spec or {}).get("project") or {}
     if project.get("dirty"):
         what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
         items.append(Item(run_id, what, lost=False, hint="commit them, if they are worth it"))
     return items
+
+
+def _keeps_whole(database: Database, known: Iterable[Checkpoint]) -> bool:
+    return all(prove(database, each) is Proof.PROVEN for each in known if each.home_path is not None)
+
+
+def _not_fetched(run_id: str, home: Registered, entry: dict[str, Any], host: str) -> Item | None:
+    """What another home that registered for the run would lose."""
+    there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
+    missing = there - home.held - home.unwanted
+    if not missing and home.settled:
+        return None
+    what = counted(len(missing), "checkpoint") if missing else "the end of its logs and outputs"
+    last = f", last here on {time.strftime('%Y-%m-%d', time.localtime(home.seen_at))}" if home.seen_at else ""
+    return Item(
+        run_id,
+        f"{home.named}{last}, has not fetched {what}",
+        lost=True,
+        hint=f"sync there; or, if that home is gone or agrees: armada hosts forget-home {host} {home.id[:8]}",
+    )
 
 
 def _unhashed(run_id: str, announced: int, finishing: int, *, alive: bool) -> Item:

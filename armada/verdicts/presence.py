@@ -4,6 +4,7 @@
 |-------------|-----------------------------------------|-----------|------------------------------------------------------------|
 | seen        | whatever it is                          | here      | its evidence counts                                        |
 | not seen    | the one it was seen under               | removed   | nothing of it is there, and nothing will come from there   |
+| not seen    | another, which a wipe put in its place  | removed   | the same; who wiped the host stands there                  |
 | not seen    | another one, or none that can be read   | away      | nothing: a file system is not mounted, or another disk is  |
 | never seen  | none is known: an old record            | unknown   | nothing                                                    |
 """
@@ -11,6 +12,10 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class There(enum.Enum):
@@ -22,16 +27,17 @@ class There(enum.Enum):
     UNKNOWN = "unknown"
 
 
-def presence(*, exists: bool, seen_root: str | None, known_root: str | None) -> There:
+def presence(*, exists: bool, seen_root: str | None, known_root: str | None, wiped: Collection[str] = ()) -> There:
     """Judge one look.
 
     Args:
         exists: Whether the run's folder is there.
         seen_root: What the root that was looked at calls itself; None where it could not say.
         known_root: The root that this run was handed over to, or seen on.
+        wiped: The roots that the one that was looked at says it had been before it was wiped.
     """
     if exists:
         return There.HERE
     if known_root is None:
         return There.UNKNOWN
-    return There.REMOVED if seen_root == known_root else There.AWAY
+    return There.REMOVED if known_root == seen_root or known_root in wiped else There.AWAY

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import files
+from armada_agent import files, homes
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, checked_digest
 from armada_agent.session import Call
@@ -59,13 +59,18 @@ def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Note that home holds a checkpoint, verified; only then may it be deleted here.
+    """Note that home holds a checkpoint, verified; only then may it be deleted here. `wanted: false` says that it will not fetch it.
 
     Raises:
         AgentError: `not_found`.
     """
     paths, digest = _checkpoint(call, params)
-    files.write_json(paths.acknowledgement(digest), {"time": time.time()})
+    home = homes.read_asker(params)
+    is_wanted = params.get("wanted") is not False
+    if home is not None:
+        homes.note(paths, home, digest, is_wanted)
+    if is_wanted:
+        files.write_json(paths.acknowledgement(digest), {"time": time.time()})
     return {}
 
 

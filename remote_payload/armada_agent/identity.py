@@ -117,9 +117,9 @@ def is_identity(value: Any) -> bool:
     )
 
 
-def age_s() -> float:
-    """Say how long ago this process was started, whatever programs it has been since; 0 where that cannot be read."""
-    stat = read_stat(os.getpid())
+def age_s(pid: Optional[int] = None) -> float:
+    """Say how long ago a process was started, this one by default, whatever programs it has been since; 0 where that cannot be read."""
+    stat = read_stat(os.getpid() if pid is None else pid)
     try:
         uptime_s = float(_read("/proc/uptime").split()[0])
         return max(0.0, uptime_s - int(stat.start_time) / os.sysconf("SC_CLK_TCK")) if stat else 0.0

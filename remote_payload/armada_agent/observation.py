@@ -213,7 +213,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             answer = _unreadable(paths, offsets, error)
         budget = max(0, budget - len(answer["metrics"]["text"]) - len(answer["events"]["text"]))
         answers.append(answer)
-    return {"time": time.time(), "root": roots.identify(call.root), "moment": identity.moment(), "runs": answers}
+    return dict(roots.describe(call.root), time=time.time(), moment=identity.moment(), runs=answers)
 
 
 def _observe_run(

@@ -9,7 +9,7 @@ import re
 import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from armada_agent import checkpoints, orphans, parameters, reader, roots
+from armada_agent import checkpoints, homes, orphans, parameters, reader, roots
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.session import Call
@@ -29,9 +29,11 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each run asked about, its outbox and the files that should come home.
 
     `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
-    counts files that the run wrote below work/ and that no pattern covers: they stay behind.
+    counts files that the run wrote below work/ and that no pattern covers: they stay behind. A home that says which it is wants to
+    hear of these runs from now on; `homes` are all that do.
     """
     asked = parameters.sequence(params, "runs")
+    home = homes.read_asker(params)
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
     answers = []
@@ -41,13 +43,14 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         paths, patterns = RunPaths(call.root, question.get("run_id")), _patterns(question)
         answer = _empty(paths)
         try:
+            homes.register(paths, home)
             _look_at(call, paths, patterns, answer)
         except (
             Exception
         ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
             answer.update(truncated=True, problem="%s: %s" % (type(error).__name__, str(error)[:300]))
         answers.append(answer)
-    return {"root": roots.identify(call.root), "runs": answers}
+    return dict(roots.describe(call.root), runs=answers)
 
 
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -93,7 +96,9 @@ def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
 def _empty(paths: RunPaths) -> Dict[str, Any]:
     exists = os.path.isdir(paths.folder)
     answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
-    answer.update({"outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}})
+    answer.update(
+        {"homes": [], "outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}}
+    )
     return answer
 
 
@@ -104,6 +109,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["finishing"] = orphans.attend(call, paths)
     answer["announced"] = len(paths.announced())
     answer["outbox"] = checkpoints.list_finished(paths)
+    answer["homes"] = homes.describe(paths)
     born = _birth(paths)
     for path, found in _files(paths):
         if not path.startswith("work/") or any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns):

@@ -42,6 +42,7 @@ class RunPaths:
         self.work = self._file("work")
         self.outbox = self._file("outbox")
         self.left = self._file("left")
+        self.homes = self._file("homes")
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
         self.harvest = self._file("harvest.json")
@@ -70,6 +71,9 @@ class RunPaths:
 
     def checkpoint(self, digest: str, name: str = "") -> str:
         return os.path.join(self.outbox, digest, name)
+
+    def home(self, home_id: str) -> str:
+        return os.path.join(self.homes, home_id)
 
     def acknowledgement(self, digest: str) -> str:
         return os.path.join(self.outbox, digest + ".ack")

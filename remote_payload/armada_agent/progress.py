@@ -71,7 +71,7 @@ def _newest_whole(paths: RunPaths) -> Optional[int]:
 
 
 def _newest_announced(paths: RunPaths) -> Optional[int]:
-    steps = [_read(os.path.join(folder, harvest.ANNOUNCEMENT)).get("step") for folder in paths.announced()]
+    steps = [_read(os.path.join(folder, checkpoints.ANNOUNCEMENT)).get("step") for folder in paths.announced()]
     return _highest([step for step in steps if isinstance(step, int)])
 
 

@@ -1,13 +1,14 @@
-"""Deleting checkpoints that home asks to delete: only what home has said it holds, and never the newest."""
+"""Deleting checkpoints that home asks to delete: only what it and every other home of the run has said it holds, and never the newest."""
 
 import contextlib
 import os
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import checkpoints, files, parameters
+from armada_agent import checkpoints, files, homes, parameters
 from armada_agent.paths import RunPaths, checked_digest, list_folder
 from armada_agent.session import Call
+from armada_agent.verdicts.letting_go import may_go
 
 TRASH = ".trash-"
 
@@ -20,6 +21,7 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     paths = RunPaths(call.root, params.get("run_id"))
     paths.require()
+    asker = (homes.read_asker(params) or {}).get("id")
     wanted = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     for name in list_folder(paths.outbox):
         if name.startswith(TRASH):  # somebody was killed between the rename and the end of the deletion
@@ -29,13 +31,13 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     pruned: List[str] = []
     refused: Dict[str, str] = {}
     for digest in wanted:
-        if digest == newest:
-            refused[digest] = "it is the newest here"
-        elif os.path.isdir(paths.checkpoint(digest)) and not os.path.exists(paths.acknowledgement(digest)):
-            refused[digest] = "home has not said that it holds it"
-        else:
+        verdict = may_go(homes.read_words(paths, digest), asker, digest == newest)
+        if verdict.goes or not os.path.isdir(paths.checkpoint(digest)):
             _delete(paths, digest)
             pruned.append(digest)
+        else:
+            silent = ", ".join(homes.name_of(paths, home) for home in verdict.lacking)
+            refused[digest] = verdict.reason or "%s has not fetched it" % silent
     return {"pruned": pruned, "refused": refused}
 
 
@@ -44,5 +46,5 @@ def _delete(paths: RunPaths, digest: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # the supervisor thinned it in this moment
         os.rename(paths.checkpoint(digest).rstrip("/"), trash)
         files.fsync_folder(paths.outbox)
-    files.remove(paths.acknowledgement(digest))
+    homes.drop_words(paths, digest)
     shutil.rmtree(trash, ignore_errors=True)

@@ -1,12 +1,14 @@
 """Which folder the root is: a name of its own, given once, so that home can tell an empty mount point from a root that was cleared."""
 
 import os
+import time
 import uuid
-from typing import Optional
+from typing import Any, Dict, List, Optional
 
 from armada_agent import files
 
 NAME = "root.json"
+_MOST_WIPES = 20
 
 
 def identify(root: str) -> Optional[str]:
@@ -20,7 +22,37 @@ def identify(root: str) -> Optional[str]:
         if not os.path.lexists(path):
             os.makedirs(root, mode=0o700, exist_ok=True)
             files.link_json(path, {"format": 1, "id": uuid.uuid4().hex})
-        told = (files.read_json(path, limit=4096) or {}).get("id")
+        told = (files.read_json(path, limit=65536) or {}).get("id")
     except (OSError, files.UnreadableError):
         return None
     return told if isinstance(told, str) and 0 < len(told) <= 64 else None
+
+
+def describe(root: str) -> Dict[str, Any]:
+    """Say the root's name and, where homes wiped this folder, which names it had before, when and by whom."""
+    return {"root": identify(root), "wiped": _wipes(root)}
+
+
+def note_wipe(root: str, former: Optional[str], by: str) -> None:
+    """Give a wiped root its next name, with a word for the other homes whose runs were here."""
+    wipes = _wipes(root)
+    if former is not None:
+        wipes.append({"root": former, "time": time.time(), "by": by})
+    files.write_json(os.path.join(root, NAME), {"format": 1, "id": uuid.uuid4().hex, "wiped": wipes[-_MOST_WIPES:]})
+
+
+def was_wiped(root: str) -> bool:
+    """Tell whether a word for other homes stands here."""
+    return bool(_wipes(root))
+
+
+def _wipes(root: str) -> List[Dict[str, Any]]:
+    try:
+        listed = (files.read_json(os.path.join(root, NAME), limit=65536) or {}).get("wiped")
+    except files.UnreadableError:
+        return []
+    return (
+        [one for one in listed if isinstance(one, dict) and isinstance(one.get("root"), str)]
+        if isinstance(listed, list)
+        else []
+    )

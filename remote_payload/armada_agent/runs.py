@@ -6,7 +6,7 @@ import re
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import files, parameters
+from armada_agent import files, homes, parameters
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, checked_run_id, list_folder
 from armada_agent.session import Call
@@ -23,7 +23,9 @@ def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     Raises:
         AgentError: `conflict` when the run exists with another spec; what `run.submit` raises.
     """
+    home = homes.read_asker(params)
     answer = _create(call, params)
+    homes.register(RunPaths(call.root, params.get("run_id")), home)
     if params.get("submission") is not None:
         from armada_agent import submissions
 
@@ -56,7 +58,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """List every run under the root with its last written state."""
-    return {"runs": [_summarise(call.root, name) for name in _run_ids(call.root)]}
+    return {"runs": [_summarise(call.root, name) for name in list_ids(call.root)]}
 
 
 def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -88,10 +90,12 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete a run's folder.
 
     Raises:
-        AgentError: `conflict` while anything of the run lives, `not_found`.
+        AgentError: `conflict` while anything of the run lives, or another home would lose something by it, unless `despite_homes`
+            says that a person knows; `not_found`.
     """
     from armada_agent.observation import Evidence
 
+    asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
     if not os.path.isdir(paths.folder):
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
@@ -102,6 +106,9 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         evidence = Evidence(paths)
         if evidence.supervisor in ("alive", "unknown") or evidence.processes():
             raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+        lacking = homes.find_lacking(paths, asker)
+        if lacking and params.get("despite_homes") is not True:
+            raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")
         trash = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
         os.rename(paths.folder, trash)
     finally:
@@ -210,7 +217,8 @@ def _rename(staged: str, folder: str) -> bool:
     return True
 
 
-def _run_ids(root: str) -> List[str]:
+def list_ids(root: str) -> List[str]:
+    """List the ids of the runs under a root."""
     folder = os.path.join(root, "runs")
     found = []
     for name in list_folder(folder):

@@ -50,6 +50,7 @@ class Supervisor:
         self._attempt = 0
         self._leader: Optional[Dict[str, Any]] = None
         self._terminated_by = 0
+        self._had_s = 0.0
         self._watching: Dict[str, Any] = spec.get("watch") or {}
         self._harvest: Optional[Harvest] = None
         self._pulse: Optional[Pulse] = None
@@ -84,6 +85,7 @@ class Supervisor:
         self._journal.record("finding", message="the supervisor was killed; another one has taken the job over")
         self._journal.update(state="running", message=None, started_at=left.record.get("started_at") or time.time())
         self._prepare_watch()
+        self._had_s = identity.age_s(left.job.pid)
         ending = self._see_through(left.job)
         self._conclude(ending)
 
@@ -125,7 +127,7 @@ class Supervisor:
 
     def _spent_s(self) -> float:
         """Say how much of its time limit a run has had before its job started."""
-        return 0.0
+        return self._had_s
 
     def _note_signal(self, number: int, _frame: Any) -> None:
         self._terminated_by = number
@@ -228,6 +230,7 @@ class Supervisor:
         """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
         if self._harvest is not None:
             self._harvest.begin()
+            self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
 
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""

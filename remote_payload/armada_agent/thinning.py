@@ -5,15 +5,16 @@ import os
 import shutil
 from typing import Any, Dict, FrozenSet, List, Optional
 
-from armada_agent import checkpoints, files
+from armada_agent import checkpoints, files, homes
 from armada_agent.journal import Journal
 from armada_agent.paths import RunPaths
+from armada_agent.verdicts.letting_go import lacking
 
 Entry = Dict[str, Any]
 
 
 def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int = 1000) -> None:
-    """On a nearly full disk, delete checkpoints: first those that home has said it holds, then middle ones that it has not got.
+    """On a nearly full disk, delete checkpoints: first those that every home of the run holds, then middle ones that one has not got.
 
     While there is room nothing goes: an acknowledgement is an old word, and home, which can look, asks for what is to go (`outbox.prune`).
 
@@ -24,14 +25,19 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
         most: How many to delete at most.
     """
     for _ in range(most):
-        entries = checkpoints.list_finished(paths)
         free = os.statvfs(paths.outbox)
         is_scarce = free.f_bavail * free.f_frsize < settings.get("disk_floor_bytes", 0)
         if not is_scarce:
             return
+        entries = checkpoints.list_finished(paths)
+        for entry in entries:
+            words = homes.read_words(paths, entry["digest"])
+            entry["lacking"] = lacking(words)
+            entry["acknowledged"] = words.acknowledged and not entry["lacking"]
         chosen = choose(entries, find_best(paths, entries), is_scarce)
         if chosen is None:
             return
+        silent = [homes.name_of(paths, home) for home in chosen["lacking"]] or ["home"]
         _delete(paths, chosen["digest"])
         journal.record(
             "thinned",
@@ -39,7 +45,7 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
             step=chosen["step"],
             acknowledged=chosen["acknowledged"],
             message="the disk is nearly full; "
-            + ("home had it" if chosen["acknowledged"] else "home has not got this checkpoint"),
+            + ("home had it" if chosen["acknowledged"] else "%s has not got this checkpoint" % ", ".join(silent)),
         )
 
 
@@ -49,7 +55,7 @@ def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optio
     Args:
         entries: Finished checkpoints, oldest first.
         best: Digests that stay because they are, or may be, the best.
-        is_scarce: Whether those may go that home has not acknowledged.
+        is_scarce: Whether those may go that a home has not acknowledged.
     """
     spare = [entry for entry in entries[:-1] if entry["digest"] not in best]
     acknowledged = [entry for entry in spare if entry["acknowledged"]]
@@ -101,5 +107,5 @@ def _delete(paths: RunPaths, digest: str) -> None:
     trash = os.path.join(paths.outbox, ".trash-" + digest)
     shutil.rmtree(trash, ignore_errors=True)  # left by a supervisor that was killed here
     os.rename(paths.checkpoint(digest).rstrip("/"), trash)
-    files.remove(paths.acknowledgement(digest))
+    homes.drop_words(paths, digest)
     shutil.rmtree(trash)

@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import files, roots
+from armada_agent import files, homes, roots
 from armada_agent.errors import AgentError
 from armada_agent.observation import Evidence
 from armada_agent.paths import RunPaths, list_folder
@@ -35,16 +35,25 @@ def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     return {"removed": removed, "kept": kept}
 
 
-def wipe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete everything of armada's below the root, and the root itself when nothing else is in it.
 
+    Where another home had a say in one of the runs, root.json stays: it says who wiped the host, and when.
+
     Raises:
-        AgentError: `conflict` while a run lives.
+        AgentError: `conflict` while a run lives, or another home would lose something.
     """
+    asker = homes.read_asker(params)
     table = scan()
     alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
     if alive:
         raise AgentError("conflict", "%s still lives" % ", ".join(alive[:5]), "stop it first")
+    lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
+    if lacking:
+        hint = "sync there first; or, if that home is gone, armada hosts forget-home"
+        raise AgentError("conflict", "; ".join(lacking[:5]), hint)
+    former = roots.identify(call.root)
+    tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
     removed = []
     for name in OURS:
         place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
@@ -53,7 +62,10 @@ def wipe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
             os.rename(place, trash)  # from now on nobody takes a half of it for the whole
             shutil.rmtree(trash)
             removed.append(name)
-    files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
+    if tells:
+        roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
+    else:
+        files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
     with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
         os.rmdir(call.root)
     return {"removed": removed, "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import files, outbox, paths, thinning
+from armada_agent import files, homes, outbox, paths, thinning
 from armada_agent.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
@@ -201,6 +201,23 @@ def thin(here: paths.RunPaths, keep: int, floor: int = 0, most: int = 1000) -> l
     from armada_agent import checkpoints
 
     return [entry["step"] for entry in checkpoints.list_finished(here)]
+
+
+def test_a_full_disk_takes_first_what_every_home_has_and_says_from_whom_it_takes_more(here: paths.RunPaths) -> None:
+    digests = [finish(here, step) for step in (10, 20, 30, 40)]
+    laptop = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
+    desktop = {**laptop, "id": "b" * 32, "label": "ann@desktop"}
+    for home, held in ((laptop, digests), (desktop, digests[2:3])):
+        for digest in held:
+            homes.note(here, home, digest, is_wanted=True)
+    for digest in digests:
+        files.write_json(here.acknowledgement(digest), {"time": 1.0})
+    assert thin(here, keep=1, floor=FULL, most=1) == [10, 20, 40]
+    assert thin(here, keep=1, floor=FULL, most=1) == [10, 40]
+    told = [json.loads(line) for line in Path(here.events).read_text().splitlines()]
+    assert [(event["step"], event["acknowledged"]) for event in told] == [(30, True), (20, False)]
+    assert "home had it" in told[0]["message"]
+    assert "ann@desktop (home bbbbbbbb) has not got this checkpoint" in told[1]["message"]
 
 
 def test_while_there_is_room_nothing_goes_on_an_old_word_of_homes(here: paths.RunPaths) -> None:

@@ -14,7 +14,7 @@ from armada.errors import ArmadaError, NotFound
 from armada.paths import HomePaths
 from armada.stream import Block, Stream
 from armada.transport.local import LocalTransport
-from tests.agent.conversation import Host, Refused
+from tests.agent.conversation import Host, Refused, check
 
 
 def save(host: Host, run_id: str, step: int, data: bytes = b"x") -> str:
@@ -160,3 +160,52 @@ def test_pruning_takes_a_left_over_trash_with_it(some_host: Host) -> None:
     assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]
     assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]  # again is no harm
     assert sorted(path.name for path in outbox.iterdir()) == [second]
+
+
+LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
+DESKTOP = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann"}
+
+
+def test_a_host_keeps_what_each_home_said_apart(some_host: Host) -> None:
+    some_host.create("r-1", "true")
+    first, second = save(some_host, "r-1", 1), save(some_host, "r-1", 2)
+    for home in (LAPTOP, DESKTOP):
+        assert some_host.call("homes.enroll", home=home, run_ids=["r-1", "no"]) == {"runs": ["r-1"]}
+    some_host.call("outbox.ack", run_id="r-1", digest=first, home=LAPTOP)
+    folder = some_host.folder("r-1") / "homes" / LAPTOP["id"]
+    check(json.loads((folder / "home.json").read_text()), "files", "homes/<home>/home.json")
+    check(json.loads((folder / f"{first}.ack").read_text()), "files", "homes/<home>/<digest>.ack")
+    refused = some_host.call("outbox.prune", run_id="r-1", digests=[first], home=LAPTOP)
+    assert (refused["pruned"], refused["refused"][first]) == ([], "ann@desktop (home bbbbbbbb) has not fetched it")
+    assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == []  # a home without a name
+    assert some_host.call("outbox.prune", run_id="r-1", digests=[first], home=DESKTOP)["pruned"] == []
+    with pytest.raises(Refused, match=r"ann@desktop .* has not fetched 2 checkpoints of r-1"):
+        some_host.call("run.remove", run_id="r-1", home=LAPTOP)
+    some_host.call("outbox.ack", run_id="r-1", digest=first, home=DESKTOP, wanted=False)
+    assert some_host.call("outbox.prune", run_id="r-1", digests=[first], home=LAPTOP)["pruned"] == [first]
+    assert not (folder / f"{first}.ack").exists()
+    some_host.call("homes.settle", run_id="r-1", home=DESKTOP, digests=[second])
+    settled = json.loads((some_host.folder("r-1") / "homes" / DESKTOP["id"] / "settled.json").read_text())
+    check(settled, "files", "homes/<home>/settled.json")
+    assert some_host.call("run.remove", run_id="r-1", home=LAPTOP) == {}
+
+
+@pytest.mark.parametrize(
+    "home", [7, {"id": "../../x", "label": "a", "path": "b"}, {"id": "a" * 32, "label": 1, "path": ""}]
+)
+def test_a_home_that_cannot_be_one_is_refused(this_host: Host, home: object) -> None:
+    this_host.create("r-1", "true")
+    digest = save(this_host, "r-1", 1)
+    number = this_host.conversation.ask("outbox.ack", {"run_id": "r-1", "digest": digest, "home": home})
+    with pytest.raises(Refused) as refusal:
+        this_host.conversation.answer(number)
+    assert refusal.value.kind == "bad_request"
+
+
+def test_a_record_of_a_home_that_cannot_be_read_keeps_what_it_kept(this_host: Host) -> None:
+    this_host.create("r-1", "true")
+    first, _second = save(this_host, "r-1", 1), save(this_host, "r-1", 2)
+    this_host.call("homes.enroll", home=DESKTOP, run_ids=["r-1"])
+    (this_host.folder("r-1") / "homes" / DESKTOP["id"] / "home.json").write_text("{")
+    this_host.call("outbox.ack", run_id="r-1", digest=first, home=LAPTOP)
+    assert this_host.call("outbox.prune", run_id="r-1", digests=[first], home=LAPTOP)["pruned"] == []

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from armada.errors import ArmadaError
+from armada.home import own
 from armada.launch import stop as stopping
 from armada.launch.resume import resume_run
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
+from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.engine import sync_run
@@ -36,6 +38,9 @@ class SimHome:
     name: str
     place: Path
     snapshots: list[Path] = field(default_factory=list)
+    registered: set[str] = field(default_factory=set)
+    """Runs that it launched, synced or recovered since it is this home: what it has not fetched of them, nobody else may delete."""
+    fetched: set[bytes] = field(default_factory=set)
 
     @property
     def paths(self) -> HomePaths:
@@ -62,7 +67,7 @@ class SimHome:
                 database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
             )
             question = {"run_id": run_id, "spec": spec, "files": {}, "secrets": {"KEY": "canary"}, "submission": 1}
-            self.session(host).call("run.create", question)
+            self.session(host).call("run.create", {**question, "home": own(self.paths).as_json()})
             runs.set_state(database, run_id, "submitted")
             runs.set_root(database, run_id, host.ask("run.observe", {"runs": []})["root"])
 
@@ -80,6 +85,20 @@ class SimHome:
                 database, self.session(self.world.hosts[run.host]), self.paths, run_id, now=self.world.now, insist=True
             )
             return run_sync.find(database, run_id).final_done
+
+    def is_final(self, run_id: str) -> bool:
+        with self.store() as database:
+            return run_sync.find(database, run_id).final_done
+
+    def join(self, host: SimHost) -> None:
+        """As `armada recover`, on a machine that has not seen the host before."""
+        with self.store() as database:
+            read_host(database, self.session(host), lambda _: None)
+
+    def forget(self, host: SimHost, other: SimHome) -> None:
+        """As `armada hosts forget-home`."""
+        words = {"home": own(self.paths).as_json(), "forget": own(other.paths).id}
+        self.session(host).call("homes.forget", words)
 
     def may_release(self, host: SimHost) -> bool:
         """Whether armada says that the host can be destroyed."""
@@ -114,6 +133,8 @@ class SimHome:
     def restore(self) -> None:
         shutil.rmtree(self.place)
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
+        self.registered.clear()  # it is another home now, which has yet to sync
+        self.fetched.clear()
 
     def published(self, run_id: str) -> list[Path]:
         folder = self.paths.checkpoints(run_id)

@@ -54,6 +54,8 @@ class SimSession:
         self.paths = HostPaths(PurePosixPath(host.root))
 
     def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        if method == "host.facts":
+            return {}  # it starts programs, and nobody here asks what a machine is made of
         return self._there.ask(method, params)
 
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:

@@ -55,14 +55,24 @@ class Teller:
             if two // 2 % 2:
                 sync["keep_home"] = {"last": 2}
                 self.world.keeps_last[run_id] = 2
-            self._act(home, lambda: home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, **sync))
+
+            def launch() -> None:
+                home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, **sync)
+                self._spoke(home, host, run_id)
+
+            self._act(home, launch)
 
     def do_look(self, one: int, two: int) -> None:
         self._on_run(one, two, lambda home, run_id: self._looked(home, run_id, home.look(run_id)))
 
     def do_sync(self, one: int, two: int) -> None:
         def sync(home: SimHome, run_id: str) -> None:
-            if home.sync(run_id):
+            was_final = home.is_final(run_id)
+            is_final = home.sync(run_id)
+            for host in self.world.hosts.values():
+                self._spoke(home, host, run_id)
+            # While the root is away a home can only repeat what it said before, whatever another one has begun since.
+            if is_final and not (was_final and not all(host.mounted for host in self.world.hosts.values())):
                 self.world.check_final(home, run_id)
 
         self._on_run(one, two, sync)
@@ -93,6 +103,36 @@ class Teller:
                 self.world.check_release(home, host)
 
         self._act(home, release)
+
+    def do_join(self, one: int, two: int) -> None:
+        """Somebody's other machine: a new home takes up all runs of a host."""
+        if len(self.world.homes) < _MOST_HOMES:
+            self.world.add_home(f"other-{len(self.world.homes)}")
+            one = -1  # that one
+        home, host = self._home(one), self._host(two)
+
+        def join() -> None:
+            home.join(host)
+            for run_id in self.run_ids:
+                self._spoke(home, host, run_id)
+
+        self._act(home, join)
+
+    def do_forget(self, one: int, two: int) -> None:
+        """A person says that another home needs nothing more."""
+        home, other = self._home(one), self._home(one + 1 + two)
+        if home is not other:
+
+            def forget() -> None:
+                for host in self.world.hosts.values():
+                    home.forget(host, other)
+                other.registered.clear()
+
+            self._act(home, forget)
+
+    def _spoke(self, home: SimHome, host: SimHost, run_id: str) -> None:
+        if host.run_folder(run_id).exists():
+            home.registered.add(run_id)
 
     # Jobs and supervisors.
 
@@ -148,12 +188,14 @@ class Teller:
     def do_restore_host(self, _one: int, two: int) -> None:
         if (host := self._host(two)).mounted and host.snapshots:
             host.restore()
+            self.world.forget_words()
 
     def do_lose_run(self, one: int, two: int) -> None:
         """Somebody deletes a run's folder on its host, after everything of it has ended."""
         run_id = any_of(self.run_ids, one)
         if run_id and not self.world.alive(run_id) and not self.world.supervised(run_id):
             shutil.rmtree(self._host(two).run_folder(run_id), ignore_errors=True)
+            self.world.forget_words()
 
     # What happens to homes.
 
@@ -226,7 +268,7 @@ class Teller:
 
 
 _WEIGHTS = {
-    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4,
+    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,

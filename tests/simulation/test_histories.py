@@ -27,6 +27,11 @@ FOUND = {
     "a sync while the root is away": "launch save stop unmount sync",
     "a sync while the root is away, of what was deleted at home": "launch save stop sync unmount delete sync",
     "a training that had ended well is run again by itself": "launch end kill_supervisor look retry",
+    "release, what makes it unwanted is damaged": "launch:1:2 save save save end tick sync damage release damage:0:1 release",
+    "one home prunes what another has not fetched": "launch save tick join sync:1 save tick save tick sync",
+    "one home releases what another has not fetched": "launch save end tick join sync release",
+    "a copied home speaks for the original": "launch save tick sync copy_home save tick save tick sync:1",
+    "a home put back from a backup speaks anew": "launch join snapshot_home:1 save save tick sync:1 restore_home:1 sync:1 save tick sync",
 }
 
 # The same with scripts, whose checkpoints are found on the disk.

@@ -130,6 +130,23 @@ class World:
                 there[run_id] |= self.at_home(home, run_id)
         return {saved for saved in self.all_saved if saved.model in there[saved.run_id]}
 
+    def finished_on_hosts(self, run_id: str) -> set[Saved]:
+        there = self.on_hosts(run_id, finished=True)
+        return {saved for saved in self.all_saved if saved.run_id == run_id and saved.model in there}
+
+    def owed(self, home: SimHome) -> set[Saved]:
+        """What lies on hosts, of runs that a home has registered for, and it has not fetched."""
+        there = {saved for run_id in home.registered for saved in self.finished_on_hosts(run_id)}
+        return {saved for saved in there if saved.model not in home.fetched}
+
+    def fetched_by(self, name: str) -> set[Saved]:
+        return {saved for saved in self.all_saved if saved.model in self.homes[name].fetched}
+
+    def forget_words(self) -> None:
+        """A host's disk is another, or an older one: which homes had registered is gone with it."""
+        for home in self.homes.values():
+            home.registered.clear()
+
     # What must hold.
 
     def job_started(self, job: Job) -> None:
@@ -151,11 +168,19 @@ class World:
 
     @contextlib.contextmanager
     def armada_acts(self, home: SimHome) -> Iterator[None]:
-        """Around whatever armada does of its own: no last good copy goes, and nothing outside the home."""
+        """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
         before = self.surviving()
         others = {other.name: _listing(other.place) for other in self.homes.values() if other is not home}
+        owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
         yield
         after = self.surviving()
+        for run_id in home.registered:
+            home.fetched |= self.at_home(home, run_id)
+        for name, expected in owed.items():
+            there = {saved for run_id in {s.run_id for s in expected} for saved in self.finished_on_hosts(run_id)}
+            taken = {s for s in expected - there if s.run_id in self.homes[name].registered}
+            taken = {saved for saved in taken if not self._is_surplus(saved, there | self.fetched_by(name))}
+            self.hold(not taken, f"{home.name} deleted what {name} has not fetched: {sorted(s.step for s in taken)}")
         lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
         for name, listed in others.items():
@@ -183,7 +208,10 @@ class World:
 
     def check_release(self, home: SimHome, host: SimHost) -> None:
         """After armada said that a host can be destroyed."""
+        known = home.known()
         for run_id in {job.run_id for job in host.jobs}:
+            if run_id not in known and not host.run_folder(run_id).exists():
+                continue  # of another home, and its folder lies on a disk that is away, or was hidden by one
             there = {
                 _read(place / "model.bin")
                 for folder in host.folders(run_id)
@@ -201,6 +229,11 @@ class World:
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
+            for other in self.homes.values() if host.mounted else ():
+                waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
+                had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
+                left = {s.step for s in waits if not self._is_surplus(s, had)}
+                self.hold(not left, f"{home.name} would let {host.name} go, and {other.name} has not fetched {left}")
 
     def check_final(self, home: SimHome, run_id: str) -> None:
         """After armada said that all of a run is home."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host
+from armada.home import own
 from armada.paths import HomePaths
 from armada.session import HostSession
 from armada.store import checkpoints, runs
@@ -140,6 +141,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HomePaths:
     monkeypatch.setenv("ARMADA_HOME", str(tmp_path / "armada home"))
     paths = HomePaths.from_environment()
     paths.make()
+    own(paths)
     return paths
 
 

@@ -24,3 +24,8 @@ def test_a_folder_is_removed_only_where_its_own_root_shows_none(
     exists: bool, seen_root: str | None, known_root: str | None, is_: There
 ) -> None:
     assert presence(exists=exists, seen_root=seen_root, known_root=known_root) is is_
+
+
+def test_a_root_that_says_it_was_wiped_has_removed_what_lay_under_its_former_names() -> None:
+    assert presence(exists=False, seen_root="c", known_root="a", wiped=["a", "b"]) is There.REMOVED
+    assert presence(exists=False, seen_root="c", known_root="x", wiped=["a", "b"]) is There.AWAY

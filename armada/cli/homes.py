@@ -1,0 +1,159 @@
+"""`armada hosts homes | forget-home`, and the question before one home touches another's run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import Conflict, NotFound, UsageError
+from armada.units import counted, span
+
+if TYPE_CHECKING:
+    from armada.cli.context import Context
+    from armada.home import Home
+    from armada.session import HostSession
+    from armada.store.runs import Run
+    from armada.sync.telling import Registered
+
+_AT_ONCE = 200
+FLAG = "--other-home"
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    homes = verbs.add_parser(
+        "homes",
+        help="which homes use it",
+        description="List the homes that registered for runs on a host, and what each has not fetched. The host keeps that for them.",
+    )
+    homes.add_argument("name")
+    homes.add_argument("--json", action="store_true", help="a list of objects")
+    homes.set_defaults(handler=_homes)
+
+    forget = verbs.add_parser(
+        "forget-home",
+        help="stop keeping things for a home",
+        description="Say that a home is gone, or needs nothing more from a host. What it has not fetched may then be deleted there, "
+        "when another home asks for it. A home that syncs again registers again.",
+    )
+    forget.add_argument("name")
+    forget.add_argument("home", metavar="HOME", help="its id, or the beginning, as `armada hosts homes` shows it")
+    forget.set_defaults(handler=_forget)
+
+
+def _by_home(session: HostSession) -> dict[str, list[tuple[Registered, str, int]]]:
+    """The homes of all runs on a host: for each run its record, the run, and how many checkpoints it has not fetched."""
+    from armada.monitor.observe import outbox_entries
+    from armada.sync.release import runs_there
+    from armada.sync.telling import registered
+
+    run_ids = runs_there(session)
+    found: dict[str, list[tuple[Registered, str, int]]] = {}
+    for start in range(0, len(run_ids), _AT_ONCE):
+        question = {"runs": [{"run_id": run_id} for run_id in run_ids[start : start + _AT_ONCE]]}
+        for entry in session.call("sync.look", question, timeout_s=300.0).get("runs") or []:
+            there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
+            for home in registered(entry) or ():
+                count = len(there - home.held - home.unwanted)
+                found.setdefault(home.id, []).append((home, str(entry.get("run_id")), count))
+    return found
+
+
+def _homes(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.table import table
+    from armada.home import own
+
+    context = Context()
+    with context.session(options.name, patience_s=20) as session:
+        found = _by_home(session)
+    here = own(context.home).id
+    rows: list[tuple[str, ...]] = []
+    listed: list[dict[str, Any]] = []
+    for home_id, records in found.items():
+        newest = max((record for record, _, _ in records), key=lambda record: record.seen_at or 0.0)
+        missing = sum(count for *_, count in records)
+        seen = f"{span(time.time() - newest.seen_at)} ago" if newest.seen_at is not None else "—"
+        whose = f"{newest.label} (this one)" if home_id == here else newest.label
+        rows.append((home_id[:8], whose, newest.path, str(len(records)), counted(missing, "checkpoint"), seen))
+        runs = [{"run_id": run_id, "not_fetched": count, "settled": one.settled} for one, run_id, count in records]
+        told = {"id": home_id, "label": newest.label, "path": newest.path, "seen_at": newest.seen_at}
+        listed.append({**told, "this_one": home_id == here, "runs": runs})
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    elif rows:
+        print(table(("HOME", "WHOSE", "PATH", "RUNS", "NOT FETCHED", "SEEN"), rows))
+    else:
+        print(f"No home has registered for a run on {options.name}.")
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.home import own
+
+    context = Context()
+    here = own(context.home)
+    with context.session(options.name, patience_s=20) as session:
+        found = _by_home(session)
+        chosen = [home_id for home_id in found if home_id.startswith(options.home)]
+        if not chosen:
+            raise NotFound(
+                f"no home whose id begins with {options.home!r} has registered for a run on {options.name}",
+                hint=f"armada hosts homes {options.name}",
+            )
+        if len(chosen) > 1:
+            raise UsageError(
+                f"{options.home!r} is the beginning of several homes: {', '.join(home[:12] for home in chosen)}",
+                hint="type a letter or two more",
+            )
+        if chosen[0] == here.id:
+            raise UsageError("that is this home", hint=f"armada hosts homes {options.name} shows the others")
+        answer = session.call("homes.forget", {"home": here.as_json(), "forget": chosen[0]})
+    records = found[chosen[0]]
+    missing = sum(count for *_, count in records)
+    count = len(answer.get("runs") or [])
+    print(
+        f"{records[0][0].named}: {options.name} keeps nothing more for it ({counted(count, 'run')}, "
+        f"{counted(missing, 'checkpoint')} that it has not fetched); when it syncs again, it registers again"
+    )
+    return 0
+
+
+def owner(context: Context, run: Run) -> Home | None:
+    """The other home that launched a run; None for this home's own, and for runs of the first release, which do not say."""
+    from armada.home import launched_by, own
+    from armada.store import runs
+
+    launcher = launched_by(runs.spec(context.database, run.run_id))
+    return None if launcher is None or launcher.id == own(context.home).id else launcher
+
+
+def add_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(FLAG, action="store_true", help="although another home launched it, or needs it")
+
+
+def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str) -> None:
+    """Let nobody touch another home's run unawares.
+
+    Args:
+        context: The command's.
+        run: Which.
+        options: With the flag of `add_flag`.
+        verb: What is about to be done, such as `stop`.
+
+    Raises:
+        Conflict: Another home launched it, and nobody said that this is meant.
+    """
+    launcher = None if options.other_home else owner(context, run)
+    if launcher is None:
+        return
+    words = f"{run.run_id} was launched by {launcher.named}, not by this home"
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(f"{words}. {verb.capitalize()} it? [y/N] ")
+        if input().strip().lower() in ("y", "yes"):
+            return
+        raise Conflict(f"{words}; nothing was done")
+    raise Conflict(words, hint=f"if that is meant: armada {verb} {run.run_id} {FLAG}")

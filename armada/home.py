@@ -1,0 +1,165 @@
+"""Which home this is. Hosts keep apart what each home has fetched, so two that call themselves one could lose what one has not.
+
+`home.json` beside the store holds the id, and how `home.mark`, made with it, and their folder are known to the file system:
+
+| what became of the folder                           | mark's inode and ctime, folder's inode | it is    |
+|-----------------------------------------------------|----------------------------------------|----------|
+| moved or renamed on its file system                 | the same                               | the home |
+| on NFS, used from another machine or mount point    | the same                               | the home |
+| copied, to anywhere; moved to another file system   | others                                 | a copy   |
+| put back from a backup, to the same path too        | others                                 | a copy   |
+| `chmod -R`, `chown -R`                              | another ctime                          | a copy   |
+
+Paths, host names and machine ids are no evidence: a backup keeps the path, containers share the machine id, laptops change
+their name. A copy gets an id of its own, so what is uncertain makes two homes of one: hosts then keep more. What no file shows is a cloned
+disk, of a virtual machine or in a container's image: delete `home.json` in the clone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import json
+import logging
+import os
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+
+log = logging.getLogger(__name__)
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_EVIDENCE = ("mark_inode", "mark_ctime_ns", "folder_inode")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A home, as hosts and people know it: `label` is user@machine, `path` where it lies now."""
+
+    id: str
+    label: str
+    path: str
+
+    @property
+    def named(self) -> str:
+        return f"{self.label} (home {self.id[:8]})"
+
+    def as_json(self) -> dict[str, str]:
+        return {"id": self.id, "label": self.label, "path": self.path}
+
+
+def own(paths: HomePaths) -> Home:
+    """Say which home this is; a new one, or a copy, gets its id here, and a copy says so once.
+
+    Raises:
+        OSError: It has none yet, and the disk takes none.
+    """
+    known = _read(paths.home_record)
+    if known is None or not _is_original(known, paths):
+        with _alone(paths):
+            known = _read(paths.home_record)  # again: another process may have been first
+            if known is None or not _is_original(known, paths):
+                known = _begin(paths, known)
+    return Home(known["id"], _label(), str(paths.state))
+
+
+def launched_by(spec: Mapping[str, Any]) -> Home | None:
+    """The home that launched a run, by its plan; None for runs of the first release, which do not say."""
+    told = spec.get("home")
+    if not isinstance(told, dict):
+        return None
+    parts = [told.get(name) for name in ("id", "label", "path")]
+    if not all(isinstance(part, str) for part in parts) or not _ID.fullmatch(str(parts[0])):
+        return None
+    return Home(*(_plain(str(part)) for part in parts))
+
+
+def _plain(text: str) -> str:
+    from armada.inert import inert_line
+
+    return inert_line(text, 200)
+
+
+def _begin(paths: HomePaths, former: dict[str, Any] | None) -> dict[str, Any]:
+    paths.home_mark.unlink(missing_ok=True)
+    descriptor = os.open(paths.home_mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    home: dict[str, Any] = {
+        "format": 1,
+        "id": secrets.token_hex(16),
+        "label": _label(),
+        "path": str(paths.state),
+        **_seen(paths),
+    }
+    if former is not None:
+        home["copy_of"] = {name: former.get(name) for name in ("id", "label", "path")}
+    text = json.dumps(home, indent=1) + "\n"
+    temporary = paths.home_record.with_suffix(f".{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(paths.home_record)
+    if former is not None:
+        other = f"{_plain(str(former.get('label')))}, {_plain(str(former.get('path')))} (home {former['id'][:8]})"
+        log.warning(
+            "armada: this home, %s, is a copy of %s, or was put back from one. It is home %s from now on; hosts keep what either "
+            "has not fetched.\n  → if the other one is gone: armada hosts forget-home HOST %s",
+            paths.state,
+            other,
+            home["id"][:8],
+            former["id"][:8],
+        )
+    return home
+
+
+def _is_original(known: dict[str, Any], paths: HomePaths) -> bool:
+    try:
+        return all(known.get(name) == value for name, value in _seen(paths).items())
+    except OSError:
+        return False
+
+
+def _seen(paths: HomePaths) -> dict[str, int]:
+    mark, folder = paths.home_mark.lstat(), paths.state.stat()
+    return dict(zip(_EVIDENCE, (mark.st_ino, mark.st_ctime_ns, folder.st_ino), strict=True))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    told = found.get("id") if isinstance(found, dict) else None
+    return found if isinstance(told, str) and _ID.fullmatch(told) else None
+
+
+def _label() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # a container's user may have no name
+    return f"{user}@{socket.gethostname()}"[:200]
+
+
+@contextlib.contextmanager
+def _alone(paths: HomePaths) -> Iterator[None]:
+    place = paths.lock("home")
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
