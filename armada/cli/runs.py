@@ -143,7 +143,7 @@ def _ps(options: argparse.Namespace) -> int:
         launching = being_launched(context.database)
         unsure = [run for run in runs.every(context.database) if not run.ended]
         unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
-        watched = seen_hosts(context.home, time.time())  # by a daemon, just now: its word is in the store
+        watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
         for name, why in observe_all(context.home, context.hosts(), unsure).items():
             sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
