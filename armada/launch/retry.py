@@ -77,7 +77,8 @@ class Retries:
             log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
             raise
         except ArmadaError as error:
-            if not runs.find(database, run.run_id).ended:
+            known = runs.find(database, run.run_id)
+            if not known.ended or known.submission > run.submission:
                 return True  # somebody else was faster: the daemon, a follower, a person
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
