@@ -14,6 +14,7 @@ from random import Random
 from tests import fork_server, moments
 from tests.conftest import Armada
 
+Done = subprocess.CompletedProcess[str]
 TIMES = moments.times(3)
 LATEST_S = 0.4
 """The second begins at most so long after the first: a launch on `local` takes about as long."""
@@ -21,7 +22,7 @@ LATEST_S = 0.4
 
 def together(
     armada: Armada, *commands: Sequence[str], lags: Sequence[float] = (), timeout_s: float = 240.0
-) -> list[subprocess.CompletedProcess[str]]:
+) -> list[Done]:
     """Run commands that begin together, to their ends.
 
     Args:
@@ -60,3 +61,23 @@ def rounds(chance: Random) -> Iterator[list[float]]:
     yield [0.0, 0.0]
     for _ in range(TIMES - 1):
         yield [0.0, chance.uniform(0.0, LATEST_S)]
+
+
+def said(done: Done) -> str:
+    """All that a command printed, which is never a traceback."""
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text, text
+    assert "bug of armada" not in text, text
+    return text
+
+
+def codes(all_of_them: Sequence[Done]) -> list[int]:
+    """The exit codes in order of size, of commands that printed no traceback."""
+    for each in all_of_them:
+        said(each)
+    return sorted(each.returncode for each in all_of_them)
+
+
+def by_code(all_of_them: Sequence[Done], code: int) -> Done:
+    """The command that ended so."""
+    return next(each for each in all_of_them if each.returncode == code)

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from typing import Any
 
 import pytest
 
 from tests.chance import dice
 from tests.conftest import Armada, eventually
-from tests.together import rounds, together
-
-Done = subprocess.CompletedProcess[str]
-
-
-def said(done: Done) -> str:
-    text = done.stdout + done.stderr
-    assert "Traceback" not in text, text
-    assert "bug of armada" not in text, text
-    return text
-
-
-def codes(both: list[Done]) -> list[int]:
-    for each in both:
-        said(each)
-    return sorted(each.returncode for each in both)
-
-
-def by_code(both: list[Done], code: int) -> Done:
-    return next(each for each in both if each.returncode == code)
+from tests.together import by_code, codes, rounds, said, together
 
 
 def stored(armada: Armada) -> list[dict[str, Any]]:
