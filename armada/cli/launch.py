@@ -164,7 +164,7 @@ def start_planned(
         make: Makes the plan, under the id of a launch that broke off where there is one.
 
     Raises:
-        Conflict: Another armada carried out the same launch since this one began.
+        Conflict: Another armada carried out the same launch since this one began, or released or removed the host.
     """
     from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, refuse_second
     from armada.launch.start import start
@@ -175,6 +175,7 @@ def start_planned(
     host, database = session.host, context.database
     before = complete_launches(database, key, host.name, time.time() - YOUNG_S)
     with operation(database, kind="launch", host=host.name, argv=sys.argv) as progress:
+        context.admit(host)
         listener = progress.tells(reporter)
         same = context.home.lock(f"launch-{key[:16]}")
         with turn(same, title, lambda who: listener.stage("waiting", who)):

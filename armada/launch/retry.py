@@ -10,6 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from armada.admission import refuse_while_clearing
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.launch.resume import resume_run
@@ -70,6 +71,7 @@ class Retries:
         argv = ["armada", "resume", run.run_id]
         try:
             with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
+                refuse_while_clearing(database, run.host)
                 progress.step("resume", words)
                 resume_run(database, self._session, run, unattended=True)
         except (HostUnreachable, OutcomeUnknown) as error:
