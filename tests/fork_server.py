@@ -61,9 +61,22 @@ class ForkServer:
             )
 
     def run(
-        self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout_s: float,
+        gate: tuple[Path, Path] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run one command to its end, as `subprocess.run` would.
+
+        Args:
+            arguments: The words after `armada`.
+            cwd: Where.
+            env: Its whole environment.
+            timeout_s: When to give up.
+            gate: Two named pipes: the command says in the first that it is there, and begins when a byte comes from the second.
 
         Raises:
             subprocess.TimeoutExpired: It was killed, because it had not ended in time.
@@ -82,6 +95,7 @@ class ForkServer:
                 os.close(to_out)
                 os.close(to_err)
             asked = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}
+            asked["gate"] = [str(pipe) for pipe in gate or ()]
             request.sendall(json.dumps(asked).encode() + b"\n")
             said = _read_all([out, err, request.fileno()], request, arguments, timeout_s)
         out_text, err_text = _text(said[0]), _text(said[1])
@@ -215,11 +229,20 @@ def _become(asked: dict[str, Any], out: int, err: int, ours: Sequence[socket.soc
 
         sys.path[0] = asked["cwd"]
         sys.argv = [str(program.__file__), *asked["arguments"]]
+        if asked["gate"]:
+            _wait_at(*asked["gate"])
         code = _call(program.main)
     except BaseException:
         traceback.print_exc()
     finally:
         _end(code)
+
+
+def _wait_at(here: str, go: str) -> None:
+    with Path(here).open("wb", buffering=0) as pipe:
+        pipe.write(b".")
+    with Path(go).open("rb", buffering=0) as pipe:
+        pipe.read(1)
 
 
 def _call(main: Callable[[], int]) -> int:

@@ -15,7 +15,7 @@ from armada.inert import inert_line, inert_text
 from armada.units import span
 
 if TYPE_CHECKING:
-    from armada.daemon.status import HostStatus, Status
+    from armada.daemon.status import HostStatus, Judgement
     from armada.paths import HomePaths
 
 
@@ -118,16 +118,17 @@ def _stop(_: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from armada.daemon.status import judge
+    from armada.daemon.status import judge_twice
 
-    now = time.time()
-    condition, status = judge(_home(), now)
-    code = 0 if condition == "fresh" else 7
+    judged = judge_twice(_home())
+    status, now = judged.status, judged.now()
+    code = 0 if judged.condition == "fresh" else 7
     if options.json:
-        print(json.dumps({"condition": condition, **(dataclasses.asdict(status) if status else {})}, indent=1))
+        told = dataclasses.asdict(status) if status else {}
+        print(json.dumps({"condition": judged.condition, "age_s": judged.age_s, **told}, indent=1))
         return code
-    print(_sentence(condition, status, now))
-    if status is not None and condition in ("fresh", "stale"):
+    print(_sentence(judged))
+    if status is not None and judged.condition in ("fresh", "stale"):
         for name, host in sorted(status.hosts.items()):
             print(f"  {name}: {_host(host, now)}")
         for each in status.syncing:
@@ -137,18 +138,24 @@ def _status(options: argparse.Namespace) -> int:
     return code
 
 
-def _sentence(condition: str, status: Status | None, now: float) -> str:
+def _sentence(judged: Judgement) -> str:
+    from armada.daemon.status import FRESH_S
+
+    status = judged.status
     if status is None:
-        return (
-            "stale: it holds its lock, and says nothing" if condition == "stale" else "no daemon was ever started here"
-        )
-    tick = f"its last tick was {span(now - status.tick_at)} ago"
-    if condition == "dead":
+        stale = judged.condition == "stale"
+        return "stale: it holds its lock, and says nothing" if stale else "no daemon was ever started here"
+    if judged.age_s is None:
+        tick = "when it last ticked cannot be known: the clock was set"
+    else:
+        tick = f"its last tick was {span(judged.age_s)} ago"
+    if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
-    if condition == "stale":
+    if judged.condition == "stale":
+        tick = tick if judged.is_certain else f"it did not tick in the {FRESH_S:.0f} s that this command watched it"
         return f"stale: process {status.pid} lives, but {tick}; kill -9 {status.pid} and a new start are safe"
     own = ", started by another command; ends when nothing is left" if status.auto else ""
-    return f"running: process {status.pid} for {span(now - status.started_at)}, {tick}{own}"
+    return f"running: process {status.pid} for {span(judged.now() - status.started_at)}, {tick}{own}"
 
 
 def _host(host: HostStatus, now: float) -> str:

@@ -261,24 +261,18 @@ def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
 
 
 def _remove(options: argparse.Namespace) -> int:
+    from armada.admission import forget_host
     from armada.cli.context import Context
     from armada.config.hosts_file import remove_host
     from armada.store import hosts as records
-    from armada.store import runs
     from armada.transport.host_keys import unpin
     from armada.transport.shared_connection import end_connections
 
     context = Context()
     host = context.host(options.name)
-    alive = [run for run in runs.every(context.database, host=host.name) if not run.ended]
-    if alive:
-        raise Conflict(
-            f"{len(alive)} runs on {host.name} have not ended, {alive[0].run_id} is one",
-            hint=f"armada stop {alive[0].run_id}",
-        )
     if host.name == "local":
         raise NotFound("`local` is always there; it cannot be removed")
-    remove_host(context.home, host.name)
+    forget_host(context.database, host.name, lambda: remove_host(context.home, host.name))
     end_connections(host.name, context.home)
     unpin(context.home, host.name)
     records.delete(context.database, host.name)

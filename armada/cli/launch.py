@@ -162,18 +162,24 @@ def start_planned(
         key: What makes two launches the same.
         title: What is done, for who has to wait for it.
         make: Makes the plan, under the id of a launch that broke off where there is one.
+
+    Raises:
+        Conflict: Another armada carried out the same launch since this one began, or released or removed the host.
     """
-    from armada.launch.reconcile import find_former
+    from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, refuse_second
     from armada.launch.start import start
     from armada.operations import operation
     from armada.provision.turn import turn
     from armada.store import hosts as host_records
 
     host, database = session.host, context.database
+    before = complete_launches(database, key, host.name, time.time() - YOUNG_S)
     with operation(database, kind="launch", host=host.name, argv=sys.argv) as progress:
+        context.admit(host)
         listener = progress.tells(reporter)
         same = context.home.lock(f"launch-{key[:16]}")
         with turn(same, title, lambda who: listener.stage("waiting", who)):
+            refuse_second(database, key, host.name, before)
             listener.now("plan", f"asking {host.name}")
             former = find_former(database, session, key, time.time())
             run_id = former.run.run_id if former else None

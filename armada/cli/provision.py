@@ -45,6 +45,7 @@ def _provision(options: argparse.Namespace) -> int:
         operation(database, kind="provision", host=host.name, argv=sys.argv) as progress,
         context.session(host.name) as session,
     ):
+        context.admit(host)
         listener = progress.tells(reporter)
         listener.now("plan", f"asking {host.name}")
         facts = session.call("host.facts", {})

@@ -16,8 +16,13 @@ from armada.units import counted
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
     from armada.operations import Listener, Progress
     from armada.session import HostSession
+    from armada.store.operations import Operation
+
+WIPED = "wiped"
+"""The last step of a release that deleted everything."""
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,6 +48,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _release(options: argparse.Namespace) -> int:
+    from armada.admission import begin_clearing, putting
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.sync.release import judge_host, losses
@@ -52,13 +58,25 @@ def _release(options: argparse.Namespace) -> int:
     if options.wipe and not options.yes and not options.dry_run and not sys.stdin.isatty():
         raise UsageError("nobody is here to be asked about --wipe", hint="add --yes")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    with _recorded(context, options) as progress, context.session(host.name, patience_s=20) as session:
+    wipes = _wipes(context, host.name)
+    with (
+        _recorded(context, options) as progress,
+        _alone(context, host.name, options, reporter),
+        context.session(host.name, patience_s=20) as session,
+    ):
+        if (wiped_by := _wiped_since(context, host.name, wipes)) is not None and not options.dry_run:
+            return _say_wiped(host.name, wiped_by, reporter, as_json=options.json)
         if options.drain and progress is not None:
             _drain(context, session, progress.tells(reporter))
+        there = putting(context.database, host.name)
         items = judge_host(context.database, session, context.home, ignore_work=options.ignore_work)
         lost = losses(items)
+        if progress is not None:
+            begin_clearing(context.database, progress.id, host.name, there)
         secrets = {} if options.dry_run else session.call("host.forget_secrets", {})
         wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
+        if wiped is not None and progress is not None:
+            progress.step(WIPED)
     if options.json:
         listed = [dataclasses.asdict(item) for item in items]
         print(json.dumps({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped}, indent=1))
@@ -88,6 +106,43 @@ def _recorded(context: Context, options: argparse.Namespace) -> contextlib.Abstr
     if options.dry_run:
         return contextlib.nullcontext()
     return operation(context.database, kind="release", host=options.name, argv=sys.argv)
+
+
+def _alone(
+    context: Context, host: str, options: argparse.Namespace, reporter: Reporter
+) -> contextlib.AbstractContextManager[None]:
+    """One release of a host after the other, unless it is only a look."""
+    from armada.provision.turn import turn
+
+    if options.dry_run:
+        return contextlib.nullcontext()
+    return turn(context.home.lock(f"release-{host}"), f"release of {host}", lambda who: reporter.stage("waiting", who))
+
+
+def _wipes(context: Context, host: str) -> frozenset[str]:
+    """The ids of the releases that deleted everything on a host."""
+    from armada.store import operations
+
+    return frozenset(
+        each.id for each in operations.on_host(context.database, host) if each.kind == "release" and each.step == WIPED
+    )
+
+
+def _wiped_since(context: Context, host: str, before: frozenset[str]) -> Operation | None:
+    from armada.store import operations
+
+    new = _wipes(context, host) - before
+    return operations.find(context.database, max(new)) if new else None
+
+
+def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"host": host, "safe": True, "items": [], "wiped": []}, indent=1))
+    else:
+        reporter.line(
+            f"{host} was wiped by another armada (process {by.pid}) a moment ago; nothing of armada's is there"
+        )
+    return 0
 
 
 def _drain(context: Context, session: HostSession, listener: Listener) -> None:

@@ -38,5 +38,6 @@ def _resume(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with context.session(run.host) as session:
         with operation(context.database, kind="resume", run_id=run.run_id, host=run.host, argv=sys.argv):
-            resumed = resume_run(context.database, session, run)
+            context.admit(session.host)
+            resumed = resume_run(context.database, session, run, say=lambda who: reporter.stage("waiting", who))
         return announce(context, session, resumed, options, reporter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 import time
@@ -147,7 +148,7 @@ def _ps(options: argparse.Namespace) -> int:
         launching = being_launched(context.database)
         unsure = runs.every(context.database, active=True)
         unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
-        watched = seen_hosts(context.home, time.time())  # by a daemon, just now: its word is in the store
+        watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
         for name, why in observe_all(context.home, context.hosts(), unsure).items():
             sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
@@ -353,12 +354,16 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
+    import contextlib
+
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
     from armada.config.sync import settings_of
     from armada.home import own
+    from armada.monitor.observe import observe
     from armada.store import checkpoints, runs
     from armada.sync.keeping import tidy, wanted
-    from armada.sync.staging import only_one
+    from armada.sync.staging import leave, only_one
 
     context = Context()
     run = context.run(options.run)
@@ -367,13 +372,15 @@ def _remove(options: argparse.Namespace) -> int:
         run = _look(context, run)
     if not run.ended and run.state != "unknown":
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
-    with context.session(run.host, patience_s=5) as session:
-        from armada.monitor.observe import observe
-
+    folder = context.home.checkpoints(run.run_id)
+    wait = functools.partial(Reporter().stage, "waiting", f"a sync of {run.run_id} to finish")
+    # To the end under the lock of its syncs: what one of them brings later would belong to no run.
+    alone = contextlib.nullcontext() if options.dry_run else only_one(folder, wait)
+    with context.session(run.host, patience_s=5) as session, alone:
+        runs.require(context.database, run.run_id)
         observe(context.database, session, [run])
         if not options.dry_run:
-            with only_one(context.home.checkpoints(run.run_id)):
-                tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
+            tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
         kept = checkpoints.of_run(context.database, run.run_id)
         settings = settings_of(runs.spec(context.database, run.run_id))
         only_there = wanted(context.database, run.run_id, kept, settings)
@@ -393,7 +400,8 @@ def _remove(options: argparse.Namespace) -> int:
             session.call("run.remove", question, timeout_s=300)
         except NotFound:
             gone = True
-    runs.delete(context.database, run.run_id)
+        runs.delete(context.database, run.run_id)
+        leave(folder)
     home = [c for c in kept if c.home_path is not None]
     stay = f"; {counted(len(home), 'checkpoint')} kept in {context.home.checkpoints(run.run_id)}" if home else ""
     print(f"{run.run_id} forgotten{' (the host had nothing of it)' if gone else ''}{stay}")
@@ -404,7 +412,7 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.operations import operation
-    from armada.store import checkpoints
+    from armada.store import checkpoints, runs
     from armada.sync.pull import choose, copy_to, pull
 
     context = Context()
@@ -429,6 +437,7 @@ def _pull(options: argparse.Namespace) -> int:
     kept = checkpoints.of_run(context.database, run.run_id)
     copied = None
     if options.to is not None and only is not None:
+        runs.require(context.database, run.run_id)
         copied = copy_to(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
     if pulled.lacking:
         sys.stderr.write(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.config.sync import SyncSettings
     from armada.operations import Listener
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
@@ -345,10 +346,12 @@ def _retention(options: argparse.Namespace) -> int:
     code = 0
     for run in _chosen(context, options.runs):
         settings = settings_of(runs.spec(context.database, run.run_id))
-        plans = {
-            "home": keeping.plan_home(context.database, run.run_id, settings),
-            run.host: keeping.plan_host(context.database, run.run_id, settings),
-        }
+        plans = _retention_plans(context, run, settings)
+        if not options.dry_run and not all(decision.keep for decisions in plans.values() for decision in decisions):
+            with only_one(context.home.checkpoints(run.run_id)):
+                plans = _retention_plans(context, run, settings)  # another may have done it meanwhile
+                keeping.retain_home(context.database, context.home, run.run_id, settings)
+                code = _prune(context, run, keeping.surplus_on_host(context.database, run.run_id, settings)) or code
         for where, decisions in plans.items():
             for decision in decisions:
                 rows.append(_row(run, where, decision))
@@ -362,11 +365,6 @@ def _retention(options: argparse.Namespace) -> int:
                         "reason": decision.reason,
                     }
                 )
-        if options.dry_run or all(decision.keep for decisions in plans.values() for decision in decisions):
-            continue
-        with only_one(context.home.checkpoints(run.run_id)):
-            keeping.retain_home(context.database, context.home, run.run_id, settings)
-            code = _prune(context, run, keeping.surplus_on_host(context.database, run.run_id, settings)) or code
     if options.json:
         print(json.dumps(listed, indent=1))
     elif rows:
@@ -376,6 +374,15 @@ def _retention(options: argparse.Namespace) -> int:
     else:
         print("No checkpoints.")
     return code
+
+
+def _retention_plans(context: Context, run: Run, settings: SyncSettings) -> dict[str, list[Decision]]:
+    from armada.sync import keeping
+
+    return {
+        "home": keeping.plan_home(context.database, run.run_id, settings),
+        run.host: keeping.plan_host(context.database, run.run_id, settings),
+    }
 
 
 def _row(run: Run, where: str, decision: Decision) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
         auto: It may end when nothing is left to do; nobody waits for it then.
 
     Returns:
-        Whether one was started.
+        Whether one was started; where several start one at the same time, whether ours it is (`auto`: nobody waits to see).
 
     Raises:
         ArmadaError: It did not come up; the end of its log is in the message.
@@ -70,12 +70,20 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     code = first.wait()  # it forks and ends at once
     if auto and code == 0:
         return True
-    if code == 0 and _wait(lambda: status.judge(home, time.time())[0] == "fresh", START_S):
-        return True
+    if code == 0 and _wait(lambda: status.judge(home).condition == "fresh", START_S):
+        return _is_in_session(instance.holder(home), first.pid)
     raise ArmadaError(
         f"the daemon did not come up within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
         hint="armada daemon run shows what it does",
     )
+
+
+def _is_in_session(process: identity.Process | None, session: int) -> bool:
+    """Whether a process descends from one that was started as a session of its own, which ours was."""
+    try:
+        return process is not None and os.getsid(process.pid) == session
+    except OSError:
+        return False  # it has ended meanwhile
 
 
 def stop(home: HomePaths) -> int:

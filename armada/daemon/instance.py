@@ -1,4 +1,9 @@
-"""One daemon per home: whoever holds the lock is it. The kernel frees the lock when its holder dies, however it dies."""
+"""One daemon per home: whoever holds the lock is it. The kernel frees the lock when its holder dies, however it dies.
+
+A look takes the lock shared for a moment, since flock cannot be asked without taking it. A starter that meets a look therefore
+tries again. It gives up only when the lock is held exclusively, which a look never does. Linux and macOS behave alike here.
+`F_GETLK` would ask without taking, but on Linux it does not see the flock that daemons of earlier releases hold.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ import dataclasses
 import fcntl
 import json
 import os
+import random
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from armada.paths import HomePaths
+
+
+_AGAIN_S = 0.005
+"""A look holds the lock for some microseconds."""
 
 
 def lock_file(home: HomePaths) -> Path:
@@ -33,17 +44,29 @@ def only_instance(home: HomePaths) -> Iterator[None]:
     home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(lock_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _take(descriptor):
             held = _read(descriptor)
             who = f"process {held.pid}" if held else "another process"
-            raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status") from None
+            raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(dataclasses.asdict(identity.current())).encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    """Take the lock exclusively, past those who only look; false when another daemon, or one that just starts, has it."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # two starters must not keep meeting each other's try
 
 
 def is_held(home: HomePaths) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import signal
 import sqlite3
@@ -146,7 +145,7 @@ class Daemon:
             self._synced_at = now
             self._sync.tick(database, hosts, now)
             self._idle(database, now)
-        self._write_status(now)
+        self._write_status()
         self._replace_stuck()
         if self._given_up < MOST_GIVEN_UP:
             readiness.notify("WATCHDOG=1")
@@ -156,7 +155,7 @@ class Daemon:
         with Database(self._home.store) as database:
             log.info("armada %s watches (process %d)", __version__, identity.current().pid)
             self._messenger.start()
-            self._write_status(self._clock.now())
+            self._write_status()
             readiness.notify("READY=1", f"STATUS=watching from {self._home.store}")
             going = True
             while going and not self._stop.is_set():
@@ -274,8 +273,10 @@ class Daemon:
                 self._board.remove(name)
                 self._given_up += 1
 
-    def _write_status(self, now: float) -> None:
+    def _write_status(self) -> None:
         me = identity.current()
+        # Before the clock is read: nothing in them is later than the tick.
+        hosts, syncing = self._board.hosts(), self._board.syncing()
         status.write(
             self._home,
             status.Status(
@@ -285,10 +286,11 @@ class Daemon:
                 version=__version__,
                 auto=self._auto,
                 started_at=self._started_at,
-                tick_at=now,
-                hosts=self._board.hosts(),
-                syncing=self._board.syncing(),
+                tick_at=self._clock.now(),
+                hosts=hosts,
+                syncing=syncing,
                 idle_since=self._idle_since,
+                tick_monotonic=time.monotonic(),
             ),
         )
 
@@ -310,5 +312,9 @@ def serve(home: HomePaths, *, auto: bool) -> None:
         Conflict: Another one is, and this one was not started only in case there is none.
     """
     daemon = Daemon(home, auto=auto)
-    with contextlib.suppress(Conflict) if auto else contextlib.nullcontext():
+    try:
         daemon.run()
+    except Conflict as held:
+        if not auto:
+            raise
+        log.info("not needed: %s", held.message)

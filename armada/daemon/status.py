@@ -1,21 +1,34 @@
-"""What the daemon says about itself: a file rewritten with every tick, believed only as far as its age and its lock go."""
+"""What the daemon says about itself: a file rewritten with every tick, believed only as far as its age and its lock go.
+
+The age comes from the monotonic clock, which all processes of one boot share, and which neither a person nor NTP sets. Where the
+file has no such time (an older daemon wrote it), the age is what the wall clock says, and `is_certain` is false.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from armada import identity
 from armada.daemon import instance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from armada.paths import HomePaths
 
 FRESH_S = 15.0
 """A tick is a second; a daemon silent for longer than this is stale, even if its process lives."""
+
+CONFIRM_S = 3.0
+"""Who would act on a stale daemon watches it for so long first: three ticks."""
+
+_LOOK_S = 0.1
 
 WATCHED_S = 10.0
 """A host that the daemon saw so long ago need not be looked at again by who asks now."""
@@ -42,7 +55,10 @@ class SyncStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All of status.json. `auto`: it was started by another command and ends when nothing is left to do."""
+    """All of status.json. `auto`: it was started by another command and ends when nothing is left to do.
+
+    `tick_at` is the daemon's wall clock, `tick_monotonic` counts from the boot with that `boot_id`.
+    """
 
     pid: int
     start_time: str | None
@@ -54,6 +70,7 @@ class Status:
     hosts: dict[str, HostStatus]
     syncing: tuple[SyncStatus, ...]
     idle_since: float | None = None
+    tick_monotonic: float | None = None
 
 
 Condition = Literal["fresh", "stale", "dead", "never"]
@@ -84,23 +101,86 @@ def read(home: HomePaths) -> Status | None:
         return None
 
 
-def judge(home: HomePaths, now: float) -> tuple[Condition, Status | None]:
-    """Whether there is a daemon, and whether it does its work: the lock says the first, the age of its tick the second."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is known of a home's daemon at one moment.
+
+    `age_s`: seconds since its last tick, None where that cannot be known. `is_certain`: a clock that does not step says so.
+    """
+
+    condition: Condition
+    status: Status | None
+    age_s: float | None = None
+    is_certain: bool = False
+
+    def now(self) -> float:
+        """The present by the wall clock that the times in the status were read from, which may have been set since."""
+        if self.status is None or self.age_s is None:
+            return time.time()
+        return self.status.tick_at + self.age_s
+
+
+def judge(
+    home: HomePaths, *, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+) -> Judgement:
+    """Whether there is a daemon, and whether it does its work: the lock says the first, the age of its tick the second.
+
+    Args:
+        home: Whose.
+        monotonic: Seconds since the boot; read after the status, so that no tick lies in the future.
+        wall: Unix time, likewise.
+    """
     status = read(home)
+    age_s, is_certain = _age(status, monotonic, wall)
     if not instance.is_held(home):
-        return ("never" if status is None else "dead"), status
-    if status is None or not 0 <= now - status.tick_at <= FRESH_S:
-        return "stale", status
-    return "fresh", status
+        return Judgement("never" if status is None else "dead", status, age_s, is_certain)
+    if age_s is None or age_s > FRESH_S:
+        return Judgement("stale", status, age_s, is_certain)
+    return Judgement("fresh", status, age_s, is_certain)
 
 
-def seen_hosts(home: HomePaths, now: float) -> frozenset[str]:
+def _age(status: Status | None, monotonic: Callable[[], float], wall: Callable[[], float]) -> tuple[float | None, bool]:
+    """Seconds since the tick, or None; and whether a clock says so that does not step."""
+    if status is None:
+        return None, False
+    if status.tick_monotonic is not None and status.boot_id is not None and status.boot_id == identity.boot_id():
+        age_s, is_certain = monotonic() - status.tick_monotonic, True
+    else:
+        age_s, is_certain = wall() - status.tick_at, False
+    return (age_s, is_certain) if age_s >= 0 else (None, False)
+
+
+def judge_twice(home: HomePaths, *, pause: Callable[[float], None] = time.sleep) -> Judgement:
+    """Judge; before a daemon is called stale, wait for its next tick. For who acts on the word.
+
+    A clock that was set, a machine that was paused, or a daemon that is slow for a moment look stale at one glance. After this
+    a stale daemon did not tick for `FRESH_S`, by a clock that does not step or while it was watched.
+
+    Args:
+        home: Whose.
+        pause: Waits between two looks.
+    """
+    first = judged = judge(home)
+    waited_s = 0.0
+    while judged.condition == "stale" and waited_s < (CONFIRM_S if first.is_certain else FRESH_S):
+        pause(_LOOK_S)
+        waited_s += _LOOK_S
+        judged = judge(home)
+        if judged.condition == "stale" and judged.status is not None and judged.status != first.status:
+            return dataclasses.replace(judged, condition="fresh", age_s=0.0)  # it ticked, whatever its clock says
+    if judged.condition == "stale" and not judged.is_certain:
+        return dataclasses.replace(judged, age_s=None)
+    return judged
+
+
+def seen_hosts(home: HomePaths, *, monotonic: Callable[[], float] = time.monotonic) -> frozenset[str]:
     """Hosts a fresh daemon has just looked at, or knows to be unreachable: nobody else needs to ask them now."""
-    condition, status = judge(home, now)
-    if condition != "fresh" or status is None:
+    judged = judge(home, monotonic=monotonic)
+    if judged.condition != "fresh" or judged.status is None:
         return frozenset()
+    now = judged.now()
     return frozenset(
         name
-        for name, host in status.hosts.items()
-        if host.state == "unreachable" or (host.last_ok is not None and now - host.last_ok <= WATCHED_S)
+        for name, host in judged.status.hosts.items()
+        if host.state == "unreachable" or (host.last_ok is not None and 0 <= now - host.last_ok <= WATCHED_S)
     )

@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from armada import __version__
@@ -153,14 +152,14 @@ def _disk(home: HomePaths) -> Finding:
 
 
 def _daemon(home: HomePaths) -> Finding:
-    from armada.daemon.status import judge
+    from armada.daemon.status import judge_twice
 
-    now = time.time()
-    condition, status = judge(home, now)
+    judged = judge_twice(home)
+    condition, status = judged.condition, judged.status
     if condition == "fresh" and status is not None:
         return ok("daemon", f"runs as process {status.pid}, {len(status.hosts)} hosts")
     if condition == "stale":
-        age = span(now - status.tick_at) if status is not None else "a while"
+        age = span(judged.age_s) if judged.age_s is not None else "a while"
         return fail("daemon", f"lives, and has done nothing for {age}", "armada daemon stop && armada daemon start")
     if condition == "dead":
         return warn("daemon", "does not run; nothing comes home by itself", "armada daemon start")

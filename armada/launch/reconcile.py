@@ -2,6 +2,9 @@
 
 Launches carry a key, the hash of what was asked for: experiment, host, profile, name. A run of that key whose launch never
 ended well (exit 9, `kill -9`, the laptop's battery) may or may not be on the host. The host knows.
+
+The same launch at the same time: one lock per key lets one armada after the other launch. Whoever comes second compares which
+launches of the key were complete when it began with those that are complete now. No clock is asked.
 """
 
 from __future__ import annotations
@@ -9,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.errors import NotFound
+from armada.errors import Conflict, NotFound
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.monitor.state import NOT_ON_HOST
@@ -21,6 +25,8 @@ from armada.store import operations as records
 from armada.store import runs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from armada.config.experiments import Experiment
     from armada.session import HostSession
     from armada.store.database import Database
@@ -31,6 +37,11 @@ YOUNG_S = 86_400.0
 
 ENDED_S = 3600.0
 """…and one whose run has ended meanwhile answers only who asks soon."""
+
+SETTLE_S = 30.0
+"""Whoever had the lock before has given it back, and only has to write down how its launch ended."""
+
+_LOOK_S = 0.02
 
 _OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_by_user"})
 """Ends that home itself wrote, knowing that nothing had been started, or that nobody wanted it."""
@@ -51,6 +62,59 @@ def launch_key(
     asked = [experiment.model_dump(mode="json"), host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The launches of a key that were complete at one moment: the ids of their runs, of those made after `since`."""
+
+    run_ids: frozenset[str]
+    since: float
+
+
+def complete_launches(database: Database, key: str, host: str, since: float) -> Complete:
+    """Which runs of a key were launched to the end; later attempts at them count, broken ones do not."""
+    found = [run.run_id for run in runs.launched_as(database, key, host=host, since=since)]
+    launches = {run_id: records.of_run(database, run_id, kind="launch") for run_id in found}
+    done = {run_id for run_id, each in launches.items() if any(launch.state == "done" for launch in each)}
+    return Complete(frozenset(done), since)
+
+
+def refuse_second(
+    database: Database, key: str, host: str, before: Complete, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Refuse a launch that another armada has carried out since this one began; called with the lock of the key held.
+
+    Args:
+        database: The store.
+        key: From `launch_key`.
+        host: Its name.
+        before: What was complete when this launch began.
+        pause: Waits between two looks.
+
+    Raises:
+        Conflict: The other's run is named.
+    """
+    _await_end_of_others(database, key, host, before.since, pause)
+    new = complete_launches(database, key, host, before.since).run_ids - before.run_ids
+    if new:
+        run = max((runs.find(database, run_id) for run_id in new), key=lambda run: run.created_at)
+        raise Conflict(
+            f"{run.run_id} was launched by another armada a moment ago and is {run.state}; nothing was started twice",
+            hint=f"armada logs -f {run.run_id} follows it; the same command once more starts another run",
+            host=host,
+        )
+
+
+def _await_end_of_others(database: Database, key: str, host: str, since: float, pause: Callable[[float], None]) -> None:
+    """Wait until whoever had the lock before has written down how its launch ended, or is gone."""
+    of_key = {run.run_id for run in runs.launched_as(database, key, host=host, since=since)}
+    waited_s = 0.0
+    while waited_s < SETTLE_S and any(
+        each.kind == "launch" and each.run_id in of_key and is_alive(each) for each in records.running(database)
+    ):
+        pause(_LOOK_S)
+        waited_s += _LOOK_S
 
 
 def find_former(database: Database, session: HostSession, key: str, now: float) -> Former | None:

@@ -8,33 +8,56 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
 from armada.monitor.state import NOT_ON_HOST
+from armada.provision.turn import turn
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from armada.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 
 
-def resume_run(database: Database, session: HostSession, run: Run, *, unattended: bool = False) -> Run:
-    """Hand a failed or cancelled run to its host once more.
+def resume_run(
+    database: Database,
+    session: HostSession,
+    run: Run,
+    *,
+    unattended: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Hand a failed or cancelled run to its host once more; of several who ask at the same time, one does.
 
     Args:
         database: The store.
         session: With the run's host.
-        run: Which.
+        run: Which, as it was when its resumption was asked for.
         unattended: Nobody is there whose environment has the secrets: those of the lost submission have to be on the host still.
+        say: Told who resumes it already, where there is anything to wait for.
 
     Returns:
         The run as it is after that.
 
     Raises:
-        Conflict: It has not ended, it is done, or it never got as far as its host.
+        Conflict: It has not ended, it is done, it never got as far as its host, or another armada resumed it meanwhile.
         NotFound: Its host has nothing of it.
         UsageError: A secret it needs is not in home's environment.
         OutcomeUnknown: The link broke during the hand-over; the same command finds out, and nothing is started twice.
     """
+    lock = session.home.lock(f"resume-{run.run_id}")
+    with turn(lock, f"resume of {run.run_id}", say):
+        known = runs.find(database, run.run_id)
+        if known.submission > run.submission:
+            raise Conflict(
+                f"{run.run_id} was resumed by another armada a moment ago and is {known.state}; nothing was started twice",
+                hint=f"armada logs -f {run.run_id}",
+            )
+        return _resume(database, session, known, unattended=unattended)
+
+
+def _resume(database: Database, session: HostSession, run: Run, *, unattended: bool) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     _refuse(run)

@@ -10,6 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from armada.admission import refuse_while_clearing
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.launch.resume import resume_run
@@ -80,6 +81,7 @@ class Retries:
         argv = ["armada", "resume", run.run_id]
         try:
             with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
+                refuse_while_clearing(database, run.host)
                 progress.step("resume", words)
                 resume_run(database, self._session, run, unattended=True)
         except (HostUnreachable, OutcomeUnknown) as error:
@@ -87,7 +89,8 @@ class Retries:
             log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
             raise
         except ArmadaError as error:
-            if not runs.find(database, run.run_id).ended:
+            known = runs.find(database, run.run_id)
+            if not known.ended or known.submission > run.submission:
                 return True  # somebody else was faster: the daemon, a follower, a person
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from armada.errors import NotFound, OutcomeUnknown
+from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.monitor.observe import ROOT_AWAY, observe
 from armada.monitor.state import NOT_ON_HOST
 from armada.store import runs
@@ -37,12 +37,13 @@ def stop_run(
         The run as it ended; `cancelled` unless it had ended before.
 
     Raises:
+        Conflict: It ended, and was resumed before anybody could see that it had.
         OutcomeUnknown: It had not ended well after the grace time.
     """
     if grace_s is None:
         grace_s = float(runs.spec(database, run.run_id).get("stop_grace_s", 60.0))
     try:
-        session.call("run.stop", {"run_id": run.run_id, "grace_s": grace_s}, timeout_s=60.0)
+        answer = session.call("run.stop", {"run_id": run.run_id, "grace_s": grace_s}, timeout_s=60.0)
     except NotFound:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
@@ -57,10 +58,17 @@ def stop_run(
             hint="when its root is back on the host, again",
             host=run.host,
         ) from None
+    asked = answer.get("submission")  # agents of the first release do not say
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
+        if isinstance(asked, int) and run.submission > asked:
+            raise Conflict(
+                f"{run.run_id} ended, was resumed by another armada a moment ago, and is {run.state}",
+                hint=f"armada stop {run.run_id} ends it again",
+                host=run.host,
+            )
         if run.ended:
             return run
         if time.monotonic() > deadline:

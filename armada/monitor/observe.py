@@ -132,6 +132,8 @@ def take_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
     Returns:
         As `take_entry`.
     """
+    if not runs.is_known(database, run.run_id):
+        return False  # another armada has forgotten it since we asked
     try:
         with database.part():
             return take_entry(database, run, entry)

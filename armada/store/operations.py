@@ -106,6 +106,12 @@ def running(database: Database) -> list[Operation]:
     return [_operation(row) for row in rows]
 
 
+def on_host(database: Database, host: str) -> list[Operation]:
+    """The operations on a host that are remembered, ended or not, oldest first."""
+    rows = database.connection.execute("SELECT * FROM operations WHERE host = ? ORDER BY started_at, id", (host,))
+    return [_operation(row) for row in rows]
+
+
 def of_run(database: Database, run_id: str, *, kind: str) -> list[Operation]:
     """The operations of one kind on a run, newest first."""
     rows = database.connection.execute(

@@ -201,9 +201,31 @@ def find(database: Database, prefix: str) -> Run:
     return _run(rows[0])
 
 
+def is_known(database: Database, run_id: str) -> bool:
+    """Whether the store has a run still: another armada may have forgotten it since it was found."""
+    return database.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+
+
+def require(database: Database, run_id: str) -> None:
+    """Refuse to go on with a run that was found before and is no longer there.
+
+    Raises:
+        NotFound: It was forgotten.
+    """
+    if not is_known(database, run_id):
+        raise NotFound(f"{run_id} was forgotten by another armada a moment ago", hint="armada ps lists what there is")
+
+
 def spec(database: Database, run_id: str) -> dict[str, Any]:
-    (text,) = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    found: dict[str, Any] = json.loads(text)
+    """What a run was planned as.
+
+    Raises:
+        NotFound: It was forgotten.
+    """
+    row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        require(database, run_id)
+    found: dict[str, Any] = json.loads(row["spec"])
     return found
 
 

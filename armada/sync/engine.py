@@ -24,7 +24,7 @@ from armada.sync.fetch import Fetcher, Streams
 from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
 from armada.sync.proof import Proof, prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
-from armada.sync.staging import only_one
+from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
 from armada.units import counted
 from armada.verdicts.presence import There
@@ -121,8 +121,11 @@ def sync_whole(
 def _try(sync: _Sync, only: str | None, looked: Look | None, *, most: int | None) -> SyncOutcome:
     """Sync, noting what ended it early."""
     try:
-        with only_one(sync.home.checkpoints(sync.run_id)):
-            return sync.run(only, looked, most)
+        with only_one(sync.home.checkpoints(sync.run_id)) as waited:
+            if not runs.is_known(sync.database, sync.run_id):
+                leave(sync.home.checkpoints(sync.run_id))
+            runs.require(sync.database, sync.run_id)
+            return sync.run(only, None if waited else looked, most)
     except OSError as error:
         problem = error if isinstance(error, ArmadaError) else as_error(error, host=sync.session.host.name)
         _note_failure(sync.database, sync.run_id, problem, sync.now())
@@ -262,6 +265,8 @@ def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint
 
 
 def _note_failure(database: Database, run_id: str, error: ArmadaError, now: float) -> None:
+    if not runs.is_known(database, run_id):
+        return
     failures = run_sync.find(database, run_id).failures + 1
     wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, schedule.roll())
     run_sync.failed(database, run_id, now=now, reason=str(error), next_due_at=now + wait_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -163,7 +164,7 @@ def copy_to(checkpoint: Checkpoint, target: Path) -> Path:
     if checkpoint.home_path is None:
         raise NotFound(f"checkpoint-{checkpoint.step} did not come home")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Conflict(f"{target} is there already", hint="name a folder that does not exist")
+        raise _taken(target)
     manifest, files = read_published(checkpoint.home_path, checkpoint.digest)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -182,7 +183,13 @@ def copy_to(checkpoint: Checkpoint, target: Path) -> Path:
             shutil.copyfile(checkpoint.home_path / PARTIAL, part / PARTIAL)
         part.replace(target)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise _taken(target) from error  # somebody made it while we copied
         raise ArmadaError(f"cannot copy to {target}: {error.strerror}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return target
+
+
+def _taken(target: Path) -> Conflict:
+    return Conflict(f"{target} is there already", hint="name a folder that does not exist")

@@ -21,7 +21,7 @@ from armada.sync.manifest import NAME, File, Manifest, ManifestRejected, parse_m
 from armada.units import amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
@@ -215,9 +215,31 @@ def fsync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Two armada processes do not fetch the same run: the second waits, and finds the work done."""
+def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
+    """Two armada processes do not fetch the same run: the second waits, and finds the work done.
+
+    Args:
+        folder: Of the run's checkpoints.
+        wait: Told that another is at it.
+
+    Yields:
+        Whether another was at it, so that what was seen before may be so no longer.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        waits = False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits = True
+            wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield waits
+
+
+def leave(folder: Path) -> None:
+    """Remove what `only_one` made of a run that is forgotten, where nothing else is there; called within it."""
+    with contextlib.suppress(OSError):  # checkpoints or outputs stay
+        (folder / ".lock").unlink()
+        folder.rmdir()
+        folder.parent.rmdir()

@@ -239,8 +239,12 @@ class Watcher:
     def _daemon(self) -> DaemonView:
         from armada.daemon.status import judge
 
-        condition, status = judge(self._home, time.time())
-        return DaemonView(condition, status.tick_at if status is not None else None)
+        judged = judge(self._home)
+        if judged.status is None:
+            return DaemonView(judged.condition, None)
+        shift_s = time.time() - judged.now()
+        # Only where the clock was set: a moment that differs a little with every look would be drawn anew each time.
+        return DaemonView(judged.condition, judged.status.tick_at + (round(shift_s) if abs(shift_s) > 1 else 0))
 
 
 def _stamp(path: Path) -> float | None:

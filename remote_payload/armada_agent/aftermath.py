@@ -24,7 +24,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
         os._exit(0)
     os.umask(0o077)
     paths = RunPaths(root, run_id)
-    if files.lock(paths.supervisor_lock, timeout_s=0) is None:
+    if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # who only looks holds it for an instant
         return 0  # a supervisor lives after all, or another of these is at it
     spec = files.read_json(paths.spec) or {}
     attempt = newest(paths.attempts()) or 0

@@ -169,10 +169,14 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
     try:
         result = find_method(target)(Call(session, request_id), params)
     except AgentError as error:
-        return _refusal(request_id, error)
+        unexpected = error.kind in ("io", "internal")
+        return _refusal(request_id, (_missing(session) if unexpected else None) or error)
     except OSError as error:
-        return _refusal(request_id, from_os_error(error))
+        return _refusal(request_id, _missing(session) or from_os_error(error))
     except Exception as error:
+        gone = _missing(session)
+        if gone is not None:
+            return _refusal(request_id, gone)
         import traceback
 
         traceback.print_exc()
@@ -180,6 +184,14 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
     if result is None:
         return None  # the method has answered by itself
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def _missing(session: Session) -> Optional[AgentError]:
+    """Say why nothing is found: the root went away under this conversation, and our own program with it."""
+    if os.path.exists(session.agent_path):
+        return None
+    message = "all of armada's below %s is gone: wiped a moment ago (armada hosts release --wipe), or no longer mounted"
+    return AgentError("conflict", message % session.root, "the same command again, once the root is as it should be")
 
 
 def find_method(target: str) -> Method:

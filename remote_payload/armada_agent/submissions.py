@@ -62,6 +62,9 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Wish a run's end; its supervisor fulfils it, or, where that has died, a process started here.
 
+    Returns:
+        The `outcome`, and the `submission` that it is about: a later one is none of this wish's.
+
     Raises:
         AgentError: `not_found`.
     """
@@ -72,10 +75,17 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     evidence = Evidence(paths)
     number = evidence.submission_number
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
-        return {"outcome": "already_ended"}
+        return {"outcome": "already_ended", "submission": number}
     files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
     # Whoever takes the run up from here on reads the wish; only who took it up before has to be looked for.
     evidence = Evidence(paths)
+    if number is not None and evidence.submission_number != number:
+        return {"outcome": "already_ended", "submission": number}  # it was handed over again before the wish was there
+    number = evidence.submission_number
+    return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
+
+
+def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
     number = evidence.submission_number
     if number is not None and evidence.job is None:
         _find_lost_job(engines.Handed(paths, number))

@@ -126,9 +126,13 @@ def test_status_after_a_violent_death_says_dead(armada: Armada, home: HomePaths)
 
 def test_a_daemon_that_lives_but_does_nothing_is_stale(armada: Armada, home: HomePaths) -> None:
     armada.run("daemon", "start")
-    assert status.judge(home, time.time())[0] == "fresh"
-    assert status.judge(home, time.time() + 60)[0] == "stale"
-    assert status.seen_hosts(home, time.time() + 60) == frozenset()
+    assert status.judge(home).condition == "fresh"
+
+    def later() -> float:
+        return time.monotonic() + 60
+
+    assert status.judge(home, monotonic=later).condition == "stale"
+    assert status.seen_hosts(home, monotonic=later) == frozenset()
 
 
 class BlackHole:
@@ -242,7 +246,7 @@ def test_a_project_of_its_own_hosts_is_watched_from_anywhere(armada: Armada, hom
 def test_ps_takes_a_fresh_daemon_at_its_word(armada: Armada, home: HomePaths) -> None:
     armada.run("daemon", "start")
     run_id = armada.json("launch", "--host", "local", armada.command("sleep", "1000"))["run_id"]
-    eventually(lambda: status.seen_hosts(home, time.time()))
+    eventually(lambda: status.seen_hosts(home))
     eventually(lambda: armada.json("ps")[0]["state"] == "running")
     armada.run("stop", run_id, "--grace", "0")
     assert armada.json("ps")[0]["state"] == "cancelled"

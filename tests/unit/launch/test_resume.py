@@ -10,6 +10,7 @@ import pytest
 from armada.config.hosts import Host
 from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown
 from armada.launch.resume import resume_run
+from armada.paths import HomePaths
 from armada.store import run_sync, runs
 from armada.store.database import Database
 from armada.store.runs import Verdict
@@ -31,7 +32,8 @@ class Session:
 
     host = Host.model_validate({"name": "box", "ssh": "box"})
 
-    def __init__(self, error: ArmadaError) -> None:
+    def __init__(self, home: HomePaths, error: ArmadaError) -> None:
+        self.home = home
         self._error = error
 
     def call_all(self, questions: list[Any]) -> list[Any]:
@@ -40,6 +42,17 @@ class Session:
     def call(self, _method: str, params: dict[str, Any], **_: Any) -> Any:
         assert params["submission"] == 2
         raise self._error
+
+
+def test_a_run_that_was_resumed_since_it_was_asked_for_is_not_resumed_again(tmp_path: Path) -> None:
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5), submission=1)
+        asked_for = runs.find(database, "q-aaaaaa")
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 2, 9), submission=2)
+        session = Session(HomePaths(tmp_path, tmp_path), AssertionError("the host was asked"))  # type: ignore[arg-type]
+        with pytest.raises(Conflict, match="resumed by another armada a moment ago and is failed"):
+            resume_run(database, session, asked_for)  # type: ignore[arg-type]  # all that is used
 
 
 @pytest.mark.parametrize(
@@ -58,7 +71,7 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
         runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
         run_sync.succeeded(database, "q-aaaaaa", began=1.0, next_due_at=None, final=True)
         with pytest.raises(leaves):
-            resume_run(database, Session(error), runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+            resume_run(database, Session(HomePaths(tmp_path, tmp_path), error), runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
         run = runs.find(database, "q-aaaaaa")
         assert (run.state, run.reason) == (state, reason)
         assert not run_sync.find(database, "q-aaaaaa").final_done
