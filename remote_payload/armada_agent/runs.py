@@ -3,10 +3,11 @@
 import json
 import os
 import re
+import shlex
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import content, files, parameters
+from armada_agent import content, files, parameters, remains
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, checked_run_id, list_folder
 from armada_agent.session import Call
@@ -95,6 +96,8 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths = RunPaths(call.root, params.get("run_id"))
     if not os.path.isdir(paths.folder):
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
+    if remains.is_gone(paths):
+        _refuse_scraps(paths)
     lock = files.lock(paths.submit_lock, timeout_s=5.0)
     if lock is None:
         raise AgentError("conflict", "run %s is being submitted" % paths.run_id)
@@ -108,6 +111,16 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         os.close(lock)
     shutil.rmtree(trash)
     return {}
+
+
+def _refuse_scraps(paths: RunPaths) -> None:
+    """Keep what a job wrote after its run's folder had been deleted: nobody knows of it at home."""
+    if remains.find(paths):
+        raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+    if paths.announced():
+        message = "the folder of run %s was removed while it ran, and its job has saved checkpoints there since: %s"
+        remedy = "copy what you need, then: rm -rf %s  # there" % shlex.quote(paths.folder)
+        raise AgentError("conflict", message % (paths.run_id, paths.outbox), remedy)
 
 
 def read_spec(paths: RunPaths) -> Dict[str, Any]:

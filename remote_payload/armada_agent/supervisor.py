@@ -87,7 +87,8 @@ class Supervisor:
 
     def _see_through(self, child: "subprocess.Popen[bytes]") -> Ending:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
-        telemetry = Telemetry(self._paths.telemetry, {gpu["index"] for gpu in self._holding.gpus})
+        indexes = {gpu["index"] for gpu in self._holding.gpus}
+        telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
         telemetry.start()
         ending = self._watch(child)
@@ -223,7 +224,7 @@ class Supervisor:
         return self._stopped_ending().with_status(child.wait())
 
     def _tick(self) -> None:
-        if self._pulse is not None:
+        if self._pulse is not None and self._journal.place.is_ours():
             self._pulse.look()
         self._journal.flush()
         time.sleep(_TICK_S)
