@@ -410,5 +410,6 @@ def _bootstrap_error(error: object, *, host: str) -> ArmadaError:
         "disk_full": "make room there, or choose another `root` for this host",
         "io": "choose another `root` for this host, a folder that takes files",
     }
-    hint = hints.get(str(fields.get("kind")))
+    told = fields.get("hint")
+    hint = inert_line(told) if isinstance(told, str) else hints.get(str(fields.get("kind")))
     return ProvisionFailed(f"the agent could not start: {said}", hint=hint, host=host)

@@ -1,8 +1,10 @@
-"""Numbers from hosts, held to what a store can keep and a calendar can show; what is beyond that is treated as not said."""
+"""Values from hosts, held to what a store can keep and a calendar can show; what is beyond that is treated as not said."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from armada.inert import inert_line
 
 MOST = 1 << 53
 """What JSON's numbers keep exactly; more steps, bytes or records there are not."""
@@ -18,6 +20,11 @@ def whole(value: object) -> int | None:
 def mapping(value: object) -> dict[str, Any]:
     """An object of JSON's, empty where it is something else."""
     return value if isinstance(value, dict) else {}
+
+
+def sentences(value: object) -> list[str]:
+    """A list of a host's sentences, inert and not too many; empty where it is something else."""
+    return [inert_line(item, 600) for item in value[:20]] if isinstance(value, list) else []
 
 
 def moment(value: object) -> float | None:

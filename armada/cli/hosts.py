@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
-from armada.errors import Conflict, HostUnreachable, NotFound, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.inert import inert_line
+from armada.plausible import sentences
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
-    """Ask hosts for their facts, all at once; 4 if one did not answer."""
+    """Ask hosts for their facts, all at once; the last trouble's exit code, such as 4 if one did not answer."""
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.monitor.queue import look_at_queue
@@ -175,12 +176,12 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from armada.store import hosts as records
     from armada.sync.forecast import note_forecast
 
-    def ask(host: Host) -> dict[str, Any] | HostUnreachable:
+    def ask(host: Host) -> dict[str, Any] | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
                 facts = session.call("host.facts", {})
                 return facts if host.batch is None else {**facts, "queue": look_at_queue(session)}
-        except HostUnreachable as error:
+        except ArmadaError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(32, len(wanted))) as pool:
@@ -188,10 +189,12 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     code = 0
     listed: list[dict[str, Any]] = []
     for host, answer in zip(wanted, answers, strict=True):
-        if isinstance(answer, HostUnreachable):
+        if isinstance(answer, ArmadaError):
             code = answer.exit_code
-            records.mark_unreachable(context.database, host.name, answer.message)
-            listed.append({"name": host.name, "reachable": False, "error": answer.message})
+            is_away = isinstance(answer, HostUnreachable)
+            if is_away:
+                records.mark_unreachable(context.database, host.name, answer.message)
+            listed.append({"name": host.name, "reachable": not is_away, "error": answer.message})
             if not as_json:
                 print(f"✗ {host.name}: {inert_line(answer.message)}")
                 if answer.hint:
@@ -218,6 +221,8 @@ def _say_facts(context: Context, host: Host, facts: dict[str, Any], forecast: Di
     print(f"✓ {host.name}: {who}, {machine}")
     if facts.get("setup"):
         print(f"    ⚠ {inert_line(facts['setup'], 600)}")
+    for doubt in sentences(facts.get("doubts")):
+        print(f"    ⚠ {doubt}")
     if host.batch is None:
         _say_gpus(facts["gpus"])
     disk = facts["disk"]

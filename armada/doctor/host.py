@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable
 from armada.inert import inert_line
+from armada.plausible import sentences
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -95,7 +96,15 @@ def judge(
         ok("agent", f"runs on Python {inert_line(facts['python'], 40)} ({facts['machine']})"),
     ]
     findings += [_shell(seen, noise), *_variables(seen), _setup(host, facts)]
-    findings += [_root(host, seen), _disk(seen), _inodes(seen), *_quota(seen), _locks(seen), *_mounts(seen)]
+    findings += [
+        _root(host, seen),
+        *_owners(facts),
+        _disk(seen),
+        _inodes(seen),
+        *_quota(seen),
+        _locks(seen),
+        *_mounts(seen),
+    ]
     findings += [_umask(seen), _rsync(host, facts), _sessions(seen), _logout(host, seen), _leftovers(seen)]
     if host.batch is not None:
         findings.append(_batch(host, queue))
@@ -201,6 +210,13 @@ def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
             f"srun ls -d {shlex.quote(str(root['path']))}  # there",
         )
     return ok("root", f"{where}: takes files, programs run there")
+
+
+def _owners(facts: Mapping[str, Any]) -> list[Finding]:
+    """Who may write there; what armada refuses never gets as far as this."""
+    away = "a `root:` in a folder of your own, or what it says there, by that folder's owner"
+    found = [warn("owners", doubt, away) for doubt in sentences(facts.get("doubts"))]
+    return found or [ok("owners", "nobody else may write in the root, or put another folder in its place")]
 
 
 def _disk(seen: Mapping[str, Any]) -> Finding:

@@ -24,7 +24,7 @@ from armada.launch.plan import (
 )
 from armada.launch.preflight import check_launch
 from armada.paths import HostPaths, new_run_id
-from armada.provision.content import Content, take_stock
+from armada.provision.content import Content, find, take_stock
 from armada.provision.environment import plan_environment
 from armada.provision.model import model_content
 from armada.provision.payload import payload_content
@@ -164,11 +164,7 @@ def plan_merge(
         "project": None,
         "launch_key": launch_key,
     }
-    missing = tuple(
-        content
-        for content in contents
-        if not session.call("content.check", {"kind": content.kind, "sha": content.sha})["present"]
-    )
+    missing = tuple(content for content in contents if not find(session, content)["present"])
     command = {"argv": argv, "cwd": str(paths.work(run_id)), "env": variables}
     files = {"launch/command.json": json.dumps(command, indent=1)}
     if host.batch is not None:

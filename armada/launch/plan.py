@@ -19,6 +19,7 @@ from armada.launch.script import plan_script
 from armada.launch.training import Training, plan_training, preparing_argv
 from armada.paths import HostPaths, new_run_id
 from armada.provision.code import take_snapshot
+from armada.provision.content import find
 from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubModel, find_model
@@ -409,7 +410,7 @@ def _environment(environment: Environment | None, paths: HostPaths) -> dict[str,
 
 
 def _present(session: HostSession, content: Content) -> bool:
-    return bool(session.call("content.check", {"kind": content.kind, "sha": content.sha})["present"])
+    return bool(find(session, content)["present"])
 
 
 def _outbox_keep(experiment: Experiment) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.monitor.observe import ROOT_AWAY, observe
 from armada.monitor.state import NOT_ON_HOST
+from armada.plausible import mapping
 from armada.store import runs
 
 if TYPE_CHECKING:
@@ -38,16 +39,19 @@ def stop_run(
 
     Raises:
         Conflict: It ended, and was resumed before anybody could see that it had.
-        OutcomeUnknown: It had not ended well after the grace time.
+        OutcomeUnknown: It had not ended well after the grace time, or its folder is gone and it may run where that cannot be seen.
     """
     if grace_s is None:
         grace_s = float(runs.spec(database, run.run_id).get("stop_grace_s", 60.0))
+    question = {"run_id": run.run_id, "grace_s": grace_s, "root": run.root_id}
     try:
-        answer = session.call("run.stop", {"run_id": run.run_id, "grace_s": grace_s}, timeout_s=60.0)
+        answer = session.call("run.stop", question, timeout_s=60.0)
     except NotFound:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
-        # Its launch broke off before the host had heard of it; there is nothing to end but our own record.
+        if run.reason == NOT_ON_HOST and run.attempt:
+            return _conclude_removed(database, session, run)
+        # Otherwise its launch broke off before the host had heard of it; there is nothing to end but our own record.
         if run.reason != ROOT_AWAY and (run.state == "preparing" or run.reason == NOT_ON_HOST):
             runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user")
             return runs.find(database, run.run_id)
@@ -69,6 +73,8 @@ def stop_run(
                 hint=f"armada stop {run.run_id} ends it again",
                 host=run.host,
             )
+        if run.reason == NOT_ON_HOST:
+            return _conclude_removed(database, session, run)
         if run.ended:
             return run
         if time.monotonic() > deadline:
@@ -79,3 +85,33 @@ def stop_run(
             )
         say(f"{run.run_id} · grace {grace_s:.0f} s")
         time.sleep(0.3)
+
+
+def _conclude_removed(database: Database, session: HostSession, run: Run) -> Run:
+    """Write the end of a run whose folder was removed while it ran: nobody on its host can."""
+    removed = f"its folder on {run.host} was removed while it ran"
+    scheduler = str((runs.spec(database, run.run_id).get("scheduler") or {}).get("kind") or "")
+    if scheduler:
+        name = f"armada.{run.run_id}.{max(1, run.submission)}"
+        cancel = {"slurm": f"scancel --name {name}", "htcondor": f"condor_rm -constraint 'JobBatchName == \"{name}\"'"}
+        raise OutcomeUnknown(
+            f"{removed}, and with it the number of its job: whether {scheduler} still runs it cannot be known",
+            hint=f"{cancel.get(scheduler, scheduler)}  # there; then armada rm {run.run_id}",
+            host=run.host,
+        )
+    question = {"run_id": run.run_id, "metrics_offset": run.metrics_offset, "events_offset": run.events_offset}
+    (entry,) = session.call("run.observe", {"runs": [question]})["runs"]
+    if run.root_id is None or mapping(entry.get("remains")).get("is_shared"):
+        raise OutcomeUnknown(
+            f"{removed}; none of its processes is on the machine that answers, and it may run on another",
+            hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id}",
+            host=run.host,
+        )
+    runs.set_state(
+        database,
+        run.run_id,
+        "cancelled",
+        reason="killed_by_user",
+        message=f"{removed}; none of its processes is left there",
+    )
+    return runs.find(database, run.run_id)

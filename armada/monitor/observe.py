@@ -13,7 +13,7 @@ from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable
 from armada.inert import inert_line
 from armada.monitor.records import read_lines
-from armada.monitor.state import NOT_ON_HOST, decide, of_newest_submission, quiet_for
+from armada.monitor.state import FOLDER_REMOVED, NOT_ON_HOST, decide, of_newest_submission, quiet_for
 from armada.plausible import mapping, moment, whole
 from armada.session import HostSession
 from armada.store import checkpoints, metrics, run_sync, runs
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
 AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
+REMOVED_WORDS = " while it ran; none of its processes is seen there, and how it ended cannot be known"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 SHORTEST_STALL_S = 10.0
 """Below which no experiment can call a run stalled."""
@@ -163,8 +164,10 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     """
     # Only of who is quiet: a spec is long, and most runs get on every second.
     verdict = decide(entry, _stall_after_s(database, run) if quiet_for(entry) >= SHORTEST_STALL_S else None)
-    if verdict.reason == NOT_ON_HOST:
-        verdict = _of_missing(database, run, entry, verdict)
+    if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
+        verdict = _without_folder(run, entry, verdict)
+        if where(run, entry) is There.REMOVED:
+            checkpoints.take_outbox(database, run.run_id, [])
         if run.ended:
             return False  # what it ended as was seen before
     evidence = of_newest_submission(mapping(entry.get("evidence")))
@@ -240,16 +243,24 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     return more
 
 
-def _of_missing(database: Database, run: Run, entry: dict[str, Any], verdict: runs.Verdict) -> runs.Verdict:
-    """What to say of a run whose folder cannot be seen; what is gone with it is noted."""
-    if where(run, entry) is There.REMOVED:
-        checkpoints.take_outbox(database, run.run_id, [])
-        if words := wiped_by(run, entry):
-            verdict = dataclasses.replace(verdict, message=words)
-    elif not run.ended and run.root_id is not None:
-        verdict = dataclasses.replace(verdict, reason=ROOT_AWAY, message=AWAY_WORDS)
+def _without_folder(run: Run, entry: dict[str, Any], verdict: runs.Verdict) -> runs.Verdict:
+    """Say of a run whose folder is not seen whether it was removed; processes alone do not prove that it was."""
     # Nothing is there to be numbered: this is as new as what we knew when we asked.
-    return dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
+    verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
+    there = where(run, entry)
+    if there is There.REMOVED:
+        ran = run.state == "running" and run.reason not in (NOT_ON_HOST, ROOT_AWAY)
+        message = wiped_by(run, entry) or f"its folder on {run.host} was removed"
+        if verdict.reason == FOLDER_REMOVED:
+            message += f" while it ran; the job goes on: armada stop {run.run_id} ends it"
+        elif ran or run.message == message + REMOVED_WORDS:
+            message += REMOVED_WORDS
+        return dataclasses.replace(verdict, message=message)
+    message = AWAY_WORDS if run.root_id is not None else "the host has no folder of this run"
+    if verdict.reason == FOLDER_REMOVED:
+        message += "; processes of it live there"
+    reason = ROOT_AWAY if run.root_id is not None else NOT_ON_HOST
+    return dataclasses.replace(verdict, state="unknown", reason=reason, message=message)
 
 
 def where(run: Run, entry: dict[str, Any]) -> There:

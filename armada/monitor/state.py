@@ -6,6 +6,7 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | evidence                                                        | state      | reason             |
 |-----------------------------------------------------------------|------------|--------------------|
 | the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written         |
+| no folder of the run on the host, processes of it live there    | running    | folder_removed     |
 | nothing of the run on the host                                  | unknown    | not_on_host        |
 | its records there cannot be read                                | unknown    | unreadable         |
 | no submission claimed                                           | preparing  |                    |
@@ -42,6 +43,7 @@ from armada.store.runs import ENDED, STATES, Verdict
 from armada.units import span
 
 NOT_ON_HOST = "not_on_host"
+FOLDER_REMOVED = "folder_removed"
 
 
 def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
@@ -111,6 +113,11 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if exit_.get("state") in ENDED:
         because = f"the exit of attempt {number} is written"
         return verdict(because, exit_["state"], exit_.get("reason"), exit_.get("message"))
+    if not observed.get("exists") and (left := _count(mapping(observed.get("remains")).get("processes"))):
+        because = f"its folder is not on the host; {left} of its processes live there"
+        return verdict(
+            because, "running", FOLDER_REMOVED, "its folder on the host was removed while it ran; the job goes on"
+        )
     if not observed.get("exists"):
         because = "nothing of the run is on the host"
         return verdict(because, "unknown", NOT_ON_HOST, "the host has no folder of this run")

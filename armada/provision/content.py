@@ -8,7 +8,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUnusable
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from armada.transport.protocol import TransferProgress
 
 Kind = Literal["code", "data", "models"]
+
+CHECK_S = 4 * 3600.0
+"""Time enough to read 1 TB from a slow file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,17 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
     return Content(kind, source, tuple(manifest), hashlib.sha256(canonical.encode()).hexdigest())
 
 
+def find(session: HostSession, content: Content) -> dict[str, Any]:
+    """Ask whether a host has a content; what it has, it holds against its hash first.
+
+    Code is read each time. Data and models are read when they were touched, or when an older armada put them there.
+
+    Raises:
+        ProvisionFailed: What lies there under the content's name is somebody else's, or other files.
+    """
+    return session.call("content.check", {"kind": content.kind, "sha": content.sha}, timeout_s=CHECK_S)
+
+
 def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:
     """Put a content on a host, unless it is there; the host checks every hash before it counts.
 
@@ -81,10 +95,10 @@ def send(session: HostSession, content: Content, progress: Callable[[TransferPro
         ProvisionFailed: The host refused what arrived, or has no room.
         HostUnreachable: The link stayed down; what arrived is kept for the next try.
     """
-    question = {"kind": content.kind, "sha": content.sha}
-    found = session.call("content.check", question)
+    found = find(session, content)
     if found["present"]:
         return False
+    question = {"kind": content.kind, "sha": content.sha}
     manifest = [list(entry) for entry in content.manifest]
     for last in (False, False, True):
         _carry(session, content, str(found["staging"]), progress)

@@ -7,8 +7,15 @@ standard input. No name, path or secret is ever part of a command line.
 from __future__ import annotations
 
 import base64
+import functools
 import json
-from collections.abc import Sequence
+import re
+from typing import TYPE_CHECKING
+
+from armada.paths import bundled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROTOCOL = 1
 """What this home speaks. What was only added (a method, a field, a word) leaves it; what an older side would get wrong raises it."""
@@ -31,12 +38,15 @@ COMMAND = (
 
 # Python 3.6, and no import before the working folder has left sys.path: that is the user's home folder, where a file
 # called json.py is not unusual. PYTHONPATH goes for the same reason.
-STAGE_1 = """\
+_BEGIN = """\
 import os, sys
 
 strangers = {"", os.getcwd()} | set(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
 sys.path[:] = [entry for entry in sys.path if entry not in strangers]
 
+"""
+
+_MAIN = """\
 import base64, errno, hashlib, json
 
 
@@ -53,7 +63,12 @@ def say(nonce, **message):
 
 def make_private(folder):
     if not os.path.isdir(folder):
-        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        login_umask = os.umask(0o022)
+        os.umask(login_umask | 0o022)
+        try:
+            os.makedirs(os.path.dirname(folder), exist_ok=True)
+        finally:
+            os.umask(login_umask)
         try:
             os.mkdir(folder, 0o700)
         except FileExistsError:
@@ -106,9 +121,14 @@ def prepare(head, stdin, pending):
     if root.startswith("~"):
         raise Refused("environment", "no home folder for " + head["root"])
     root = os.path.abspath(root)
-    make_private(root)
+    require_way(root)
+    if not os.path.isdir(root):
+        make_private(root)
+        require_way(root)
+    require_below(root)
     make_private(os.path.join(root, "agent"))
     path = os.path.join(root, "agent", head["sha256"] + ".pyz")
+    require_below(root, [os.path.join("agent", head["sha256"] + ".pyz")])
     if not holds(path, head["sha256"]):
         say(head["nonce"], need="agent")
         data = receive(stdin, pending)
@@ -129,7 +149,10 @@ def main():
         kind = getattr(error, "kind", "internal")
         if isinstance(error, OSError):
             kind = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "io"
-        say(head["nonce"], error={"kind": kind, "message": str(error) or type(error).__name__})
+        told = {"kind": kind, "message": str(error) or type(error).__name__}
+        if isinstance(error, UntrustedError):
+            told.update(kind="environment", hint=error.hint)
+        say(head["nonce"], error=told)
         sys.exit(1)
     asked = {"setup": head["setup"]} if "setup" in head else {}
     serve(root=root, nonce=head["nonce"], agent_path=path, stdin=stdin, pending=pending, **asked)
@@ -139,9 +162,19 @@ main()
 """
 
 
+@functools.cache
+def stage_1() -> str:
+    """Compose the program that receives the agent; before it executes anything below the root, it asks who may write there.
+
+    The rules are the agent's own (`ownership.py`), without their docstrings: they travel with each connection.
+    """
+    rules = bundled("remote_payload", "armada_agent", "ownership.py").read_text("ascii")
+    return _BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
+
+
 def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = ()) -> bytes:
     """Compose what goes first into the command's standard input; requests may follow without waiting for an answer."""
-    program = STAGE_1.encode("ascii")
+    program = stage_1().encode("ascii")
     head: dict[str, object] = {"root": root, "sha256": sha256, "nonce": nonce, "protocol": PROTOCOL}
     if setup:
         head["setup"] = list(setup)

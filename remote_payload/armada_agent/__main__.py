@@ -11,6 +11,7 @@ def main() -> int:
         ("supervise", "start a run's job and watch it to its end"),
         ("clear", "end what a dead supervisor left behind"),
         ("finish", "hash the checkpoints that a dead supervisor left announced"),
+        ("end", "end the processes of a run whose folder is gone"),
         ("quota", "ask what an ended run has left of its allowance"),
     ):
         command = commands.add_parser(name, help=purpose)
@@ -19,13 +20,19 @@ def main() -> int:
         command.add_argument("--submission", type=int, required=True)
         if name == "supervise":
             command.add_argument("--job", help="the batch system's id of the job that runs this; none without one")
+        if name == "end":
+            command.add_argument("--grace", type=float, default=60.0, help="seconds between SIGTERM and SIGKILL")
     given = parser.parse_args()
     if given.command is None:
-        parser.error("say `supervise`, `clear`, `finish` or `quota`")
+        parser.error("say `supervise`, `clear`, `finish`, `end` or `quota`")
     if given.command == "supervise" and given.job is not None:
         from armada_agent.batch import supervise as begin_job
 
         return begin_job(given.root, given.run, given.submission, given.job)
+    if given.command == "end":
+        from armada_agent.remains import end
+
+        return end(given.root, given.run, given.grace)
     if given.command == "supervise":
         from armada_agent.supervisor import supervise as begin
     elif given.command == "quota":

@@ -1,29 +1,35 @@
 """Content-addressed folders (code, data, models): staged by home, checked to the last byte here, then given their name."""
 
 import hashlib
-import json
 import os
+import shlex
 import shutil
 import stat
-import sys
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from armada_agent import files, parameters
+from armada_agent import files, integrity, parameters, trust
 from armada_agent.errors import AgentError
+from armada_agent.integrity import Entry
 from armada_agent.paths import checked_digest
 from armada_agent.session import Call
 
 KINDS = ("code", "data", "models")
 _MODES = (0o755, 0o644)
 _BLOCK = 1024 * 1024
-Entry = Tuple[str, int, str, int]
 
 
 def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say whether a content is here; when it is not, make the folder it may be staged in."""
+    """Say whether a content is here, and is what its hash says; when it is not here, make the folder it may be staged in.
+
+    Raises:
+        AgentError: `environment` where what lies there is somebody else's, or other files.
+    """
     path, staging = places(call.root, params)
     present = os.path.isdir(path)
-    if not present:
+    if present:
+        trust.require_tree(path, call.root)
+        require_right(path, str(params["sha"]), path, params["kind"] == "code", call)
+    else:
         os.makedirs(staging, mode=0o700, exist_ok=True)
     return {"present": present, "path": path, "staging": staging}
 
@@ -50,16 +56,11 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
                 shown = "; ".join(problems[:10])
                 raise AgentError("io", "%d wrong in what was staged: %s" % (len(problems), shown), "send it again")
             _fsync_folders(staging)
+            integrity.note(_record(path), staging, manifest)
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))
         shutil.rmtree(staging, ignore_errors=True)  # another sender's, who comes too late
     return {"path": path}
-
-
-def canonical(manifest: List[Entry]) -> bytes:
-    """Spell a manifest the one way that is hashed."""
-    listed = [list(entry) for entry in sorted(manifest)]
-    return json.dumps(listed, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def places(root: str, params: Dict[str, Any]) -> Tuple[str, str]:
@@ -71,11 +72,44 @@ def places(root: str, params: Dict[str, Any]) -> Tuple[str, str]:
     return os.path.join(root, kind, sha), os.path.join(root, kind, ".new-" + sha)
 
 
+def find_code(root: str, folder: str) -> Optional[str]:
+    """Return the hash of a content, where a folder is one of code."""
+    place, sha = os.path.split(os.path.normpath(folder))
+    is_ours = place == os.path.join(root, "code") and len(sha) == 64 and set(sha) <= set("0123456789abcdef")
+    return sha if is_ours else None
+
+
+def require_right(folder: str, sha: str, content: str, every_byte: bool, call: Call) -> None:
+    """Hold a content, or a copy of it, against its hash.
+
+    Args:
+        folder: What is looked at.
+        sha: The hash.
+        content: The content itself.
+        every_byte: As `integrity.find_problems` has it.
+        call: Told how far it is.
+
+    Raises:
+        AgentError: `environment`, naming what is wrong.
+    """
+    problems = integrity.find_problems(folder, sha, _record(content), every_byte, call.progress)
+    if problems:
+        shown = "; ".join(problems[:5]) + ("; …" if len(problems) > 5 else "")
+        message = "%s is not what its name says: %s" % (content, shown)
+        remedy = "remove it there when no run uses it: rm -rf %s; the same launch again sends it anew"
+        raise AgentError("environment", message, remedy % shlex.quote(content))
+
+
+def _record(path: str) -> str:
+    """Name the file beside a content that says what is in it."""
+    return os.path.join(os.path.dirname(path), ".manifest-%s.json" % os.path.basename(path))
+
+
 def _checked_manifest(listed: List[Any], sha: str) -> List[Entry]:
     manifest = [_checked_entry(entry) for entry in listed]
     if len({entry[0] for entry in manifest}) != len(manifest):
         raise AgentError("bad_request", "the manifest names a file twice")
-    if hashlib.sha256(canonical(manifest)).hexdigest() != sha:
+    if integrity.digest(manifest) != sha:
         raise AgentError("bad_request", "this is not the manifest of %s" % sha)
     return sorted(manifest)
 
@@ -98,14 +132,9 @@ def is_safe(path: Any) -> bool:
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def _native(path: str) -> str:
-    """Spell a path so that its bytes on disk are UTF-8 under any locale (Python 3.6 with LANG=C thinks in ASCII)."""
-    return path.encode("utf-8").decode(sys.getfilesystemencoding(), "surrogateescape")
-
-
 def _remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
     """Delete everything but the wanted regular files; folders that hold none of them count as well."""
-    names = {_native(path) for path in wanted}
+    names = {integrity.native(path) for path in wanted}
     folders = {name[:end] for name in names for end, letter in enumerate(name) if letter == "/"}
     found = []
     for parent, below, inside in os.walk(staging, topdown=False):
@@ -128,7 +157,7 @@ def _verify(call: Call, staging: str, manifest: List[Entry]) -> List[str]:
     done = 0
     problems = []
     for path, size, sha256, mode in manifest:
-        location = os.path.join(staging, _native(path))
+        location = os.path.join(staging, integrity.native(path))
         problem = _problem(location, size, sha256)
         if problem:
             problems.append("%s %s" % (path, problem))

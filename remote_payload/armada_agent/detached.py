@@ -7,6 +7,7 @@ from typing import List
 
 from armada_agent import files
 from armada_agent.paths import RunPaths
+from armada_agent.processes import ROOT_MARKER, SUPERVISOR_MARKER
 
 
 def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> None:
@@ -18,7 +19,7 @@ def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> No
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("ARMADA_") and name not in hidden
     }
-    environment["ARMADA_SUPERVISOR"] = paths.run_id
+    environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
     with open(paths.supervisor_log, "ab") as log:
         first = subprocess.Popen(
             argv + ["--submission", str(submission)],

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from armada_agent import files, flash_attention, host_setup, parameters, pip_configuration, uv
+from armada_agent import files, flash_attention, host_setup, parameters, pip_configuration, trust, uv
 from armada_agent.errors import AgentError
 from armada_agent.paths import list_folder
 from armada_agent.session import Call
@@ -24,8 +24,16 @@ _SHOWN_LINES = 20
 
 
 def report(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say of each key whether its environment is `ready`, `building`, `partial` (given up half-way) or `absent`."""
-    return {key: _condition(call.root, _checked_key(key)) for key in parameters.sequence(params, "keys")}
+    """Say of each key whether its environment is `ready`, `building`, `partial` (given up half-way) or `absent`.
+
+    Raises:
+        AgentError: `environment` where somebody else could have changed one that is ready.
+    """
+    conditions = {key: _condition(call.root, _checked_key(key)) for key in parameters.sequence(params, "keys")}
+    for key, condition in conditions.items():
+        if condition == "ready":
+            trust.require_environment(_folder(call.root, key))
+    return conditions
 
 
 def list_all(root: str) -> Dict[str, str]:
@@ -68,6 +76,7 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         finally:
             os.close(lock)
     folder = _folder(call.root, key)
+    trust.require_environment(folder)
     ready = files.read_json(os.path.join(folder, _READY)) or {}
     return {
         "outcome": outcome,
@@ -87,6 +96,7 @@ def find_python(root: str, key: Any) -> str:
     """
     if _status(root, _checked_key(key)) != "ready":
         raise AgentError("environment", "environment %s is not ready" % key, "launch again; it is built first")
+    trust.require_environment(_folder(root, str(key)))
     return os.path.join(_folder(root, str(key)), "bin", "python")
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from armada_agent import environment, gpus, host_setup, identity, processes, roots, tickets, uv
+from armada_agent import environment, gpus, host_setup, identity, processes, roots, tickets, trust, uv
 from armada_agent.session import Call
 from armada_agent.telemetry import parse_meminfo
 
@@ -19,7 +19,12 @@ _UNLIMITED = 1 << 60  # version 1 writes a number near 2^63 for "no limit"
 
 
 def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer everything home wants to know before it plans a run here. Whatever is not there is null or empty."""
+    """Answer everything home wants to know before it plans a run here. Whatever is not there is null or empty.
+
+    Raises:
+        AgentError: `environment` where somebody else could change what is executed here.
+    """
+    doubts = trust.require_root(call.root)
     setup = host_setup.find_failure()  # before the tools are looked for: it may bring them
     disk = os.statvfs(call.root)
     return {
@@ -47,6 +52,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
             "condor_submit": shutil.which("condor_submit"),
         },
         "setup": setup,
+        "doubts": doubts,
         "time": time.time(),
         "identity": identity.identify(),
     }

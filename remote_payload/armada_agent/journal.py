@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 from armada_agent import files
 from armada_agent.job import Ending
 from armada_agent.paths import RunPaths
+from armada_agent.remains import Place
 
 
 class Journal:
@@ -28,6 +29,7 @@ class Journal:
         self._pending: List[Callable[[], None]] = []
         self._told = False
         self._seq = _last_seq(paths)
+        self.place = Place(paths, submission)
         self.state: Dict[str, Any] = {
             "state": "queued",
             "reason": None,
@@ -100,6 +102,9 @@ class Journal:
         """Write what is pending; False when the disk would not take it."""
         with self._lock:
             while self._pending:
+                if not self.place.is_ours(at_once=True):
+                    self._pending.clear()  # a folder of this name, if there is one, is not the run's
+                    return True
                 try:
                     self._pending[0]()
                 except OSError as error:

@@ -9,7 +9,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import environment, files, parameters
+from armada_agent import environment, files, parameters, trust
 from armada_agent.errors import AgentError
 from armada_agent.session import Call
 
@@ -83,6 +83,8 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if commit is not None:
         path = _Shelf(call.root, repo).folder(commit)
         answer.update(commit=commit, path=path, present=os.path.isdir(path))
+        if answer["present"]:
+            trust.require_tree(path, call.root)  # its bytes were held against the hub's hashes when they came
     return answer
 
 

@@ -13,6 +13,7 @@ from armada_agent import (
     identity,
     parameters,
     processes,
+    remains,
     roots,
     whereabouts,
 )
@@ -219,20 +220,21 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def _observe_run(
     call: Call, paths: RunPaths, offsets: Dict[str, int], table: List[processes.Process], limit: int
 ) -> Dict[str, Any]:
-    exists = os.path.isdir(paths.folder)
+    if remains.is_gone(paths):
+        return dict(_nothing(paths, offsets), remains=remains.describe(paths, table))
     metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)
-    evidence = Evidence(paths, table) if exists else None
-    if evidence is not None and (evidence.sight or {}).get("state") == engines.ENDED:
+    evidence = Evidence(paths, table)
+    if (evidence.sight or {}).get("state") == engines.ENDED:
         # Its supervisor did not live to do it. A job that is only gone from the queue may come back and need them.
         files.remove(paths.secrets)
-    if evidence is not None and evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
+    if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {
         "run_id": paths.run_id,
-        "exists": exists,
-        "evidence": evidence.as_json() if evidence else None,
-        "findings": evidence.findings if evidence else [],
+        "exists": True,
+        "evidence": evidence.as_json(),
+        "findings": evidence.findings,
         "metrics": metrics,
         "events": events,
         "outbox": checkpoints.list_finished(paths),
@@ -243,11 +245,16 @@ def _observe_run(
 def _unreadable(paths: RunPaths, offsets: Dict[str, int], error: Exception) -> Dict[str, Any]:
     """Say of a run that nothing can be said of it."""
     told = "its records on the host cannot be read: %s: %s" % (type(error).__name__, error)
+    return dict(_nothing(paths, offsets), exists=True, findings=[told[:500]])
+
+
+def _nothing(paths: RunPaths, offsets: Dict[str, int]) -> Dict[str, Any]:
+    """Answer for a run of which nothing is seen."""
     return {
         "run_id": paths.run_id,
-        "exists": True,
+        "exists": False,
         "evidence": None,
-        "findings": [told[:500]],
+        "findings": [],
         "metrics": {"text": "", "next_offset": offsets["metrics"]},
         "events": {"text": "", "next_offset": offsets["events"]},
         "outbox": [],

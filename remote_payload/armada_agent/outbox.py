@@ -70,6 +70,11 @@ class Outbox:
         os.nice(19)
         while True:
             is_last = self._finishing.is_set()
+            if not self._journal.place.is_ours():
+                if is_last:
+                    return
+                self._finishing.wait(_INTERVAL_S)
+                continue
             self._reap(is_last)
             self.look()
             if is_last and not self.waiting():

@@ -12,6 +12,7 @@ from armada_agent.paths import RunPaths
 RUN_MARKER = "ARMADA_RUN_ID"
 ROOT_MARKER = "ARMADA_ROOT"
 GPU_MARKER = "ARMADA_GPUS"
+SUPERVISOR_MARKER = "ARMADA_SUPERVISOR"
 _ENVIRON_LIMIT = 4 * 1024 * 1024
 _STUCK_AFTER_S = 30.0
 
@@ -19,12 +20,13 @@ _STUCK_AFTER_S = 30.0
 class Process:
     """A living process and what its first environment says."""
 
-    __slots__ = ("gpus", "root", "run_id", "stat")
+    __slots__ = ("gpus", "root", "run_id", "stat", "supervises")
 
     def __init__(self, stat: identity.Stat, environment: Dict[str, str]) -> None:
         self.stat = stat
         self.run_id = environment.get(RUN_MARKER)
         self.root = environment.get(ROOT_MARKER)
+        self.supervises = environment.get(SUPERVISOR_MARKER)
         self.gpus = [uuid for uuid in environment.get(GPU_MARKER, "").split(",") if uuid]
 
     @property

@@ -3,10 +3,11 @@
 import json
 import os
 import re
+import shlex
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import files, homes, parameters
+from armada_agent import content, files, homes, parameters, remains
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, checked_run_id, list_folder
 from armada_agent.session import Call
@@ -46,7 +47,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         os.makedirs(os.path.dirname(paths.folder), mode=0o700, exist_ok=True)
         staged = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
         try:
-            _fill(staged, spec, launch, secrets)
+            _fill(call, staged, spec, launch, secrets)
             if _rename(staged, paths.folder):
                 return {"path": paths.folder, "created": True}
         finally:
@@ -99,6 +100,8 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths = RunPaths(call.root, params.get("run_id"))
     if not os.path.isdir(paths.folder):
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
+    if remains.is_gone(paths):
+        _refuse_scraps(paths)
     lock = files.lock(paths.submit_lock, timeout_s=5.0)
     if lock is None:
         raise AgentError("conflict", "run %s is being submitted" % paths.run_id)
@@ -115,6 +118,16 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         os.close(lock)
     shutil.rmtree(trash)
     return {}
+
+
+def _refuse_scraps(paths: RunPaths) -> None:
+    """Keep what a job wrote after its run's folder had been deleted: nobody knows of it at home."""
+    if remains.find(paths):
+        raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+    if paths.announced():
+        message = "the folder of run %s was removed while it ran, and its job has saved checkpoints there since: %s"
+        remedy = "copy what you need, then: rm -rf %s  # there" % shlex.quote(paths.folder)
+        raise AgentError("conflict", message % (paths.run_id, paths.outbox), remedy)
 
 
 def read_spec(paths: RunPaths) -> Dict[str, Any]:
@@ -186,7 +199,7 @@ def check_variables(environment: Dict[str, str]) -> None:
             raise AgentError("bad_request", "%.100r is not the name of a variable" % name)
 
 
-def _fill(staged: str, spec: Dict[str, Any], launch: Dict[str, str], secrets: Dict[str, str]) -> None:
+def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str], secrets: Dict[str, str]) -> None:
     os.mkdir(staged, 0o700)
     for name in ("launch", "outbox", "submissions", "attempts"):
         os.mkdir(os.path.join(staged, name), 0o700)
@@ -196,10 +209,13 @@ def _fill(staged: str, spec: Dict[str, Any], launch: Dict[str, str], secrets: Di
         os.mkdir(work, 0o700)
     elif os.path.isdir(code):
         shutil.copytree(code, work, symlinks=True)
+        sha = content.find_code(call.root, code)
+        if sha is not None:
+            content.require_right(work, sha, code, True, call)  # the copy: it is what runs
     else:
         raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
-    for name, content in launch.items():
-        files.write_bytes(os.path.join(staged, name), content.encode("utf-8"))
+    for name, text in launch.items():
+        files.write_bytes(os.path.join(staged, name), text.encode("utf-8"))
     if secrets:
         files.write_bytes(os.path.join(staged, "secrets.env"), files.encode(secrets))
     files.write_bytes(os.path.join(staged, "spec.json"), files.encode(spec))

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, Optional
 
-from armada_agent import allowance, detached, engines, files, host_setup, identity, parameters
+from armada_agent import allowance, detached, engines, files, host_setup, identity, parameters, remains, roots
 from armada_agent.engines import EngineError
 from armada_agent.errors import AgentError
 from armada_agent.observation import Evidence
@@ -62,6 +62,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Wish a run's end; its supervisor fulfils it, or, where that has died, a process started here.
 
+    Where the run's folder is gone, `root` says that it is no file system which is away: then its processes are ended all the same.
+
     Returns:
         The `outcome`, and the `submission` that it is about: a later one is none of this wish's.
 
@@ -71,6 +73,10 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths = RunPaths(call.root, params.get("run_id"))
     grace_s = parameters.seconds(params, "grace_s")
     _require_linux()
+    is_mounted = params.get("root") is not None and params["root"] == roots.identify(call.root)
+    if is_mounted and remains.is_gone(paths) and remains.find(paths):
+        remains.start_ending(call.session.agent_path, paths, grace_s)
+        return {"outcome": "stopping"}
     paths.require()
     evidence = Evidence(paths)
     number = evidence.submission_number

@@ -114,7 +114,8 @@ class Supervisor:
 
     def _see_through(self, child: Child) -> Ending:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
-        telemetry = Telemetry(self._paths.telemetry, {gpu["index"] for gpu in self._holding.gpus})
+        indexes = {gpu["index"] for gpu in self._holding.gpus}
+        telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
         telemetry.start()
         self._limit.start(self._spent_s())
@@ -265,7 +266,7 @@ class Supervisor:
         return self._stopped_ending().with_status(child.wait())
 
     def _tick(self) -> None:
-        if self._pulse is not None:
+        if self._pulse is not None and self._journal.place.is_ours():
             self._pulse.look()
         self._journal.flush()
         time.sleep(_TICK_S)

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from armada_agent import files, gpus
 from armada_agent.journal import say
@@ -34,10 +34,12 @@ class Telemetry:
     Args:
         path: telemetry.jsonl.
         indexes: The GPUs of the run.
+        is_wanted: Whether the file's folder still is the run's.
     """
 
-    def __init__(self, path: str, indexes: Set[int]) -> None:
+    def __init__(self, path: str, indexes: Set[int], is_wanted: Callable[[], bool] = lambda: True) -> None:
         self._path = path
+        self._is_wanted = is_wanted
         self._indexes = indexes
         self._stopped = threading.Event()
         self._told = ""
@@ -51,7 +53,8 @@ class Telemetry:
     def _work(self) -> None:
         while True:
             try:
-                files.append_line(self._path, self._measure())
+                if self._is_wanted():
+                    files.append_line(self._path, self._measure())
             except OSError as error:
                 self._tell(str(error))
             if self._stopped.wait(INTERVAL_S):

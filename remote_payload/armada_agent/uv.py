@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from armada_agent import files, pip_configuration
+from armada_agent import files, pip_configuration, trust
 from armada_agent.errors import AgentError
 from armada_agent.session import Children
 
@@ -18,7 +18,12 @@ Say = Callable[[str], None]
 
 
 def find(root: str) -> Optional[str]:
-    """Find a uv that works and is new enough."""
+    """Find a uv that works and is new enough.
+
+    Raises:
+        AgentError: `environment` where somebody else could have changed the one below the root.
+    """
+    trust.require_program(own_path(root), root)
     candidates = [shutil.which("uv")]
     candidates += [os.path.expanduser(path) for path in ("~/.local/bin/uv", "~/.cargo/bin/uv")]
     candidates.append(own_path(root))

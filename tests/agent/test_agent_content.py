@@ -8,6 +8,7 @@ import json
 import os
 import tarfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from tests.agent.conversation import Conversation, Host, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 FILES = {"run.py": (b"print(1)\n", 0o755), "pkg/é ü.txt": (b"text", 0o644), "pkg/deep/empty": (b"", 0o644)}
 Manifest = list[list[Any]]
@@ -248,3 +248,110 @@ def test_a_tar_stream_that_is_cut_off_is_no_success(converse: Callable[..., Conv
     _, sha = manifest_of(FILES)
     with pytest.raises(Refused, match="ends too early"):
         pour(converse(), sha, [(tarfile.TarInfo("run.py"), b"x" * 100_000)], cut=50_000)
+
+
+# What lies under a hash is what the hash says, each time it is used.
+
+
+def publish(host: Host, kind: str = "code") -> tuple[str, Path]:
+    manifest, sha = manifest_of(FILES)
+    staging = Path(host.call("content.check", kind=kind, sha=sha)["staging"])
+    for name, (content, _) in FILES.items():
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_bytes(content)
+    host.call("content.publish", kind=kind, sha=sha, manifest=manifest)
+    return sha, host.root / kind / sha
+
+
+def forget(path: Path) -> None:
+    """As an older armada left it: without a note beside it."""
+    (path.parent / f".manifest-{path.name}.json").unlink()
+
+
+def change_quietly(path: Path) -> None:
+    status = path.stat()
+    path.write_bytes(path.read_bytes().swapcase())
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("kind", ["code", "data", "models"])
+@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "of an older armada"])
+def test_a_content_that_was_changed_is_refused_with_what_is_wrong(this_host: Host, kind: str, is_noted: bool) -> None:
+    sha, path = publish(this_host, kind)
+    assert this_host.call("content.check", kind=kind, sha=sha)["present"] is True
+    change_quietly(path / "run.py")
+    if not is_noted:
+        forget(path)
+    with pytest.raises(Refused, match=f"{sha} is not what its name says") as refused:
+        this_host.call("content.check", kind=kind, sha=sha)
+    assert refused.value.kind == "environment"
+    assert f"rm -rf {path}" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "of an older armada"])
+@pytest.mark.parametrize("damage", [add_one, remove_one, lambda path: (path / "a").symlink_to("run.py")])
+def test_a_content_with_other_files_is_refused(
+    this_host: Host, damage: Callable[[Path], object], is_noted: bool
+) -> None:
+    sha, path = publish(this_host, "data")
+    damage(path)
+    if not is_noted:
+        forget(path)
+    with pytest.raises(Refused, match="is not what its name says"):
+        this_host.call("content.check", kind="data", sha=sha)
+
+
+def test_data_of_an_older_armada_is_read_once_and_code_each_time(this_host: Host) -> None:
+    sha, path = publish(this_host, "data")
+    note = path.parent / f".manifest-{sha}.json"
+    before = note.read_bytes()
+    forget(path)
+    assert this_host.call("content.check", kind="data", sha=sha)["present"] is True
+    assert note.read_bytes() == before
+    # A seal that says that nobody touched the file is believed of data, and not of code.
+    for kind, is_believed in (("data", True), ("code", False)):
+        sha, path = publish(this_host, kind) if kind == "code" else (sha, path)
+        change_quietly(path / "run.py")
+        note = path.parent / f".manifest-{sha}.json"
+        told = json.loads(note.read_bytes())
+        now = (path / "run.py").stat()
+        told["seals"]["run.py"] = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]
+        note.write_text(json.dumps(told))
+        if is_believed:
+            assert this_host.call("content.check", kind=kind, sha=sha)["present"] is True
+        else:
+            with pytest.raises(Refused, match="has other bytes"):
+                this_host.call("content.check", kind=kind, sha=sha)
+
+
+def test_a_note_beside_a_content_cannot_say_that_other_files_belong_to_it(this_host: Host) -> None:
+    sha, path = publish(this_host, "data")
+    (path / "extra").write_bytes(b"x")
+    note = path.parent / f".manifest-{sha}.json"
+    told = json.loads(note.read_bytes())
+    told["manifest"].append(["extra", 1, hashlib.sha256(b"x").hexdigest(), 0o644])
+    note.write_text(json.dumps(told))
+    with pytest.raises(Refused, match="is not what its name says"):
+        this_host.call("content.check", kind="data", sha=sha)
+
+
+def test_a_run_works_in_a_copy_that_was_held_against_the_hash(this_host: Host) -> None:
+    _, path = publish(this_host)
+    this_host.create("right", "true", job={"code": str(path)})
+    change_quietly(path / "run.py")
+    with pytest.raises(Refused, match=r"run\.py has other bytes"):
+        this_host.create("wrong", "true", job={"code": str(path)})
+    assert not this_host.folder("wrong").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to somebody else")
+def test_a_content_that_somebody_else_put_there_is_refused(this_host: Host) -> None:
+    sha, path = publish(this_host)
+    for place in (path, path / "run.py"):
+        os.chown(place, 61235, 61235)
+        with pytest.raises(Refused, match=r"is not yours but of .*\(uid 61235\)"):
+            this_host.call("content.check", kind="code", sha=sha)
+        os.chown(place, 0, 0)
+    os.chown(path, 61235, 61235)
+    with pytest.raises(Refused, match="is not yours"):
+        this_host.call("host.facts")

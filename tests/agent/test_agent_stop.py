@@ -15,7 +15,7 @@ import pytest
 from armada_agent import identity, processes
 from armada_agent.paths import RunPaths
 
-from tests.agent.conversation import Conversation, Host, check
+from tests.agent.conversation import Conversation, Host, Refused, check
 from tests.supervisors import kill_both
 from tests.waiting import eventually
 
@@ -361,3 +361,37 @@ def test_a_claim_that_finds_no_room_says_so(converse: Callable[..., Conversation
         assert host.call("run.list")["runs"] == []
     finally:
         subprocess.run(["umount", "-l", str(root)], check=True)
+
+
+def test_a_supervisor_writes_nothing_into_a_folder_that_is_no_longer_its_runs(this_host: Host, tmp_path: Path) -> None:
+    enough = tmp_path / "enough"
+    waits = f"echo up; while [ ! -e {enough} ]; do echo on; sleep 0.05; done"
+    this_host.launch("gone-1", "sh", "-c", waits, watch={"checkpoints": None, "resume": []})
+    eventually(lambda: "up" in this_host.output("gone-1"))
+    supervisor = supervisor_of(this_host, "gone-1")
+    folder = this_host.folder("gone-1")
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir(mode=0o700)
+    entry = this_host.look("gone-1")
+    assert entry["exists"] is False
+    assert entry["remains"]["processes"] >= 2
+    enough.touch()
+    eventually(lambda: not is_running(supervisor))
+    assert not {"state.json", "events.jsonl", "attempts", "outbox"} & {path.name for path in folder.iterdir()}
+    assert this_host.look("gone-1")["remains"]["processes"] == 0
+
+
+def test_processes_without_a_folder_are_ended_only_when_the_root_is_the_one_that_was_meant(this_host: Host) -> None:
+    this_host.launch("gone-2", "sh", "-c", "echo up; while :; do sleep 0.05; done")
+    eventually(lambda: "up" in this_host.output("gone-2"))
+    supervisor = supervisor_of(this_host, "gone-2")
+    kept = this_host.folder("gone-2").with_name("kept")
+    this_host.folder("gone-2").rename(kept)
+    for root in (None, "another"):
+        with pytest.raises(Refused, match="no run gone-2"):
+            this_host.call("run.stop", run_id="gone-2", grace_s=1, root=root)
+    assert is_running(supervisor)
+    name = json.loads((this_host.root / "root.json").read_text())["id"]
+    assert this_host.call("run.stop", run_id="gone-2", grace_s=1, root=name) == {"outcome": "stopping"}
+    eventually(lambda: this_host.look("gone-2")["remains"]["processes"] == 0)
+    assert not is_running(supervisor)

@@ -74,6 +74,7 @@ def test_a_host_in_order_has_nothing_to_mend() -> None:
         ({"seen": {"leftovers": {"count": 2, "size_bytes": 5, "names": ["code/.new-1"]}}}, "leftovers", "warn",
          "code/.new-1", "find /home/me/.armada"),
         ({"seen": {"quota": "Disk quotas\n  /dev/sda1 100* 90 95"}}, "quota", "warn", "100*", "quota -s"),
+        ({"facts": {"doubts": ["/scratch can be written by group lab"]}}, "owners", "warn", "group lab", "`root:`"),
         ({"facts": {"setup": "setup line 1 failed"}}, "setup", "fail", "line 1", "`setup:` of box"),
         ({"facts": {"tools": {"rsync": None}}}, "rsync", "warn", "tar stream", "apt-get install rsync"),
         ({"facts": {"tools": {"rsync": "3.0.9"}}}, "rsync", "warn", "older than 3.1", "apt-get install rsync"),

@@ -33,6 +33,16 @@ CASES = [
         ),
         ("failed", "exit_3"),
     ),
+    (
+        "its folder is gone and its processes live",
+        {"run_id": "x", "exists": False, "evidence": None, "remains": {"processes": 2, "is_shared": False}},
+        ("running", "folder_removed"),
+    ),
+    (
+        "its folder is gone and so are its processes",
+        {"run_id": "x", "exists": False, "evidence": None, "remains": {"processes": 0, "is_shared": True}},
+        ("unknown", "not_on_host"),
+    ),
     ("nothing of it on the host", {"run_id": "x", "exists": False, "evidence": None}, ("unknown", "not_on_host")),
     ("a folder, but no submission", observed(submission=None), ("preparing", None)),
     (

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from armada.transport.bootstrap import COMMAND, STAGE_1, opening, upload
+from armada.transport.bootstrap import COMMAND, opening, stage_1, upload
 
 HOSTILE = '~/it\'s "q" $(touch x)\n`id` — ü'
 
@@ -22,15 +22,15 @@ def test_no_value_is_part_of_the_command_line() -> None:
 
 
 def test_stage_one_is_python_3_6_and_ascii() -> None:
-    ast.parse(STAGE_1, feature_version=(3, 6))
-    assert STAGE_1.isascii()
+    ast.parse(stage_1(), feature_version=(3, 6))
+    assert stage_1().isascii()
 
 
 def test_every_value_travels_as_one_line_of_json() -> None:
     stream = opening(root=HOSTILE, sha256="0" * 64, nonce="n")
     length, _, rest = stream.partition(b"\n")
     program, head = rest[: int(length)], rest[int(length) :]
-    assert program.decode() == STAGE_1
+    assert program.decode() == stage_1()
     assert head.count(b"\n") == 1
     assert json.loads(head) == {"root": HOSTILE, "sha256": "0" * 64, "nonce": "n", "protocol": 1}
 

@@ -1,0 +1,314 @@
+"""Refuse what somebody else could have put in the place of what we execute.
+
+The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/hosts.md has them as a table.
+The bootstrap carries this file to the host as text and applies it before any agent runs there. So it stands alone:
+it imports nothing of ours, and its names do not clash with those of the bootstrap.
+"""
+
+import os
+import shlex
+import stat
+import struct
+from typing import Iterable, Iterator, List, Optional, Set, Tuple
+
+TRUSTED = ("agent", "tools", "code", "data", "models", "envs", "runs", "prepared", "locks", "root.json")
+"""What armada keeps below its root; other things there are somebody else's and never looked at."""
+
+_MOST_LINKS = 40  # as many as the kernel follows
+_EVERYBODY, _SHARED = "everybody", "group"
+_ACL_USER, _ACL_OWNING_GROUP, _ACL_GROUP, _ACL_MASK = 0x02, 0x04, 0x08, 0x10  # linux/posix_acl_xattr.h
+
+
+class UntrustedError(Exception):
+    """Something on the way to what we execute can be changed by somebody else.
+
+    Args:
+        message: The path, its owner and mode, and what could happen.
+        hint: A command for the host, or another root.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        Exception.__init__(self, message)
+        self.hint = hint
+
+
+def require_way(root: str) -> List[str]:
+    """Check a root, every folder above it, and every link on the way; what is missing is not checked.
+
+    Returns:
+        A sentence for each folder above it that is not as it should be, and is not refused.
+
+    Raises:
+        UntrustedError: The root, or what stands in its place, may be somebody else's.
+    """
+    places, is_whole = _follow(root)
+    ours = _our_ids(places)
+    doubts: List[str] = []
+    for number, (path, status) in enumerate(places):
+        is_root = is_whole and number == len(places) - 1
+        if stat.S_ISLNK(status.st_mode):
+            _require_owner(path, status, ours, "whoever it belongs to decides where the root is", _ELSEWHERE)
+        elif is_root:
+            _require_closed(path, status, ours, _ELSEWHERE)
+        else:
+            doubts += _judge_parent(path, status, ours)
+    return doubts
+
+
+def require_below(root: str, names: Iterable[str] = TRUSTED, deep: bool = False) -> None:
+    """Check what lies in a root, by name; what is missing is not checked.
+
+    Args:
+        root: One that `require_way` has let pass.
+        names: Paths below it.
+        deep: The entries of these folders, too.
+
+    Raises:
+        UntrustedError: One of them belongs to somebody else, or can be written by somebody else.
+    """
+    ours = _our_ids(_follow(root)[0])
+    for name in names:
+        path = os.path.join(root, name)
+        if _require_entry(path, ours) and deep:
+            for entry in os.listdir(path):
+                _require_entry(os.path.join(path, entry), ours)
+
+
+def require_tree(top: str) -> None:
+    """Check every file and folder below `top`.
+
+    Modes below a folder that nobody else may enter do not matter: nobody else reaches them.
+
+    Raises:
+        UntrustedError: As `require_below`.
+    """
+    ours = _our_ids(_follow(top)[0])
+    if not _require_entry(top, ours):
+        return
+    is_open = bool(os.stat(top).st_mode & 0o011)
+    for parent, folders, names in os.walk(top):
+        for name in folders + names:
+            _require_inside(os.path.join(parent, name), ours, is_open)
+
+
+def require_inside(top: str, names: Iterable[str]) -> None:
+    """Check some folders below `top` with what lies in each, as `require_tree` checks all of it.
+
+    Raises:
+        UntrustedError: As `require_below`.
+    """
+    ours = _our_ids(_follow(top)[0])
+    if not _require_entry(top, ours):
+        return
+    is_open = bool(os.stat(top).st_mode & 0o011)
+    for name in names:
+        path = os.path.join(top, name)
+        if os.path.isdir(path):
+            for inside in ["."] + os.listdir(path):
+                _require_inside(os.path.join(path, inside), ours, is_open)
+
+
+_ELSEWHERE = "choose a folder of your own: `root:` of this host in hosts.yaml, or `armada hosts add --root PATH`"
+_MEANING = "what armada executes would be theirs"
+
+
+def _removal(path: str) -> str:
+    return "if it is not yours, remove it: rm -rf %s  # there; armada makes what it needs anew" % shlex.quote(path)
+
+
+def _follow(path: str) -> Tuple[List[Tuple[str, os.stat_result]], bool]:
+    """List every folder and link that the kernel passes on its way, and say whether all of the way is there."""
+    current, links = "/", 0
+    places = [(current, os.lstat(current))]
+    pending = path.split("/")
+    while pending:
+        name = pending.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            current = os.path.dirname(current)
+            continue
+        place = os.path.join(current, name)
+        try:
+            status = os.lstat(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return places, False
+        places.append((place, status))
+        if not stat.S_ISLNK(status.st_mode):
+            current = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise UntrustedError("%s: too many links follow each other" % path, _ELSEWHERE)
+        target = os.readlink(place)
+        pending = target.split("/") + pending
+        current = "/" if target.startswith("/") else current
+    # A link that ends the way stands before the folder it means.
+    return places, not stat.S_ISLNK(places[-1][1].st_mode)
+
+
+def _our_ids(places: List[Tuple[str, os.stat_result]]) -> Set[int]:
+    """Say which owners are ours: root, us, and whoever NFS makes of root where we are root."""
+    ours = {0, os.geteuid()}
+    last, status = next(place for place in reversed(places) if stat.S_ISDIR(place[1].st_mode))
+    nobody = _overflow_id()
+    if os.geteuid() == 0 and status.st_uid == nobody and _owner_of_new_file(last) == nobody:
+        ours.add(nobody)  # root_squash
+    return ours
+
+
+def _owner_of_new_file(folder: str) -> Optional[int]:
+    path = os.path.join(folder, ".armada-owner-%d.tmp" % os.getpid())
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return None
+    try:
+        return os.fstat(descriptor).st_uid
+    finally:
+        os.close(descriptor)
+        os.unlink(path)
+
+
+def _overflow_id() -> int:
+    """Return the owner that the kernel shows for those it cannot name: `nobody`."""
+    words = _read_words("/proc/sys/kernel/overflowuid")
+    return int(words[0]) if words and words[0].isdigit() else 65534
+
+
+def _is_every_id_mapped() -> bool:
+    """Tell whether this is no user namespace (a rootless container): there, the machine's own root shows as `nobody`."""
+    counts = _read_words("/proc/self/uid_map")[2::3]
+    return not counts or sum(int(count) for count in counts if count.isdigit()) >= 0xFFFFFFFF
+
+
+def _read_words(path: str) -> List[str]:
+    try:
+        with open(path) as stream:
+            return stream.read().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _judge_parent(path: str, status: os.stat_result, ours: Set[int]) -> Iterator[str]:
+    """Yield doubts about a folder above the root; raise for what is refused."""
+    meaning = "they could put another folder in the place of armada's root"
+    remedy = "sudo chown root %s  # there; or " % shlex.quote(path) + _ELSEWHERE
+    if status.st_uid != _overflow_id() or _is_every_id_mapped():
+        _require_owner(path, status, ours, meaning, remedy)
+    if status.st_mode & stat.S_ISVTX:
+        return  # nobody renames another's entry there, and whose our entry is, is asked next
+    writers = _other_writers(path, status, ours)
+    if writers == _EVERYBODY:
+        remedy = "chmod +t %s  # there, by its owner; or " % shlex.quote(path) + _ELSEWHERE
+        raise UntrustedError(
+            "%s, above armada's root, can be written by everybody (%s): %s" % (path, _describe(status), meaning), remedy
+        )
+    if writers:
+        yield "%s, above armada's root, can be written by %s (%s): %s. `chmod +t %s` there keeps them from it" % (
+            *(path, writers, _describe(status), meaning),
+            shlex.quote(path),
+        )
+
+
+def _require_entry(path: str, ours: Set[int]) -> bool:
+    """Check one thing below the root, and where it leads if it is a link. Tells whether it is a folder."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(status.st_mode):
+        _require_owner(path, status, ours, _MEANING, _removal(path))
+        require_way(path)
+    else:
+        _require_closed(path, status, ours, _removal(path))
+    return os.path.isdir(path)
+
+
+def _require_inside(path: str, ours: Set[int], is_open: bool) -> None:
+    """Check one thing in a folder of ours; its mode only where others may enter that folder (uv's `.lock` is 0666)."""
+    status = os.lstat(path)
+    if is_open and not stat.S_ISLNK(status.st_mode):
+        _require_closed(path, status, ours, _removal(path))
+    else:
+        _require_owner(path, status, ours, _MEANING, _removal(path))
+
+
+def _require_closed(path: str, status: os.stat_result, ours: Set[int], remedy: str) -> None:
+    _require_owner(path, status, ours, _MEANING, remedy)
+    writers = _other_writers(path, status, ours)
+    if writers:
+        message = "%s can be written by %s (%s): %s" % (path, writers, _describe(status), _MEANING)
+        raise UntrustedError(message, "chmod go-w %s  # there" % shlex.quote(path))
+
+
+def _require_owner(path: str, status: os.stat_result, ours: Set[int], meaning: str, remedy: str) -> None:
+    if status.st_uid not in ours:
+        me = "%s (uid %d)" % (_user_name(os.geteuid()), os.geteuid())
+        message = "%s is not yours but %s; you are %s there: %s"
+        raise UntrustedError(message % (path, _describe(status, "of "), me, meaning), remedy)
+
+
+def _describe(status: os.stat_result, before: str = "owner ") -> str:
+    name, mode = _user_name(status.st_uid), stat.S_IMODE(status.st_mode)
+    return "%s%s (uid %d), mode %04o" % (before, name, status.st_uid, mode)
+
+
+def _user_name(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return "a user without a name"
+
+
+def _other_writers(path: str, status: os.stat_result, ours: Set[int]) -> str:
+    """Name who else may write; empty when nobody does."""
+    if status.st_mode & 0o002:
+        return _EVERYBODY
+    if not status.st_mode & 0o020:
+        return ""  # with an access list these bits are its mask: nobody that it names may write either
+    users, groups = _access_list(path) or (set(), {status.st_gid})
+    named = ["user %s" % _user_name(number) for number in sorted(users - ours)]
+    named += ["%s %s" % (_SHARED, _group_name(number)) for number in sorted(groups) if not _is_private(number)]
+    return ", ".join(named)
+
+
+def _access_list(path: str) -> Optional[Tuple[Set[int], Set[int]]]:
+    """Read which users and groups a POSIX access list lets write; None where there is none."""
+    read = getattr(os, "getxattr", None)  # Linux alone
+    try:
+        content = read(path, "system.posix_acl_access") if read else b""
+    except OSError:
+        return None
+    entries = [struct.unpack_from("<HHI", content, offset) for offset in range(4, len(content) - 7, 8)]
+    if not any(tag == _ACL_MASK for tag, _, _ in entries):
+        return None
+    users = {number for tag, allowed, number in entries if tag == _ACL_USER and allowed & 2}
+    groups = {number for tag, allowed, number in entries if tag == _ACL_GROUP and allowed & 2}
+    if any(tag == _ACL_OWNING_GROUP and allowed & 2 for tag, allowed, _ in entries):
+        groups.add(os.lstat(path).st_gid)
+    return users, groups
+
+
+def _is_private(number: int) -> bool:
+    """Tell whether a group has nobody in it but us or root: root's own, or the one that bears our name."""
+    try:
+        import grp
+        import pwd
+
+        group, me = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+    except (ImportError, KeyError):
+        return number == 0
+    is_own = number == 0 or (number == me.pw_gid and group.gr_name == me.pw_name)
+    return is_own and not set(group.gr_mem) - {"root", me.pw_name}
+
+
+def _group_name(number: int) -> str:
+    try:
+        import grp
+
+        return "%s (gid %d)" % (grp.getgrgid(number).gr_name, number)
+    except (ImportError, KeyError):
+        return str(number)

@@ -1,0 +1,121 @@
+"""A run's folder that somebody deletes while the run lives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import Armada, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TIDY = "while :; do sleep 0.05; done"
+WRITES_AGAIN = 'while :; do mkdir -p "$ARMADA_RUN_DIR/results"; date > "$ARMADA_RUN_DIR/results/now"; sleep 0.05; done'
+
+
+def living(armada: Armada, run_id: str) -> list[str]:
+    """Commands of a run's job and supervisor."""
+    said = subprocess.run(["ps", "axeww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    root = armada.local_runs.parent
+    marks = (f"ARMADA_RUN_ID={run_id}", f" supervise --root {root} --run {run_id} ")
+    alive = [line for line in said.splitlines() if line.split()[1][0] not in "ZX"]
+    return [line for line in alive if any(mark in line for mark in marks)]
+
+
+def remove_all(folder: Path) -> None:
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)  # the job may be writing
+        return not (folder / "spec.json").exists()
+
+    eventually(is_gone)
+
+
+def remove_all_but_the_folder(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def launch(armada: Armada, script: str) -> str:
+    experiment = armada.command("sh", "-c", script)
+    run_id: str = armada.json("launch", "--host", "local", experiment)["run_id"]
+    eventually(lambda: armada.json("ps")[0]["state"] == "running")
+    return run_id
+
+
+@pytest.mark.parametrize("script", [TIDY, WRITES_AGAIN], ids=["the job writes nothing", "the job makes it again"])
+@pytest.mark.parametrize("remove", [remove_all, remove_all_but_the_folder])
+def test_a_run_whose_folder_was_deleted_is_said_to_be_and_can_be_stopped_and_forgotten(
+    armada: Armada, script: str, remove: Callable[[Path], None]
+) -> None:
+    run_id = launch(armada, script)
+    remove(armada.local_runs / run_id)
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("running", "folder_removed")
+    assert f"its folder on local was removed while it ran; the job goes on: armada stop {run_id} ends it" in " ".join(
+        armada.run("show", run_id).stdout.split()
+    )
+    assert "of its processes live" in armada.run("why", run_id).stdout
+    for refused in (("rm", run_id, "--force"), ("resume", run_id)):
+        assert armada.run(*refused).returncode == 8
+    assert living(armada, run_id)
+    stopped = armada.run("stop", run_id, "--grace", "1")
+    assert stopped.returncode == 0, stopped.stderr
+    assert living(armada, run_id) == []
+    (run,) = armada.json("ps", "--all")
+    assert (run["state"], run["reason"]) == ("cancelled", "killed_by_user")
+    assert "its folder on local was removed while it ran" in armada.run("show", run_id).stdout
+    assert armada.run("rm", run_id, "--force").returncode == 0
+    assert armada.json("ps", "--all") == []
+    assert not (armada.local_runs / run_id).exists()
+
+
+def test_a_run_that_ended_after_its_folder_was_deleted_is_not_said_to_have_ended_well(armada: Armada) -> None:
+    run_id = launch(armada, f"while [ ! -e {armada.folder}/enough ]; do sleep 0.05; done")
+    remove_all(armada.local_runs / run_id)
+    armada.json("ps")
+    (armada.folder / "enough").touch()
+    eventually(lambda: not living(armada, run_id))
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("unknown", "not_on_host")
+    for _ in range(2):
+        assert "removed while it ran; none of its processes is seen there" in armada.run("show", run_id).stdout
+    assert not (armada.local_runs / run_id).exists()
+    assert armada.run("rm", run_id).returncode == 0
+
+
+def test_a_root_that_is_away_ends_nothing(armada: Armada) -> None:
+    run_id = launch(armada, TIDY)
+    root, away = armada.local_runs.parent, armada.folder / "away"
+    root.rename(away)
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("unknown", "root_away")
+    assert armada.run("stop", run_id, "--grace", "1").returncode == 9
+    assert living(armada, run_id)
+    shutil.rmtree(root)
+    away.rename(root)
+    eventually(lambda: armada.json("ps")[0]["state"] == "running")
+    assert armada.run("stop", run_id, "--grace", "1").returncode == 0
+    assert living(armada, run_id) == []
+
+
+def test_what_a_job_saved_after_its_folder_was_deleted_is_not_deleted_with_it(armada: Armada) -> None:
+    run_id = launch(armada, TIDY)
+    folder = armada.local_runs / run_id
+    remove_all(folder)
+    (folder / "outbox" / ".new-5").mkdir(parents=True)
+    assert armada.run("stop", run_id, "--grace", "1").returncode == 0
+    refused = armada.run("rm", run_id, "--force")
+    assert refused.returncode == 8
+    assert f"rm -rf {folder}" in refused.stderr
+    assert (folder / "outbox" / ".new-5").exists()
+    os.rmdir(folder / "outbox" / ".new-5")  # noqa: PTH106
+    assert armada.run("rm", run_id).returncode == 0
