@@ -40,10 +40,11 @@ class Place:
             return not is_gone(self._paths)
         try:
             job = files.read_json(self._paths.submission(self._submission, "job.json"))
+            successor = files.read_json(self._paths.submission(self._submission, "successor.json"))
         except files.UnreadableError:
             return False
         own = identity.identify()
-        return job is not None and job.get("supervisor", own) == own
+        return job is not None and (successor or job).get("supervisor", own) == own
 
 
 def is_gone(paths: RunPaths) -> bool:
