@@ -44,7 +44,7 @@ def environment(root: Path) -> str:
     folder = root / "envs" / KEY / "bin"
     folder.mkdir(parents=True)
     program = folder / "python"
-    program.write_text(f'#!/bin/sh\nexec {python_with_hub()} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{python_with_hub()}" "$@"\n')
     program.chmod(0o755)
     (folder.parent / "READY").write_text(f'{{"key": "{KEY}"}}')
     return KEY

@@ -64,7 +64,7 @@ def terminal(armada: Armada, home: HomePaths, shell: str) -> Iterator[Terminal]:
     binaries = armada.folder / "bin"
     binaries.mkdir()
     program = binaries / "armada"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m armada "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m armada "$@"\n')
     program.chmod(0o755)
     armada.env["PATH"] = f"{binaries}:{os.environ['PATH']}"
     armada.env["PS1"] = "ready> "
