@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md from what the tests marked `fault` did: `pytest -p tests.fault_table --fault-table docs/reliability.md`.
+"""Writes the table in docs/reliability.md from what the tests marked `fault` did: `pytest -p tests.fault_table --fault-table docs/reliability.md`.
 
 A test says with `@pytest.mark.fault(fault, end_state)` what it breaks and how that must end. How often it broke it, and what
 it saw, it may add with `record_property("times", …)` and `record_property("seen", …)`.
@@ -13,13 +13,7 @@ from pathlib import Path
 
 import pytest
 
-HEAD = """# What was broken, and how it ended
-
-Written by the tests, not by hand (`make faults` makes every fault many times over): each row is a fault made on purpose
-against real processes, real OpenSSH servers and real disks (loopback, with the project's own bad-link proxy in between),
-and the end state its test asserts. A row stands here only after its test passed, and shows the run that made the fault most often.
-
-"""
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 
 COLUMNS = ("fault", "times", "what was seen", "in seconds, all of them", "end state")
@@ -77,7 +71,9 @@ class FaultTable:
         failed = [row.fault for row in self._rows.values() if not row.passed]
         if failed:
             lines += ["", f"Failed in this run, and so not in the table: {'; '.join(sorted(failed))}."]
-        self._path.write_text(HEAD + "\n".join(lines) + "\n")
+        text = self._path.read_text() if self._path.exists() else ""
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        self._path.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}")
 
 
 def _rows_of(path: Path) -> dict[str, tuple[int, str]]:
