@@ -6,6 +6,7 @@ begin at the same instant sees the other, and it is always the one that would de
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from armada.errors import Conflict
@@ -76,10 +77,10 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         Conflict: Something goes on; it is named.
     """
     with database.transaction():
-        alive = [run for run in runs.every(database, host=host) if not run.ended]
+        alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
         if alive:
             raise Conflict(
-                f"{len(alive)} runs on {host} have not ended, {alive[0].run_id} is one",
+                f"{len(alive)} runs on {host} have not ended or may not have, {alive[0].run_id} is one",
                 hint=f"armada stop {alive[0].run_id}",
             )
         for each in records.on_host(database, host):
