@@ -98,8 +98,8 @@ class Teller:
         home, host = self._home(one), self._host(two)
 
         def release() -> None:
-            # A home that never had a run there cannot tell an empty root from one that is not mounted.
-            if home.may_release(host) and (host.mounted or home.known()):
+            # What another home put there while the root is not mounted, nobody can see: no empty root says that one is missing.
+            if home.may_release(host) and (host.mounted or (home.known() and len(self.world.homes) == 1)):
                 self.world.check_release(home, host)
 
         self._act(home, release)
