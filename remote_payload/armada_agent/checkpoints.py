@@ -1,5 +1,6 @@
 """Finished checkpoints as home sees them: listed, their manifests read, acknowledged."""
 
+import json
 import os
 import time
 from typing import Any, Dict, List, Optional
@@ -12,7 +13,8 @@ from armada_agent.session import Call
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
-_known: Dict[str, Dict[str, Any]] = {}  # a digest names its content: what was read once stays true
+_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
+_known: Dict[str, Dict[str, Any]] = {}  # by path: what was read once stays true, of this run alone
 
 
 def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
@@ -36,12 +38,13 @@ def _kind(path: str) -> Any:
 
 
 def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:
-    if digest not in _known:
-        summary = _summarise(paths.checkpoint(digest, MANIFEST), digest)
+    path = paths.checkpoint(digest, MANIFEST)
+    if path not in _known:
+        summary = _summarise(path, digest)
         if summary is None:
             return None
-        _known[digest] = summary
-    return dict(_known[digest], acknowledged=os.path.exists(paths.acknowledgement(digest)))
+        _known[path] = summary
+    return dict(_known[path], acknowledged=os.path.exists(paths.acknowledgement(digest)))
 
 
 def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -55,7 +58,13 @@ def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         content = stream.read(MANIFEST_LIMIT + 1)
     if len(content) > MANIFEST_LIMIT:
         raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, MANIFEST_LIMIT))
-    return {"text": content.decode("utf-8")}
+    try:
+        text = content.decode("utf-8")
+    except ValueError:
+        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
+    if len(json.dumps(text)) > _LINE_LIMIT:
+        raise AgentError("io", "the manifest of %s is too large for an answer" % digest)
+    return {"text": text}
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -85,15 +94,20 @@ def _checkpoint(call: Call, params: Dict[str, Any]) -> "tuple[RunPaths, str]":
 def _summarise(path: str, digest: str) -> Optional[Dict[str, Any]]:
     try:
         manifest = files.read_json(path, limit=MANIFEST_LIMIT)
-        if manifest is None:
-            return None
-        listed = manifest["files"]
-        return {
-            "digest": digest,
-            "step": int(manifest["step"]),
-            "size_bytes": sum(int(entry["size"]) for entry in listed),
-            "file_count": len(listed),
-            "created_at": float(manifest["created_at"]),
-        }
-    except (files.UnreadableError, KeyError, TypeError, ValueError):
+        return None if manifest is None else dict(measure(manifest), digest=digest)
+    except (files.UnreadableError, ValueError):
         return None
+
+
+def measure(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Take from a manifest what is said of its checkpoint.
+
+    Raises:
+        ValueError: It is none.
+    """
+    step, created_at, listed = manifest.get("step"), manifest.get("created_at"), manifest.get("files")
+    is_list = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
+    sizes = [entry.get("size") for entry in listed or []] if is_list else [None]
+    if not all(isinstance(number, int) for number in [step] + sizes) or not isinstance(created_at, (int, float)):
+        raise ValueError("its %s is wrong" % MANIFEST)
+    return {"step": step, "size_bytes": sum(sizes), "file_count": len(sizes), "created_at": float(created_at)}

@@ -1,9 +1,10 @@
 """Processes that outlive the conversation that starts them, and the SSH session around it."""
 
+import errno
 import os
 import subprocess
 import sys
-from typing import List
+from typing import BinaryIO, List
 
 from armada_agent import files
 from armada_agent.paths import RunPaths
@@ -20,7 +21,7 @@ def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> No
         name: value for name, value in os.environ.items() if not name.startswith("ARMADA_") and name not in hidden
     }
     environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
-    with open(paths.supervisor_log, "ab") as log:
+    with _open_log(paths) as log:
         first = subprocess.Popen(
             argv + ["--submission", str(submission)],
             env=environment,
@@ -31,6 +32,18 @@ def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> No
             start_new_session=True,
         )
     first.wait()  # it forks and ends at once
+
+
+def _open_log(paths: RunPaths) -> BinaryIO:
+    """Open supervisor.log to be written on, or nothing where something else lies in its place: a pipe is not waited for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(paths.supervisor_log, flags, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    return os.fdopen(descriptor, "wb")
 
 
 def _secrets(paths: RunPaths) -> List[str]:

@@ -6,7 +6,7 @@ import re
 import subprocess
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from armada_agent import host_setup
+from armada_agent import files, host_setup
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.verdicts.liveness import WORDS
@@ -14,6 +14,7 @@ from armada_agent.verdicts.liveness import WORDS
 NAMES = ("slurm", "htcondor")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
+_JOB_FILE_LIMIT = 1024 * 1024
 _TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
 _IN_DOUBT = re.compile(r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact", re.IGNORECASE)
 _PERSONAL = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT", "SLURM_JSON", "_CONDOR_TOOL")
@@ -96,10 +97,14 @@ class Handed:
         """
         path = os.path.join(self.paths.folder, "launch", name)
         if self.number > 1:
-            with open(path, encoding="utf-8", errors="replace") as stream:
-                if "armada_submission" not in stream.read():
-                    message = "launch/%s is of an armada that could not resume jobs" % name
-                    raise EngineError(message, refused=True)
+            try:
+                with files.open_regular(path) as stream:
+                    text = stream.read(_JOB_FILE_LIMIT)
+            except OSError as error:
+                raise EngineError("launch/%s cannot be read: %s" % (name, error), refused=True)
+            if b"armada_submission" not in text:
+                message = "launch/%s is of an armada that could not resume jobs" % name
+                raise EngineError(message, refused=True)
         return path
 
 

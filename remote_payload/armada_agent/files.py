@@ -15,7 +15,10 @@ from armada_agent.errors import is_disk_full
 JSON_LIMIT = 8 * 1024 * 1024
 LINES_LIMIT = 65536
 _LONGEST_LINE = 16 * 1024 * 1024
+_DEEPEST = 100
+_MOST_DIGITS = 100  # a float holds three times as many, so that arithmetic cannot overflow
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a job may have put a link or a pipe there
 _counter = itertools.count()
 
 
@@ -53,12 +56,46 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     if len(content) > limit:
         raise UnreadableError("%s is larger than %d bytes" % (name, limit))
     try:
-        value = json.loads(content.decode("utf-8"))
+        value = _parse(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise UnreadableError("%s is not JSON: %s" % (name, error))
     if not isinstance(value, dict):
         raise UnreadableError("%s is not a JSON object" % name)
     return value
+
+
+def _parse(text: str) -> Any:
+    """Parse JSON that can be written again and read by every reader: home reads most of it as a part of our answers.
+
+    Raises:
+        ValueError: It is not JSON; NaN and infinite numbers are not. Or it is nested deeper, or has longer numbers, than any record.
+        RecursionError: As before, far deeper.
+    """
+    value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for each in level
+            if isinstance(each, (dict, list))
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return value
+    raise ValueError("nested too deep")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if number - number != 0:
+        raise ValueError("%.20s is not a number" % word)
+    return number
+
+
+def _whole(word: str) -> int:
+    if len(word) > _MOST_DIGITS:
+        raise ValueError("a number of %d digits" % len(word))
+    return int(word)
 
 
 def temporary_name(path: str) -> str:
@@ -242,7 +279,7 @@ def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
     Where the file system has no locks (some NFS mounts), the descriptor is returned unlocked: callers rely on
     exclusive links and folders for correctness and on locks only for order.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         try:
@@ -261,11 +298,13 @@ def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process holds an flock on a file; one that is not there is not locked."""
+    """Whether another process holds an flock on a file, as far as is known; one that is not there is not locked."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
+        descriptor = os.open(path, os.O_RDONLY | _AS_IT_IS)
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:

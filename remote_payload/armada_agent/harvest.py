@@ -288,10 +288,38 @@ def last_whole(paths: RunPaths) -> Optional[int]:
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
     empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}}  # type: Dict[str, Any]
     try:
-        return dict(empty, **(files.read_json(paths.harvest, _RECORD_LIMIT) or {}))
+        kept = files.read_json(paths.harvest, _RECORD_LIMIT) or {}
     except files.UnreadableError as error:
         say(str(error))
         return empty
+    record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
+    record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
+    return record
+
+
+def _is_taken(entry: Any) -> bool:
+    """Tell whether an entry is one of ours: what it names is read, and deleted where it was written over."""
+    if not isinstance(entry, dict):
+        return False
+    path, folder, digest, inventory = (entry.get(name) for name in ("path", "folder", "digest", "inventory"))
+    return (
+        isinstance(path, str)
+        and "\0" not in path
+        and not os.path.isabs(path)
+        and ".." not in path.split("/")
+        and isinstance(folder, str)
+        and folder.startswith(ANNOUNCED)
+        and "/" not in folder
+        and (digest is None or (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None))
+        and isinstance(entry.get("step"), int)
+        and isinstance(entry.get("signature"), str)
+        and isinstance(entry.get("is_file"), bool)
+        and (inventory is None or (isinstance(inventory, dict) and all(map(_is_facts, inventory.values()))))
+    )
+
+
+def _is_facts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
 
 
 def _take_inventory(path: str) -> Inventory:

@@ -10,7 +10,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from armada_agent import files, parameters
 from armada_agent.errors import AgentError
-from armada_agent.paths import RunPaths, checked_digest, list_folder, newest
+from armada_agent.paths import RunPaths, checked_digest, list_folder, newest, require_own
 from armada_agent.session import Call
 from armada_agent.verdicts.letting_go import Words
 
@@ -51,15 +51,15 @@ def register(paths: RunPaths, home: Optional[Home]) -> None:
     """
     if home is None or not os.path.isdir(paths.folder):
         return
-    folder = paths.home(home["id"])
-    record = os.path.join(folder, _RECORD)
     try:
+        folder = _own_folder(paths, home["id"])
+        record = os.path.join(folder, _RECORD)
         known = _read(record)
         if known is None or any(known.get(name) != home[name] for name in home):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             files.write_json(record, dict(home, time=time.time()))
         else:
-            os.utime(record, (time.time(), time.time()))
+            os.utime(record, (time.time(), time.time()), follow_symlinks=False)
         files.remove(os.path.join(folder, _FORGOTTEN))  # it speaks again: that is a new word
     except OSError:
         return
@@ -73,8 +73,9 @@ def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:
     """
     register(paths, home)
     said, unsaid = (_HELD, _UNWANTED) if is_wanted else (_UNWANTED, _HELD)
-    files.write_json(os.path.join(paths.home(home["id"]), digest + said), {"time": time.time()})
-    files.remove(os.path.join(paths.home(home["id"]), digest + unsaid))
+    folder = _own_folder(paths, home["id"])
+    files.write_json(os.path.join(folder, digest + said), {"time": time.time()})
+    files.remove(os.path.join(folder, digest + unsaid))
 
 
 def read_words(paths: RunPaths, digest: str) -> Words:
@@ -107,7 +108,7 @@ def drop_words(paths: RunPaths, digest: str) -> None:
     files.remove(paths.acknowledgement(digest))
     for home in _every(paths):
         for word in (_HELD, _UNWANTED):
-            files.remove(os.path.join(paths.home(home), digest + word))
+            files.remove(os.path.join(_own_folder(paths, home), digest + word))
 
 
 def describe(paths: RunPaths) -> List[Dict[str, Any]]:
@@ -191,7 +192,7 @@ def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     register(paths, home)
     digests = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     word = {"time": time.time(), "submission": newest(paths.submissions()), "digests": digests}
-    files.write_json(os.path.join(paths.home(home["id"]), _SETTLED), word)
+    files.write_json(os.path.join(_own_folder(paths, home["id"]), _SETTLED), word)
     return {}
 
 
@@ -209,9 +210,12 @@ def forget(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     done = []
     for run_id in list_ids(call.root):
         paths = RunPaths(call.root, run_id)
-        if home in registered_ids(paths):
-            files.write_json(os.path.join(paths.home(home), _FORGOTTEN), told)
-            done.append(run_id)
+        try:
+            if home in registered_ids(paths):
+                files.write_json(os.path.join(_own_folder(paths, home), _FORGOTTEN), told)
+                done.append(run_id)
+        except OSError:
+            continue  # whatever lies in one run's folder, the home is forgotten in the others
     return {"runs": done}
 
 
@@ -219,6 +223,17 @@ def _checked_id(value: object) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise AgentError("bad_request", "%.100r is not the id of a home" % (value,))
     return value
+
+
+def _own_folder(paths: RunPaths, home: str) -> str:
+    """Name where a home's words about a run are written.
+
+    Raises:
+        OSError: It leads somewhere else.
+    """
+    for folder in (paths.homes, paths.home(home)):
+        require_own(folder)
+    return paths.home(home)
 
 
 def _every(paths: RunPaths) -> List[str]:

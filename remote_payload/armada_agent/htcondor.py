@@ -257,9 +257,11 @@ class _Log:
             kept = files.read_json(self._kept_path) or {}
         except files.UnreadableError:
             kept = {}
-        offset, seen = kept.get("offset", 0), kept.get("seen", {})
+        offset, seen = kept.get("offset"), kept.get("seen")
+        if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_sighting(seen):
+            offset, seen = 0, {}  # damaged: the log is read from its beginning
         try:
-            with open(self._path, "rb") as stream:
+            with files.open_regular(self._path) as stream:
                 if os.fstat(stream.fileno()).st_size < offset:
                     offset, seen = 0, {}  # cut, or another file: what is in it now is read from its beginning
                     files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
@@ -278,6 +280,13 @@ class _Log:
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
         files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen})
         return seen
+
+
+def _is_sighting(seen: Dict[str, Any]) -> bool:
+    texts = [seen.get(name) for name in ("job_id", "detail", "reason", "message", "node")]
+    is_word = seen.get("state") in (None,) + liveness.WORDS
+    is_time = isinstance(seen.get("at"), (int, float, type(None)))
+    return is_word and is_time and all(isinstance(text, (str, type(None))) for text in texts)
 
 
 def _read_slots() -> List[Dict[str, Any]]:

@@ -151,6 +151,6 @@ def _last_seq(paths: RunPaths) -> int:
     try:
         numbers.append((files.read_json(paths.state) or {}).get("seq", 0))
         numbers.append(json.loads(files.last_line(paths.events) or "{}").get("seq", 0))
-    except (files.UnreadableError, ValueError, AttributeError) as error:
+    except (files.UnreadableError, ValueError, AttributeError, RecursionError) as error:
         say("earlier records are damaged: %s" % error)
     return max(number for number in numbers if isinstance(number, int))

@@ -1,5 +1,6 @@
 """What a host can show about runs: files and processes, never conclusions."""
 
+import json
 import os
 import time
 from typing import Any, Dict, List, Optional
@@ -25,6 +26,9 @@ from armada_agent.verdicts import doubt
 ENDED = ("succeeded", "failed", "cancelled")
 _TEXT_LIMIT = 65536
 _ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
+_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
+_RECORD_LIMIT = 64 * 1024  # most of them are a part of the answer, and have a few hundred bytes
+_PLAN_LIMIT = 1024 * 1024
 _MOST_RUNS = 1000
 
 
@@ -132,7 +136,7 @@ class Evidence:
         exit_ = (self.attempt or {}).get("exit")
         if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
             return None
-        announces = not (self._read(self._paths.spec) or {}).get("watch")
+        announces = not (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("watch")
         has_final = announces and checkpoints.has_final(self._paths)
         signs = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
         return doubt.may_have_succeeded(
@@ -155,7 +159,7 @@ class Evidence:
     def _scheduler(self) -> Optional[Dict[str, Any]]:
         if self.job is None or self.job.get("scheduler") == "direct":
             return None
-        settings = (self._read(self._paths.spec) or {}).get("scheduler")
+        settings = (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("scheduler")
         return settings if isinstance(settings, dict) else None
 
     def _supervisor_of_job(self) -> str:
@@ -186,9 +190,9 @@ class Evidence:
         last = max(float(began or 0), float(beat["time"])) if is_its_own and beat else float(began or 0)
         return max(0.0, time.time() - last)
 
-    def _read(self, path: str) -> Optional[Dict[str, Any]]:
+    def _read(self, path: str, limit: int = _RECORD_LIMIT) -> Optional[Dict[str, Any]]:
         try:
-            return files.read_json(path, limit=1024 * 1024)
+            return files.read_json(path, limit=limit)
         except files.UnreadableError as error:
             self.findings.append(str(error)[:500])
             return None
@@ -201,7 +205,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
     table = processes.scan()
-    budget = _ANSWER_LIMIT
+    budget, filled = _ANSWER_LIMIT, 0
     answers = []
     for question in asked:
         if not isinstance(question, dict):
@@ -212,7 +216,12 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             answer = _observe_run(call, paths, offsets, table, min(limit, budget))
         except Exception as error:  # whatever lies in one run's folder, the others are seen
             answer = _unreadable(paths, offsets, error)
-        budget = max(0, budget - len(answer["metrics"]["text"]) - len(answer["events"]["text"]))
+        size = len(json.dumps(answer))  # as it crosses: six bytes for a NUL
+        if filled + size > _LINE_LIMIT:
+            answer = _unreadable(paths, offsets, ValueError("they fill %d bytes of an answer" % size))
+            size = len(json.dumps(answer))
+        filled += size
+        budget = max(0, budget - size)
         answers.append(answer)
     return dict(roots.describe(call.root), time=time.time(), moment=identity.moment(), runs=answers)
 

@@ -77,4 +77,5 @@ def _left(paths: RunPaths) -> List[str]:
         given_up = (files.read_json(paths.given_up) or {}).get("folders")
     except files.UnreadableError:
         given_up = None
-    return sorted(announced - set(given_up if isinstance(given_up, list) else []))
+    listed = given_up if isinstance(given_up, list) else []
+    return sorted(announced - {name for name in listed if isinstance(name, str)})

@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent import files, thinning
-from armada_agent.checkpoints import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT
+from armada_agent.checkpoints import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
 from armada_agent.errors import is_disk_full
 from armada_agent.harvest import Harvest
 from armada_agent.journal import Journal, say
@@ -25,6 +25,7 @@ from armada_agent.paths import ANNOUNCED, RunPaths
 _INTERVAL_S = 1.0
 _BLOCK = 1024 * 1024
 _TRIES = 3
+_TOO_MUCH = 1 << 53  # home takes no such number, so a checkpoint that bears one would never come home
 
 
 class ChangedError(Exception):
@@ -234,9 +235,14 @@ def _finished_manifest(folder: str) -> Optional[bytes]:
         return None
     try:
         with files.open_regular(os.path.join(folder, MANIFEST)) as stream:
-            return stream.read(MANIFEST_LIMIT)
+            content = stream.read(MANIFEST_LIMIT)
     except FileNotFoundError:
         raise ValueError("it has no %s" % ANNOUNCEMENT)
+    try:
+        measure(files.read_json(os.path.join(folder, MANIFEST), MANIFEST_LIMIT) or {})
+    except files.UnreadableError as error:
+        raise ValueError(str(error))
+    return content
 
 
 def _read_announcement(folder: str) -> Dict[str, Any]:
@@ -245,9 +251,10 @@ def _read_announcement(folder: str) -> Dict[str, Any]:
     except files.UnreadableError as error:
         raise ValueError(str(error))
     step, kind, moment = announcement.get("step"), announcement.get("kind"), announcement.get("time")
-    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < _TOO_MUCH:
         raise ValueError("it was announced without a step")
-    if kind not in (None, "periodic", "final") or not isinstance(moment, (int, float, type(None))):
+    is_time = moment is None or (isinstance(moment, (int, float)) and 0 <= moment < _TOO_MUCH)
+    if kind not in (None, "periodic", "final") or not is_time:
         raise ValueError("it was announced with a wrong kind or time")
     json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is no JSON; home's parser would refuse the manifest
     return {name: value for name, value in announcement.items() if value is not None}

@@ -139,6 +139,8 @@ def _files(paths: RunPaths) -> Iterator[Found]:
             yield name, found
     budget = _MOST_LOOKED_AT
     for top in (*_FOLDERS, "work"):
+        if os.path.islink(os.path.join(paths.folder, top)):
+            continue  # as of links below it: nothing behind them travels
         for parent, folders, names in os.walk(os.path.join(paths.folder, top)):
             folders[:] = sorted(name for name in folders if name not in _IGNORED)
             for name in sorted(names):

@@ -1,5 +1,6 @@
 """Every name under a host's root, and the checks that keep names from home inside it."""
 
+import errno
 import os
 import re
 from typing import List, Optional
@@ -80,11 +81,12 @@ class RunPaths:
 
     def checkpoints(self) -> List[str]:
         """List the digests of finished checkpoints."""
-        return [name for name in list_folder(self.outbox) if _DIGEST.fullmatch(name)]
+        return [name for name in _list_own(self.outbox) if _DIGEST.fullmatch(name)]
 
     def announced(self) -> List[str]:
         """List the folders of checkpoints that are written but not yet hashed."""
-        return [os.path.join(self.outbox, name) for name in list_folder(self.outbox) if name.startswith(ANNOUNCED)]
+        found = [os.path.join(self.outbox, name) for name in _list_own(self.outbox) if name.startswith(ANNOUNCED)]
+        return [folder for folder in found if not os.path.islink(folder)]  # what is hashed is changed, too
 
     def require(self) -> None:
         """Refuse a run that is not on this host.
@@ -113,4 +115,22 @@ def newest(numbers: List[int]) -> Optional[int]:
 
 
 def _numbers(folder: str) -> List[int]:
-    return sorted(int(name) for name in list_folder(folder) if _NUMBER.fullmatch(name))
+    found = sorted(int(name) for name in _list_own(folder) if _NUMBER.fullmatch(name))
+    if found:
+        require_own(os.path.join(folder, str(found[-1])))  # the newest is written to
+    return found
+
+
+def _list_own(folder: str) -> List[str]:
+    require_own(folder)
+    return list_folder(folder)
+
+
+def require_own(folder: str) -> None:
+    """Refuse a folder of a run's that is a link: what we write and delete there would be somebody else's.
+
+    Raises:
+        OSError: It is a link.
+    """
+    if os.path.islink(folder):
+        raise OSError(errno.ELOOP, "it is a link, and armada follows none there", folder)

@@ -14,6 +14,7 @@ from armada_agent.session import Call
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SPECS = 200
+_LONGEST_STATE = 40
 _SPECS_LIMIT = 4 * 1024 * 1024  # of one answer: a line holds at most 8 MiB
 _LAUNCH_FILE = re.compile(r"launch/[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
 
@@ -59,7 +60,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """List every run under the root with its last written state."""
-    return {"runs": [_summarise(call.root, name) for name in list_ids(call.root)]}
+    return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_ids(call.root)]}
 
 
 def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -80,7 +81,10 @@ def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             problem = None if spec is not None else "there is no spec.json"
         except files.UnreadableError as error:
             problem = str(error)[:500]
-        room -= len(json.dumps(spec))
+        size = len(json.dumps(spec))
+        if size > _SPECS_LIMIT:
+            spec, problem, size = None, "spec.json fills %d bytes of an answer, too many for one" % size, 0
+        room -= size
         if room < 0 and answers:
             break
         answers.append({"run_id": paths.run_id, "spec": spec, "problem": problem})
@@ -245,14 +249,15 @@ def list_ids(root: str) -> List[str]:
     return [name for name in found if os.path.isdir(os.path.join(folder, name))]
 
 
-def _summarise(root: str, run_id: str) -> Dict[str, Any]:
-    paths = RunPaths(root, run_id)
-    summary: Dict[str, Any] = {"run_id": run_id, "state": "unknown", "created_at": None}
+def _summarise(paths: RunPaths) -> Dict[str, Any]:
+    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None}
     try:
         spec = files.read_json(paths.spec) or {}
         state = files.read_json(paths.state)
-    except files.UnreadableError:
-        return summary
-    summary["created_at"] = spec.get("created_at")
-    summary["state"] = state.get("state") if state else "submitted" if paths.submissions() else "preparing"
+        word = state.get("state") if state else "submitted" if paths.submissions() else "preparing"
+    except (files.UnreadableError, OSError):
+        return summary  # whatever lies in one run's folder, the others are listed
+    created_at = spec.get("created_at")
+    summary["created_at"] = created_at if isinstance(created_at, (int, float)) else None
+    summary["state"] = word if isinstance(word, str) and len(word) <= _LONGEST_STATE else "unknown"
     return summary

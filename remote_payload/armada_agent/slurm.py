@@ -71,8 +71,11 @@ def look_up(handed: Handed) -> Optional[str]:
         return row["id"]
     if answer.doubt is not None:
         raise EngineError(answer.doubt)
-    asked = files.read_json(handed.file("asked.json")) or {}
-    begun = float(asked.get("time") or 0.0)
+    try:
+        asked_at = (files.read_json(handed.file("asked.json")) or {}).get("time")
+    except files.UnreadableError:
+        asked_at = None
+    begun = float(asked_at) if isinstance(asked_at, (int, float)) else 0.0  # damaged: as if long ago
     if time.time() - begun < _forgotten_after():
         return None
     recorded = _ask_accounting(handed.name, begun)
@@ -266,6 +269,10 @@ def parse_accounting(text: str, name: str) -> Optional[Row]:
     return found
 
 
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("state", "reason", "node"))
+
+
 def _is_over(row: Row) -> bool:
     return row["state"] in _REASONS
 
@@ -358,11 +365,19 @@ class _Queue:
             kept = files.read_json(self._file) or {}
         except files.UnreadableError:
             return  # torn by a crash; the next look replaces it
-        rows = kept.get("rows")
-        if kept.get("format") == 1 and isinstance(rows, dict):
-            self.rows, self.looked_at, self.error = rows, kept["looked_at"], kept["error"]
-            self.doubt = kept.get("doubt")
-            self._next_at, self._failures = kept["next_at"], kept["failures"]
+        rows, failures, doubt = kept.get("rows"), kept.get("failures"), kept.get("doubt")
+        looked_at, next_at, error = kept.get("looked_at"), kept.get("next_at"), kept.get("error")
+        if (
+            kept.get("format") == 1
+            and isinstance(rows, dict)
+            and all(map(_is_row, rows.values()))
+            and isinstance(looked_at, (int, float, type(None)))
+            and isinstance(next_at, (int, float))
+            and isinstance(failures, int)
+            and all(isinstance(text, (str, type(None))) for text in (error, doubt))
+        ):
+            self.rows, self.looked_at, self.error, self.doubt = rows, looked_at, error, doubt
+            self._next_at, self._failures = float(next_at), failures
 
     def _refresh(self) -> None:
         now = time.time()
@@ -411,11 +426,11 @@ def _find_missing(handed: Handed, queue: "_Queue", memory: signs.Memory) -> Dict
     if second.get("error"):
         words = "not in the queue's last answer, and its id cannot be asked for: %s" % second["error"]
         return sight(engines.UNKNOWN, queue.looked_at, error=words)
-    row = second.get("row")
-    if row:
+    row: Any = second.get("row")
+    if _is_row(row):
         return _sight_of(row, queue)
-    recorded = second.get("recorded")
-    kind = _sight_of(recorded, queue) if recorded else None
+    recorded: Any = second.get("recorded")
+    kind = _sight_of(recorded, queue) if _is_row(recorded) else None
     believed = liveness.confirm(memory.lasted_s, queue.doubt is None, kind["state"] if kind else None)
     if believed == engines.ENDED and kind is not None:
         return kind

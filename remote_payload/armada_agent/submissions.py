@@ -111,7 +111,7 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
 
 def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
     """Tell the batch system; a job that never began gets its end written here, because nobody else will."""
-    engine = engines.find((evidence.settings or {})["kind"])
+    engine = engines.find((evidence.settings or {}).get("kind"))
     sighted = evidence.sight or engines.sight(engines.UNKNOWN, None)
     try:
         engine.cancel(evidence.handed, sighted, grace_s)
@@ -131,14 +131,16 @@ def _conclude_waiting(paths: RunPaths, state: Dict[str, Any]) -> None:
         "reason": "killed_by_user",
         "message": "cancelled while it waited for its next attempt",
     }
-    files.write_json(paths.state, dict(state, ended_at=time.time(), seq=state.get("seq", 0) + 1, **told))
+    seq = state.get("seq")
+    files.write_json(paths.state, dict(state, ended_at=time.time(), seq=seq + 1 if isinstance(seq, int) else 1, **told))
     files.remove(paths.secrets)
 
 
 def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> Dict[str, Any]:
     """Give a claimed submission to the batch system, unless it was asked before and has it."""
-    engine = engines.find(settings["kind"])
-    job_id = _look_up(handed, settings["kind"])
+    kind = settings.get("kind")
+    engine = engines.find(kind)
+    job_id = _look_up(handed, str(kind))
     if job_id is None:
         allowance.note_before(handed.paths, handed.number, settings)
         # From here to job.json nobody can tell whether there is a job but the batch system itself.
@@ -154,12 +156,16 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
                     os.rmdir(os.path.dirname(handed.file("claim.json")))
                 raise engines.as_agent_error(error)
             raise AgentError("outcome_unknown", error.message, _SAFE)
-    return _record_job(handed, settings["kind"], str(job_id))
+    return _record_job(handed, str(kind), str(job_id))
 
 
 def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
     """Find the job of a submission that was asked for before: in the run's folder, in the queue."""
-    taken = files.read_json(handed.file("taken.json"))
+    try:
+        taken = files.read_json(handed.file("taken.json"))
+    except files.UnreadableError as error:
+        message = "which job of %s took it up cannot be known: %s"
+        raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
     if taken is not None:
         return str(taken.get("job_id"))
     if not os.path.exists(handed.file("asked.json")):
@@ -175,9 +181,12 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
 def _find_lost_job(handed: engines.Handed) -> None:
     """Find the job of a submission whose answer was lost, so that it can be ended."""
     settings = read_scheduler(handed.paths)
-    job_id = _look_up(handed, settings["kind"]) if settings is not None else None
-    if settings is not None and job_id is not None:
-        _record_job(handed, settings["kind"], job_id)
+    if settings is None:
+        return
+    kind = str(settings.get("kind"))
+    job_id = _look_up(handed, kind)
+    if job_id is not None:
+        _record_job(handed, kind, job_id)
 
 
 def _record_job(handed: engines.Handed, kind: str, job_id: str) -> Dict[str, Any]:
@@ -198,7 +207,7 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if evidence.settings is None:
         raise AgentError("unsupported", "run %s was not handed to a batch system" % paths.run_id)
     try:
-        text = engines.find(evidence.settings["kind"]).explain(evidence.handed)
+        text = engines.find(evidence.settings.get("kind")).explain(evidence.handed)
     except EngineError as error:
         raise engines.as_agent_error(error)
     return {"text": str(text)[:60000]}
@@ -250,10 +259,13 @@ def concerns(wish: Dict[str, Any], submission: int) -> bool:
 def _require_secrets(paths: RunPaths) -> None:
     """Refuse to go on without the secrets a run was started with: a job that misses its key may fail hours later."""
     try:
-        declared = ((files.read_json(paths.spec) or {}).get("job") or {}).get("secrets") or []
+        job = (files.read_json(paths.spec) or {}).get("job")
         there = files.read_json(paths.secrets) or {}
     except files.UnreadableError as error:
         raise AgentError("io", str(error))
+    declared = job.get("secrets") or [] if isinstance(job, dict) else None
+    if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
+        raise AgentError("io", "the spec of run %s is damaged: which secrets it needs cannot be read" % paths.run_id)
     missing = [name for name in declared if name not in there]
     if missing:
         message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))

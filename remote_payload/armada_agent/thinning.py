@@ -26,7 +26,8 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
     """
     for _ in range(most):
         free = os.statvfs(paths.outbox)
-        is_scarce = free.f_bavail * free.f_frsize < settings.get("disk_floor_bytes", 0)
+        floor = settings.get("disk_floor_bytes", 0)
+        is_scarce = isinstance(floor, (int, float)) and free.f_bavail * free.f_frsize < floor
         if not is_scarce:
             return
         entries = checkpoints.list_finished(paths)

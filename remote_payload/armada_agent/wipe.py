@@ -9,7 +9,7 @@ from armada_agent import files, homes, roots
 from armada_agent.errors import AgentError
 from armada_agent.observation import Evidence
 from armada_agent.paths import RunPaths, list_folder
-from armada_agent.processes import scan
+from armada_agent.processes import Process, scan
 from armada_agent.runs import list_runs
 from armada_agent.session import Call
 
@@ -28,7 +28,7 @@ def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     kept: List[str] = []
     for paths in _all_runs(call):
         if os.path.exists(paths.secrets):
-            alive = _is_alive(Evidence(paths, table))
+            alive = _may_live(paths, table)
             (kept if alive else removed).append(paths.run_id)
             if not alive:
                 files.remove(paths.secrets)
@@ -73,6 +73,14 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def _all_runs(call: Call) -> List[RunPaths]:
     return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
+
+
+def _may_live(paths: RunPaths, table: List[Process]) -> bool:
+    """Tell whether a run may need its secrets: one whose records cannot be read may, and keeps nobody from the others'."""
+    try:
+        return _is_alive(Evidence(paths, table))
+    except (OSError, AgentError):
+        return True
 
 
 def _is_alive(evidence: Evidence) -> bool:

@@ -137,6 +137,9 @@ def ask_again_after_s(lasted_s: float) -> float:
 def _is_whole(watch: Watch) -> bool:
     numbers = [watch.get(key) for key in ("since", "still", "looks")]
     changed = watch.get("changed")
-    return all(isinstance(each, (int, float)) for each in numbers) and (
-        changed is None or isinstance(changed, (int, float))
+    has_all = all(key in watch for key in ("word", "answer", "sign", "changed")) and isinstance(watch["word"], str)
+    return (
+        has_all
+        and all(isinstance(each, (int, float)) for each in numbers)
+        and (changed is None or isinstance(changed, (int, float)))
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +12,9 @@ from armada.monitor.observe import take_contained
 from armada.monitor.records import read_lines
 from armada.store import metrics, runs
 from armada.store.database import Database
+from tests import hostile
 from tests.chance import dice
 
-RECORDS = int(os.environ.get("ARMADA_HOSTILE_RECORDS", "1000"))
 GOOD = '{"kind": "train", "step": %d, "time": 1800000000.0, "loss": 1.5}'
 
 
@@ -55,45 +52,12 @@ def lines(text: str, offset: int = 0) -> dict[str, Any]:
     return {"text": text, "next_offset": offset + len(text.encode("utf-8", "surrogatepass"))}
 
 
-def value(chance: random.Random, depth: int = 0) -> Any:
-    """Any JSON value, and some that are none."""
-    plain: list[Any] = [
-        None, True, -1, 0, 1 << 53, 1 << 64, 10**400, -(10**30), 1.5, 1e308, float("nan"), float("inf"), float("-inf"), "", "x" * 3000,
-        "\ud800", "\x00", "\x1b[2J", "\u2028", "step", [], {}, "NaN", "9" * 500,
-    ]  # fmt: skip
-    if depth < 4 and chance.random() < 0.3:
-        return [value(chance, depth + 1) for _ in range(chance.randrange(4))]
-    if depth < 4 and chance.random() < 0.3:
-        return {str(value(chance, 9)): value(chance, depth + 1) for _ in range(chance.randrange(4))}
-    return chance.choice(plain)
-
-
-def hostile_line(chance: random.Random) -> str:
-    """A line of metrics.jsonl, or what a job may take for one."""
-    kind = chance.randrange(7)
-    if kind == 0:
-        return "[" * chance.choice([60, 2000, 60_000])
-    if kind == 1:
-        return '{"step": 1, "time": 1.0, "kind": "train", "x": ' + "[" * 2000 + "]" * 2000 + "}"
-    if kind == 2:
-        return chance.choice(
-            ["", " ", "null", "\x00", "{", "}", '{"a": 1, "a": 2}', '{"step": 1e999}', "\ufeff{}", "7" * 5000]
-        )
-    record = {"kind": "train", "step": chance.randrange(9), "time": 1.0, "loss": 1.0}
-    for _ in range(chance.randrange(1, 4)):
-        record[chance.choice([*record, "\ud83d", "k\x00", "eval_loss", "k" * 400, "\u202e", "seq", "attempt"])] = value(
-            chance
-        )
-    text = json.dumps(record, ensure_ascii=chance.random() < 0.5)
-    return text[: chance.randrange(len(text))] if kind == 3 else text
-
-
 def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     chance = dice(41)
     offset = 0
-    for number in range(RECORDS // 20):
+    for number in range(hostile.CASES // 20):
         told = (
-            "".join(f"{hostile_line(chance)}\n".replace("\n\n", "\n") for _ in range(20))
+            "".join(f"{hostile.line(chance)}\n".replace("\n\n", "\n") for _ in range(20))
             + GOOD % (1000 + number)
             + "\n"
         )
@@ -110,9 +74,9 @@ def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytes
     assert found.unreadable is not None
     assert found.unreadable.isprintable()
     assert runs.find(database, "innocent").unreadable_count == 0
-    assert [step for step, _ in metrics.curve(database, "innocent", "loss")] == list(range(RECORDS // 20))
+    assert [step for step, _ in metrics.curve(database, "innocent", "loss")] == list(range(hostile.CASES // 20))
     good = [step for step, _ in metrics.curve(database, "hostile", "loss") if 1000 <= step < 1 << 30]
-    assert good == list(range(1000, 1000 + RECORDS // 20)), "what is right beside what is wrong is taken"
+    assert good == list(range(1000, 1000 + hostile.CASES // 20)), "what is right beside what is wrong is taken"
     assert {run.run_id for run in runs.every(database)} == {"hostile", "innocent"}
     assert not caplog.records, "each line was read or refused; nothing had to be caught as a whole"
 
@@ -140,10 +104,10 @@ def test_a_text_may_hold_what_other_languages_take_for_an_end_of_line() -> None:
 
 def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> None:
     chance = dice(43)
-    for _ in range(RECORDS // 10):
+    for _ in range(hostile.CASES // 10):
         broken = entry("hostile", 0)
         for _ in range(chance.randrange(1, 4)):
             where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
-            where[chance.choice(list(where))] = value(chance)
+            where[chance.choice(list(where))] = hostile.value(chance)
         take_contained(database, runs.find(database, "hostile"), broken)
         assert runs.find(database, "innocent").state == "preparing"
