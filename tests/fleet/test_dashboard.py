@@ -243,7 +243,7 @@ def test_a_key_that_changes_while_a_person_compares_is_not_pinned(there_is: Ther
 def test_release_says_what_would_be_lost_then_drains_then_lets_go(
     there_is: There, add: Add, fleet: Fleet, there: str
 ) -> None:
-    fleet.run("a100-1", f"mkdir -m 777 {there}")
+    fleet.run("a100-1", f"mkdir -m 700 {there}")
     add("a100-1", "--root", there)
     experiment = there_is.saver()
     run_id = there_is.armada.json("launch", "--host", "a100-1", experiment, "--follow", rc=None)["run_id"]

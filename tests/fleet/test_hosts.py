@@ -82,7 +82,7 @@ def test_a_changed_key_is_pinned_only_if_it_is_the_one_that_was_compared(
 def test_a_release_that_only_looks_keeps_secrets_and_one_that_does_not_deletes_them(
     armada: Armada, add: Add, fleet: Fleet, there: str
 ) -> None:
-    fleet.run("a100-1", f"mkdir -m 777 {there}")
+    fleet.run("a100-1", f"mkdir -m 700 {there}")
     add("a100-1", "--root", there)
     armada.env["WORD"] = "of honour"
     script = "echo results > work.txt"
