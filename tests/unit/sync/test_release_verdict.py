@@ -194,6 +194,16 @@ class TestNotThere:
     def test_what_never_got_there_is_not_missed(self, world: World) -> None:
         assert world.lost() == []
 
+    def test_it_would_be_lost_where_an_old_record_does_not_say_into_which_root_it_was_put(self, world: World) -> None:
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET observed_at = 1.0 WHERE run_id = ?", (RUN,))
+        assert len(world.lost()) == 1
+
+    def test_what_the_host_lists_is_there_whatever_its_root_is_called(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        world.listed = [RUN]
+        assert world.lost() == []
+
     def test_it_is_not_missed_once_all_of_it_is_proven_to_be_home(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
         run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
