@@ -252,7 +252,7 @@ def test_a_job_that_nobody_knows_any_more_says_what_is_not_known_of_it(
     ("supervisor", "words"), [("alive", "its supervisor lives and"), ("unknown", "lives cannot be seen")]
 )
 def test_why_says_whether_a_supervisor_was_seen_to_live(supervisor: str, words: str) -> None:
-    assert words in decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because
+    assert words in str(decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because)
 
 
 def test_an_end_is_believed_even_after_a_reboot() -> None:
