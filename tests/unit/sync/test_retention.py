@@ -61,6 +61,12 @@ def test_the_host_loses_only_what_is_verified_acknowledged_and_not_needed() -> N
     assert "best" in decisions[4].reason
 
 
+def test_of_a_host_is_decided_only_what_it_has() -> None:
+    found = [checkpoint(1), checkpoint(2), checkpoint(3, host=False)]
+    decisions = {d.candidate.step: d for d in decide_host(found, 1)}
+    assert {step: decision.keep for step, decision in decisions.items()} == {1: False, 2: True}
+
+
 CANDIDATES = st.lists(
     st.builds(
         Candidate,
