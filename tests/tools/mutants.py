@@ -79,6 +79,10 @@ MODULES = (
 )
 
 EQUIVALENT = {
+    "proof.py prove: read → True": "of no file nothing is recorded",
+    "retention.py decide_host: best := _best(_ordered(candidates), 1) → (best := _best(_ordered(candidates), 1)) and False": (
+        "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
+    ),
     "release.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """By `file function: change`: why no test can notice it."""

@@ -12,6 +12,7 @@ from armada.home import own
 from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
+from armada.sync.proof import Proof
 from armada.sync.release import Item, judge_host, losses
 from armada.sync.schedule import NOT_WANTED
 
@@ -168,7 +169,16 @@ def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(worl
     world.insert()
     world.look = {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}}
     assert [item.lost for item in world.judge(ignore_work=True)] == [False]
-    world.look = {"others": "many"}
+    for nothing in ("many", {"count": 0}):
+        world.look = {"others": nothing}
+        assert world.judge() == []
+
+
+def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.insert()
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    world.look = {"outbox": [CHECKPOINT]}
+    monkeypatch.setattr("armada.sync.release.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
 
 
