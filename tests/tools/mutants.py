@@ -393,6 +393,7 @@ class Copy:
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.ask({"stories": [], "tests": []})  # it has imported everything before anything is changed
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin
