@@ -11,6 +11,7 @@ DEMO := .demo
 WORKERS ?= auto
 # Options for pytest, such as PYTEST='-k resume' or PYTEST=tests/fleet.
 PYTEST ?=
+MUTANTS ?=
 DURATIONS := .durations.jsonl
 RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/python -m pytest \
   -p tests.plugins.durations --durations-file $(DURATIONS) -n $(WORKERS)
@@ -18,7 +19,7 @@ RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/
 # Where it is set, every process that a test starts compiles armada's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo faults test test-all unit quick lint check format durations screenshots clean python venv payload what-runs
+.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots clean python venv payload what-runs
 
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
@@ -27,6 +28,7 @@ help:
 	@echo 'make quick   lint, and the tests that the changes in this checkout touch; under a minute'
 	@echo 'make unit    tests/unit alone'
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
+	@echo 'make mutants  changes of one condition each in the decisions, and which tests notice them; half an hour'
 	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
 	@echo 'make lint    ruff, mypy --strict, import-linter, vermin'
 	@echo 'make check   lint and tests'
@@ -96,6 +98,10 @@ format: venv
 # The table in docs/contributing/tests.md, from what the last runs wrote down.
 durations: | python
 	$(PYTHON) tests/tools/durations.py $(DURATIONS)
+
+# MUTANTS chooses some of them, and how many random stories each is told: MUTANTS='--stories 200 proof.py'
+mutants: venv
+	$(VENV)/bin/python tests/tools/mutants.py $(MUTANTS)
 
 # After a change of what the dashboard looks like; tests/tui/pictures are the tests' own: ARMADA_UPDATE_PICTURES=1 pytest tests/tui/test_pictures.py
 screenshots: venv

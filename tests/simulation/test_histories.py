@@ -14,7 +14,7 @@ PIECES = 8
 
 # What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
 FOUND = {
-    "release, a byte of the newest checkpoint at home is another one": "launch save save tick end tick sync damage:0:1 release",
+    "release, a byte of the newest checkpoint at home is another one": "launch save save tick end tick sync damage:0:2 release",
     "release, its log was emptied at home": "launch log end tick sync delete_log release",
     "release, its file system is not mounted": "launch save tick unmount release",
     "thinned on an old acknowledgement": "launch save tick sync delete save save save tick",

@@ -43,6 +43,12 @@ CASES = [
         {"run_id": "x", "exists": False, "evidence": None, "remains": {"processes": 0, "is_shared": True}},
         ("unknown", "not_on_host"),
     ),
+    (
+        "its folder is there, whatever else is said of its processes",
+        {**observed(submission=JOB, state=RUNNING, supervisor="alive"), "remains": {"processes": 2}},
+        ("running", None),
+    ),
+    ("records that cannot be read", {"run_id": "x", "exists": True, "evidence": None}, ("unknown", "unreadable")),
     ("nothing of it on the host", {"run_id": "x", "exists": False, "evidence": None}, ("unknown", "not_on_host")),
     ("a folder, but no submission", observed(submission=None), ("preparing", None)),
     (
@@ -158,6 +164,21 @@ CASES += [
         ("cancelled", "killed_by_user"),
     ),
     ("a job that nobody knows any more", batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING), ("failed", "gone")),
+    (
+        "a job that nobody knows any more, and whose end was asked for",
+        batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING, stop_wished=True),
+        ("cancelled", "killed_by_user"),
+    ),
+    (
+        "a job that ended, though it was seen before it began",
+        batch({"state": "ended", "reason": "time_limit", "seen_at": 10.0}, state={**RUNNING, "started_at": 11.0}),
+        ("failed", "time_limit"),
+    ),
+    (
+        "a job put back into the queue after it was last seen there",
+        batch({"state": "pending", "seen_at": 10.0}, state={**QUEUED, "started_at": 11.0}),
+        ("queued", "preempted"),
+    ),
     ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "gone")),
     (
         "a scheduler that does not answer",
@@ -202,6 +223,36 @@ def test_a_run_that_waits_for_the_first_time_says_what_it_waits_for() -> None:
     waiting = {"state": "queued", "reason": None, "message": None, "seq": 1}
     verdict = decide(batch({"state": "pending", "message": "other jobs come first"}, state=waiting))
     assert verdict.message == "other jobs come first"
+
+
+def test_a_run_of_which_its_scheduler_gives_no_reason_says_what_its_supervisor_wrote() -> None:
+    waiting = {"state": "queued", "reason": None, "message": "waits for its node", "seq": 1}
+    assert decide(batch({"state": "pending"}, state=waiting)).message == "waits for its node"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [(ATTEMPT, "no exit was recorded"), ({**ATTEMPT, "run": None}, "whether the job began cannot be known")],
+)
+def test_a_killed_supervisor_says_whether_its_job_is_known_to_have_begun(attempt: dict[str, Any], words: str) -> None:
+    verdict = decide(observed(submission=JOB, state=RUNNING, attempt=attempt, supervisor="dead", processes=0))
+    assert words in str(verdict.message)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"), [(ATTEMPT, "nothing says how it ended"), (None, "nothing says that it ever began")]
+)
+def test_a_job_that_nobody_knows_any_more_says_what_is_not_known_of_it(
+    attempt: dict[str, Any] | None, words: str
+) -> None:
+    assert words in str(decide(batch({"state": "gone"}, attempt=attempt)).message)
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "words"), [("alive", "its supervisor lives and"), ("unknown", "lives cannot be seen")]
+)
+def test_why_says_whether_a_supervisor_was_seen_to_live(supervisor: str, words: str) -> None:
+    assert words in str(decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because)
 
 
 def test_an_end_is_believed_even_after_a_reboot() -> None:

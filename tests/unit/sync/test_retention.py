@@ -36,6 +36,11 @@ def test_what_home_has_newest_stays_until_a_newer_one_is_really_here() -> None:
     assert kept_home([checkpoint(1), checkpoint(2, home=False)], last=1, best=0) == [1, 2]
 
 
+def test_what_was_asked_for_by_name_stays_at_home() -> None:
+    asked = Candidate("a" * 64, 1, 1.0, at_home=True, on_host=True, acknowledged=True, pinned=True)
+    assert kept_home([asked, checkpoint(2), checkpoint(3)], last=1, best=0) == [1, 3]
+
+
 def test_after_a_resume_from_an_earlier_step_the_younger_one_stays() -> None:
     resumed = Candidate("f" * 64, 5, 100.0, at_home=True, on_host=True, acknowledged=True)
     assert kept_home([checkpoint(10), resumed], last=1, best=0) == [5, 10]
@@ -54,6 +59,12 @@ def test_the_host_loses_only_what_is_verified_acknowledged_and_not_needed() -> N
     assert [step for step, decision in decisions.items() if not decision.keep] == [1, 5]
     assert decisions[2].reason == "not verified at home"
     assert "best" in decisions[4].reason
+
+
+def test_of_a_host_is_decided_only_what_it_has() -> None:
+    found = [checkpoint(1), checkpoint(2), checkpoint(3, host=False)]
+    decisions = {d.candidate.step: d for d in decide_host(found, 1)}
+    assert {step: decision.keep for step, decision in decisions.items()} == {1: False, 2: True}
 
 
 CANDIDATES = st.lists(

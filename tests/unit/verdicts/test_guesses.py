@@ -13,6 +13,7 @@ DAY_S = 86_400.0
     ("state", "reason", "since", "waited_for"),
     [
         ("failed", "gone", -6.9 * DAY_S, True),
+        ("failed", "gone", -7.0 * DAY_S, False),
         ("failed", "gone", -7.1 * DAY_S, False),
         ("failed", "gone", DAY_S, True),  # the clock was wrong when it was noted
         ("failed", "gone", None, False),

@@ -38,6 +38,9 @@ CASES: list[tuple[str, dict[str, Any], bool, str]] = [
     ("held while it writes", watch("held", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "running"),
     ("held and silent", watch("held", lasted_s=60, silent_s=60, looks=1), True, "held"),
     ("running, whatever else", watch("running", lasted_s=0, silent_s=DAY_S, looks=1), True, "running"),
+    ("running, its last sign a moment ago", watch("running", lasted_s=0, silent_s=0, looks=1), True, "running"),
+    ("ending, whatever else", watch("ending", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "ending"),
+    ("nothing to be known, and it writes", watch("unknown", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "unknown"),
     ("nothing to be known", watch("unknown", lasted_s=DAY_S, silent_s=DAY_S, looks=99), True, "unknown"),
 ]  # fmt: skip
 
@@ -92,6 +95,11 @@ def test_a_reader_without_a_memory_concludes_nothing(damaged: dict[str, Any] | N
 def test_a_clock_that_went_back_begins_the_count_anew() -> None:
     seen = liveness.follow(liveness.follow(None, 1000.0, "missing", 1, "a"), 10.0, "missing", 2, "a")
     assert (seen["since"], seen["still"], seen["looks"]) == (10.0, 10.0, 1)
+
+
+def test_two_looks_at_one_moment_are_two_looks() -> None:
+    seen = liveness.follow(liveness.follow(None, 10.0, "missing", 1, "a"), 10.0, "missing", 2, "a")
+    assert seen["looks"] == 2
 
 
 def test_another_word_begins_its_own_count_and_keeps_the_silence() -> None:

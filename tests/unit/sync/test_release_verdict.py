@@ -1,0 +1,234 @@
+"""What destroying a host would lose, line by line: one run, of which the host shows one more thing each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from armada.home import own
+from armada.paths import HomePaths
+from armada.store import checkpoints, run_sync, runs
+from armada.store.database import Database
+from armada.sync.proof import Proof
+from armada.sync.release import Item, judge_host, losses
+from armada.sync.schedule import NOT_WANTED
+
+RUN = "q-aaaaaa"
+DIGEST = "d" * 64
+CHECKPOINT = {"digest": DIGEST, "step": 5, "size_bytes": 7, "file_count": 1, "created_at": 1.0}
+OTHER = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann", "held": [DIGEST], "unwanted": [], "settled": True}
+CLAIMED = {"number": 1, "claimed": True, "job": None}
+
+
+class World:
+    """This home, and a host that shows what a test says."""
+
+    host = SimpleNamespace(name="box")
+
+    def __init__(self, folder: Path) -> None:
+        self.database = Database(folder / "store.db")
+        self.paths = HomePaths(config=folder / "config", state=folder)
+        self.listed = [RUN]
+        self.look: dict[str, Any] = {}
+        self.evidence: dict[str, Any] = {"supervisor": "dead", "processes": 0}
+        self.root = "r"
+
+    def insert(self, **spec: Any) -> None:
+        runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
+
+    def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+        looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
+        observed = {"run_id": RUN, "exists": True, "evidence": self.evidence}
+        answers: dict[str, dict[str, Any]] = {
+            "run.list": {"runs": [{"run_id": run_id} for run_id in self.listed]},
+            "sync.look": {"root": self.root, "runs": [looked]},
+            "run.observe": {"root": self.root, "runs": [observed]},
+        }
+        return answers[method]
+
+    def judge(self, **options: Any) -> list[Item]:
+        return judge_host(self.database, self, self.paths, **options)  # type: ignore[arg-type]  # all that is used of a session
+
+    def lost(self) -> list[str]:
+        return [item.what for item in losses(self.judge())]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_host_whose_only_run_has_ended_and_left_nothing_loses_nothing(world: World) -> None:
+    world.insert()
+    assert world.judge() == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "lives"),
+    [
+        ({"supervisor": "alive"}, True),
+        ({"supervisor": "unknown"}, True),
+        ({"supervisor": "dead", "processes": 1}, True),
+        ({"supervisor": "none", "submission": CLAIMED}, True),  # its scheduler may start it any moment
+        ({"supervisor": "none", "submission": {**CLAIMED, "claimed": False}}, False),
+        ({"supervisor": "dead", "submission": {**CLAIMED, "job": {"submission": 1}}}, False),
+        ({"supervisor": "none", "submission": CLAIMED, "state": {"state": "cancelled"}}, False),
+    ],
+)
+def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dict[str, Any], lives: bool) -> None:
+    world.insert()
+    world.evidence = evidence
+    assert world.lost() == (["its job is running"] if lives else [])
+
+
+def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> None:
+    assert world.lost() == ["it was started from another home: this one knows nothing of it"]
+
+
+def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
+    world.insert()
+    world.look = {"homes": [{**OTHER, "id": own(world.paths).id, "settled": False}, OTHER]}
+    assert world.lost() == []
+    world.look = {"homes": [{**OTHER, "settled": False}]}
+    assert world.lost() == ["ann@desktop (home bbbbbbbb), has not fetched the end of its logs and outputs"]
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    world.look = {"homes": [{**OTHER, "held": []}], "outbox": [CHECKPOINT]}
+    assert "ann@desktop (home bbbbbbbb), has not fetched 1 checkpoint" in world.lost()
+    for words in ({"held": [DIGEST]}, {"held": [], "unwanted": [DIGEST]}):
+        world.look = {"homes": [{**OTHER, **words}], "outbox": [CHECKPOINT]}
+        assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+
+
+def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want_it(world: World) -> None:
+    world.insert()
+    world.look = {"outbox": [CHECKPOINT]}
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+    checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
+    (item,) = world.judge()
+    assert (item.lost, item.what) == (False, "checkpoint-5 (7 B) is only there; sync.keep_home does not want it")
+
+
+def test_what_home_does_not_want_is_wanted_again_where_what_it_keeps_is_not_whole(world: World) -> None:
+    world.insert()
+    kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT, kept])
+    checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
+    checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
+    world.look = {"outbox": [CHECKPOINT]}
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+
+
+def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> None:
+    world.insert()
+    place = world.paths.run(RUN) / "checkpoints" / "checkpoint-5"
+    place.mkdir(parents=True)
+    (place / "MANIFEST.json").write_text("{}")
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.mark_home(world.database, RUN, DIGEST, place)
+    world.look = {"outbox": [CHECKPOINT]}
+    assert world.lost() == ["checkpoint-5 is damaged at home: only the copy there is whole"]
+
+
+@pytest.mark.parametrize(
+    ("look", "words"),
+    [
+        ({"announced": 2, "finishing": 2}, "2 checkpoints announced and still being hashed"),
+        ({"announced": 2, "finishing": 1}, "2 checkpoints announced that cannot be hashed"),
+        (
+            {"outputs": [{"path": "output.log", "size_bytes": 3, "mtime": 1.0}]},
+            "1 logs and outputs are not home (3 B): output.log",
+        ),
+        (
+            {"outputs": [{"path": "../x", "size_bytes": 3, "mtime": 1.0}]},
+            "1 outputs have names that cannot come home, such as '../x'",
+        ),
+        ({"problem": "no such folder"}, "what it has there cannot be listed: no such folder"),
+        ({"truncated": True}, "it has more outputs than can be listed"),
+        (
+            {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}},
+            "1 files it wrote (3 B) are named by no sync.outputs: work/x",
+        ),
+        (
+            {"others": {"count": 1, "size_bytes": 3}},
+            "1 files it wrote (3 B) are named by no sync.outputs: ",
+        ),
+    ],
+)
+def test_what_of_a_run_is_not_home_would_be_lost(world: World, look: dict[str, Any], words: str) -> None:
+    world.insert()
+    world.look = look
+    assert world.lost() == [words]
+
+
+def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(world: World) -> None:
+    world.insert()
+    world.look = {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}}
+    assert [item.lost for item in world.judge(ignore_work=True)] == [False]
+    for nothing in ("many", {"count": 0}):
+        world.look = {"others": nothing}
+        assert world.judge() == []
+
+
+def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.insert()
+    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    world.look = {"outbox": [CHECKPOINT]}
+    monkeypatch.setattr("armada.sync.release.prove", lambda *_: Proof.PROVEN)
+    assert world.judge() == []
+
+
+def test_code_that_no_revision_holds_is_told_and_no_loss(world: World) -> None:
+    world.insert(project={"dirty": True})
+    assert [item.lost for item in world.judge()] == [False]
+
+
+class TestNotThere:
+    """A run that home put on the host, and that its list does not have."""
+
+    @pytest.fixture(autouse=True)
+    def put_there(self, world: World) -> None:
+        world.insert()
+        world.listed = []
+
+    def test_it_would_be_lost_with_a_root_that_is_not_the_one_it_was_put_into(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        assert len(world.lost()) == 1
+        world.root = "its own"
+        assert world.lost() == []
+
+    def test_what_never_got_there_is_not_missed(self, world: World) -> None:
+        assert world.lost() == []
+
+    def test_it_would_be_lost_where_an_old_record_does_not_say_into_which_root_it_was_put(self, world: World) -> None:
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET observed_at = 1.0 WHERE run_id = ?", (RUN,))
+        assert len(world.lost()) == 1
+
+    def test_what_the_host_lists_is_there_whatever_its_root_is_called(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        world.listed = [RUN]
+        assert world.lost() == []
+
+    def test_it_is_not_missed_once_all_of_it_is_proven_to_be_home(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        assert world.lost() == []
+        checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+        assert len(world.lost()) == 1
+        checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
+        assert world.lost() == []
+        checkpoints.take_outbox(world.database, RUN, [])
+        checkpoints.mark_trouble(world.database, RUN, DIGEST, "was home, is gone")
+        assert world.lost() == []
+
+    def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET state = 'failed', reason = 'gone' WHERE run_id = ?", (RUN,))
+        assert len(world.lost()) == 1

@@ -1,0 +1,23 @@
+"""Whether a lost run may be run again by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from armada.verdicts.again import may_have_succeeded
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "judged"),
+    [
+        (True, "host_rebooted", True),
+        (False, "supervisor_lost", False),
+        (None, "host_rebooted", False),  # an older agent does not say
+        (None, "supervisor_lost", True),
+        ("no", "supervisor_lost", True),
+    ],
+)
+def test_the_hosts_word_counts_and_without_one_only_a_restart_rules_a_success_out(
+    said: object, reason: str | None, judged: bool
+) -> None:
+    assert may_have_succeeded(said, reason) is judged
