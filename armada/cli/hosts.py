@@ -192,6 +192,8 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
         if isinstance(answer, ArmadaError):
             code = answer.exit_code
             is_away = isinstance(answer, HostUnreachable)
+            if len(wanted) == 1 and not is_away:
+                raise answer
             if is_away:
                 records.mark_unreachable(context.database, host.name, answer.message)
             listed.append({"name": host.name, "reachable": not is_away, "error": answer.message})

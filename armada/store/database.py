@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,6 +166,9 @@ _OF_THE_DISK = frozenset(
 )
 
 
+_AGAIN_S = 0.02
+
+
 class Database:
     """One connection to the store. Not shared between threads: open one each.
 
@@ -189,6 +193,7 @@ class Database:
             self.connection.row_factory = sqlite3.Row
             self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
             if self._version() != len(MIGRATIONS):
+                self._use_wal(patience_s)
                 self._migrate()
             self.connection.execute("PRAGMA foreign_keys = ON")
             # A run must not be forgotten by a power cut between its launch and the next look: 0.13 ms a commit.
@@ -199,8 +204,19 @@ class Database:
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
+    def _use_wal(self, patience_s: float) -> None:
+        """Switch the store to WAL. SQLite gives up at once where two processes do so at the same moment; this waits for the other."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
     def _migrate(self) -> None:
-        self.connection.execute("PRAGMA journal_mode = WAL")
         with self.transaction():
             version = self._version()  # again, inside: another process may have been first
             if version > len(MIGRATIONS):

@@ -208,15 +208,16 @@ def test_ps_why_names_the_evidence(armada: Armada) -> None:
     assert armada.json("ps")[0]["because"] == "its supervisor wrote the end"
 
 
-def test_a_run_whose_folder_vanished_is_unknown_although_its_number_was_higher(armada: Armada) -> None:
+def test_a_run_whose_folder_vanished_is_seen_by_its_processes_and_again_when_it_is_back(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("sleep", "1000"))["run_id"]
     eventually(lambda: armada.json("ps")[0]["state"] == "running")
     folder = armada.local_runs / run_id
     folder.rename(armada.folder / "elsewhere")
     (run,) = armada.json("ps")
-    assert (run["state"], run["reason"]) == ("unknown", "not_on_host")
+    assert (run["state"], run["reason"]) == ("running", "folder_removed")
     (armada.folder / "elsewhere").rename(folder)
-    assert armada.json("ps")[0]["state"] == "running"
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("running", None)
 
 
 def _launches(database: Database, experiment: str) -> list[records.Operation]:

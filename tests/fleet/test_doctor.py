@@ -54,7 +54,7 @@ def test_an_ill_host_is_explained_with_remedies_and_what_it_prints_is_inert(arma
     ("how", "back", "subject", "says"),
     [
         (
-            "mkdir -p /mnt/odd; mount -t tmpfs -o noexec,size=40m tmpfs /mnt/odd",
+            "mkdir -p /mnt/odd; mount -t tmpfs -o noexec,size=40m,mode=700 tmpfs /mnt/odd",
             "umount -l /mnt/odd",
             "root",
             "programs there do not run",

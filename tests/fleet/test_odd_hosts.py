@@ -165,7 +165,7 @@ def test_a_full_disk_during_a_tar_stream_is_called_that(fleet: Fleet, home: Home
     (tmp_path / "large").write_bytes(os.urandom(8_000_000))
     content = take_stock("data", tmp_path, ["large"])
     root = f"/mnt/small-{os.getpid()}"
-    how = f"mv /usr/bin/rsync /usr/bin/rsync.away; mkdir -p {root}; mount -t tmpfs -o size=4m tmpfs {root}"
+    how = f"mv /usr/bin/rsync /usr/bin/rsync.away; mkdir -p {root}; mount -t tmpfs -o size=4m,mode=700 tmpfs {root}"
     back = f"mv /usr/bin/rsync.away /usr/bin/rsync; umount -l {root}"
     with (
         changed(fleet, how, back) as machine,
@@ -275,7 +275,7 @@ def test_what_start_up_files_and_mounts_do_to_other_programs_does_not_reach_runs
         ),
         (
             (
-                "mkdir -p /root/.armada; mount -t tmpfs -o size=64k tmpfs /root/.armada; "
+                "mkdir -p /root/.armada; mount -t tmpfs -o size=64k,mode=700 tmpfs /root/.armada; "
                 "head -c 1M /dev/zero > /root/.armada/filler 2>/dev/null || true"
             ),
             "umount -l /root/.armada",

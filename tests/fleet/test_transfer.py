@@ -285,7 +285,9 @@ def test_an_rsync_that_cannot_do_it_is_said(
 
 
 def test_a_full_disk_is_called_that(known: Known, home: HomePaths, fleet: Fleet, tmp_path: Path, there: str) -> None:
-    fleet.run("workstation", f"mkdir {there} && mount -t tmpfs -o size=1m,mode=777 tmpfs {there}")
+    fleet.run(
+        "workstation", f"mkdir {there} && mount -t tmpfs -o size=1m,mode=700,uid=$(id -u researcher) tmpfs {there}"
+    )
     (tmp_path / "big").write_bytes(b"x" * 3_000_000)
     with (
         closing(connect(known("workstation"), home)) as transport,
