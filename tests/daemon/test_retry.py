@@ -50,11 +50,18 @@ def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
 
         seen = eventually(running)
         assert seen is not None
-        kill_both(seen["submission"]["job"])
+        # At no moment may who looks see a supervisor that died on this boot: a stopped one still holds its lock.
+        job = seen["submission"]["job"]
+        os.kill(job["supervisor"]["pid"], signal.SIGSTOP)
+        record = armada.local_runs / run_id / "submissions" / str(seen["submission"]["number"]) / "job.json"
+        earlier = record.with_suffix(".earlier")
+        earlier.write_text(record.read_text().replace(identity.current_host()["boot_id"], "an-earlier-boot"))
+        os.kill(job["guardian"]["pid"], signal.SIGKILL)
+        earlier.replace(record)
         os.killpg(seen["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
         eventually(lambda: evidence()["processes"] == 0)
-        for record in (armada.local_runs / run_id).glob("submissions/*/job.json"):
-            record.write_text(record.read_text().replace(identity.current_host()["boot_id"], "an-earlier-boot"))
+        os.kill(job["supervisor"]["pid"], signal.SIGKILL)
+        eventually(lambda: (stat := identity.read_stat(job["supervisor"]["pid"])) is None or not stat.is_alive)
 
     return kill
 
