@@ -58,6 +58,11 @@ class SimHome:
         with self.store() as database:
             return sorted(run.run_id for run in runs.every(database))
 
+    def succeeded(self) -> list[str]:
+        """The runs that it has seen to end well."""
+        with self.store() as database:
+            return [run.run_id for run in runs.every(database) if run.state == "succeeded"]
+
     # What a person or the daemon does.
 
     def launch(self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, **sync: Any) -> None:

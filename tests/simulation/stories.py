@@ -187,6 +187,8 @@ class Teller:
 
     def do_restore_host(self, _one: int, two: int) -> None:
         if (host := self._host(two)).mounted and host.snapshots:
+            # With its disk goes every end that no home had seen.
+            self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
             host.restore()
             self.world.forget_words()
 
