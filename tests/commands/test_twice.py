@@ -12,6 +12,10 @@ from tests.chance import dice
 from tests.conftest import Armada, eventually
 from tests.together import by_code, codes, rounds, said, together
 
+pytestmark = pytest.mark.takes_long(
+    "two commands, of which one waits for the other, three times over with runs of their own"
+)
+
 
 def stored(armada: Armada) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = armada.json("ps", "--all", "--cached")

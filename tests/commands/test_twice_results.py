@@ -16,6 +16,10 @@ from tests.commands.saved_run import save_and_end
 from tests.conftest import Armada
 from tests.together import by_code, codes, rounds, said, together
 
+pytestmark = pytest.mark.takes_long(
+    "two commands, of which one waits for the other, three times over with runs of their own"
+)
+
 THREE = ["checkpoint-10", "checkpoint-20", "checkpoint-30"]
 
 
