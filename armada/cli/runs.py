@@ -60,7 +60,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "rm", help="forget a run", description="Forget an ended run, on its host and at home. Checkpoints at home stay."
     )
     remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    remove.add_argument("--force", action="store_true", help="even if the host holds checkpoints that are not at home")
+    remove.add_argument(
+        "--force",
+        action="store_true",
+        help="even if the host holds checkpoints that are not at home, or its root is away",
+    )
     add_flag(remove)
     remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     remove.set_defaults(handler=_remove)
@@ -360,10 +364,11 @@ def _remove(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.config.sync import settings_of
     from armada.home import own
-    from armada.monitor.observe import observe
+    from armada.monitor.observe import AWAY_WORDS, ask_about, observe, where
     from armada.store import checkpoints, runs
     from armada.sync.keeping import tidy, wanted
     from armada.sync.staging import leave, only_one
+    from armada.verdicts.presence import There
 
     context = Context()
     run = context.run(options.run)
@@ -399,6 +404,12 @@ def _remove(options: argparse.Namespace) -> int:
         try:
             session.call("run.remove", question, timeout_s=300)
         except NotFound:
+            if not options.force and where(run, ask_about(session, run)) is There.AWAY:
+                raise Conflict(
+                    f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
+                    hint=f"mount it, then again; or armada rm {run.run_id} --force, which forgets the run and leaves what lies there",
+                    host=run.host,
+                ) from None
             gone = True
         runs.delete(context.database, run.run_id)
         leave(folder)

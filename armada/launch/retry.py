@@ -14,6 +14,7 @@ from armada.admission import refuse_while_clearing
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.launch.resume import resume_run
+from armada.monitor.observe import ask_about
 from armada.operations import operation
 from armada.plausible import mapping
 from armada.store import runs
@@ -30,7 +31,9 @@ LOST = ("host_rebooted", "supervisor_lost")
 RECENT_S = 86_400.0
 """A run that was lost longer ago has been seen by somebody, or nobody waits for it."""
 
-NOT_SEEN = "not resumed by itself: it may have succeeded, because nobody saw how it ended. Look at its log;"
+NOT_SEEN = (
+    "armada does not resume it by itself: it may have succeeded, because nothing recorded its exit code. Read its log;"
+)
 
 AGAIN_S = 600.0
 """What may pass (a full disk there) is tried again after so long; a refusal is not."""
@@ -72,7 +75,11 @@ class Retries:
 
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         words = f"{run.reason}: retry {run.submission} of {retries}"
-        if may_have_succeeded(self._ask(run), run.reason):
+        evidence = mapping(ask_about(self._session, run).get("evidence"))
+        announces = not runs.spec(database, run.run_id).get("watch")
+        rebooted = evidence.get("rebooted") is True
+        said = evidence.get("may_have_succeeded")
+        if may_have_succeeded(said, run.reason, announces=announces, rebooted=rebooted):
             self._not_before[run.run_id, run.submission] = float("inf")
             told = f"{NOT_SEEN} `armada resume {run.run_id}` runs it again"
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
@@ -100,10 +107,3 @@ class Retries:
             return False
         log.info("%s goes on (%s)", run.run_id, words)
         return True
-
-    def _ask(self, run: Run) -> object:
-        """What the host says now of whether the run may have succeeded."""
-        question = {"run_id": run.run_id, "metrics_offset": run.metrics_offset, "events_offset": run.events_offset}
-        answer = self._session.call("run.observe", {"runs": [question]}, timeout_s=20.0)
-        entries = answer.get("runs") or [{}]
-        return mapping(mapping(entries[0]).get("evidence")).get("may_have_succeeded")

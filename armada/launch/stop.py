@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import Conflict, NotFound, OutcomeUnknown
-from armada.monitor.observe import ROOT_AWAY, observe
+from armada.monitor.observe import ROOT_AWAY, ask_about, observe
 from armada.monitor.state import NOT_ON_HOST
 from armada.plausible import mapping
 from armada.store import runs
@@ -99,9 +99,7 @@ def _conclude_removed(database: Database, session: HostSession, run: Run) -> Run
             hint=f"{cancel.get(scheduler, scheduler)}  # there; then armada rm {run.run_id}",
             host=run.host,
         )
-    question = {"run_id": run.run_id, "metrics_offset": run.metrics_offset, "events_offset": run.events_offset}
-    (entry,) = session.call("run.observe", {"runs": [question]})["runs"]
-    if run.root_id is None or mapping(entry.get("remains")).get("is_shared"):
+    if run.root_id is None or mapping(ask_about(session, run).get("remains")).get("is_shared"):
         raise OutcomeUnknown(
             f"{removed}; none of its processes is on the machine that answers, and it may run on another",
             hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id}",

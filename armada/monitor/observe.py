@@ -181,9 +181,26 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     places = {"known": (run.attempt, run.seq), "seen": (verdict.attempt, verdict.seq)}
     if guesses.stays(run.state, run.reason, **places, sight=sight):
         verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
+    facts = _facts(run, entry, evidence, verdict)
+    facts["observed_at"] = observed_at or time.time()
+    order = _order(database, run, entry, verdict, facts)
+    if order is Order.WENT_BACK:
+        facts |= {"metrics_offset": 0, "events_offset": 0}
+        verdict = _after_going_back(run, verdict)
+    if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
+        return False
+    if run.is_guess and verdict.state not in runs.ENDED:
+        run_sync.reopen(database, run.run_id)
+    more = _take_lines(database, run, entry)
+    checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
+    return more
+
+
+def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: runs.Verdict) -> dict[str, Any]:
+    """Collect what the store keeps of a look beside the verdict."""
+    state = mapping(evidence.get("state"))
     beat = mapping(evidence.get("heartbeat"))
     facts: dict[str, Any] = {
-        "observed_at": observed_at or time.time(),
         "unreachable_since": None,
         "unreachable_why": None,
     }
@@ -208,25 +225,28 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         facts["log_size_bytes"] = size
     if entry.get("exists"):
         facts["root_id"] = _root(entry) or run.root_id
-    order = Order.NEWER
-    if (seen_at := _moment(entry)) is not None:
-        order = compare(
-            seen=(verdict.attempt, verdict.seq),
-            known=(run.attempt, run.seq),
-            seen_at=seen_at,
-            known_at=_known(run.seen_boot, run.seen_at_s),
-            less_since=_known(run.less_boot, run.less_since_s),
-        )
-        if order is Order.DOUBTFUL:
-            runs.note_less(database, run.run_id, seen_at.boot, seen_at.seconds)
-        facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds, "less_boot": None, "less_since_s": None}
-    if order is Order.WENT_BACK:
-        facts |= {"metrics_offset": 0, "events_offset": 0}
-        verdict = _after_going_back(run, verdict)
-    if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
-        return False
-    if run.is_guess and verdict.state not in runs.ENDED:
-        run_sync.reopen(database, run.run_id)
+    return facts
+
+
+def _order(database: Database, run: Run, entry: dict[str, Any], verdict: runs.Verdict, facts: dict[str, Any]) -> Order:
+    """Say whether a look is newer than what is known; adds the moment of the look to `facts`."""
+    if (seen_at := _moment(entry)) is None:
+        return Order.NEWER
+    order = compare(
+        seen=(verdict.attempt, verdict.seq),
+        known=(run.attempt, run.seq),
+        seen_at=seen_at,
+        known_at=_known(run.seen_boot, run.seen_at_s),
+        less_since=_known(run.less_boot, run.less_since_s),
+    )
+    if order is Order.DOUBTFUL:
+        runs.note_less(database, run.run_id, seen_at.boot, seen_at.seconds)
+    facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds, "less_boot": None, "less_since_s": None}
+    return order
+
+
+def _take_lines(database: Database, run: Run, entry: dict[str, Any]) -> bool:
+    """Store the metrics and events of a look; says whether the host's files hold more of them."""
     more = False
     for part, offset, take in (
         ("metrics", run.metrics_offset, metrics.take_metrics),
@@ -239,7 +259,6 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
             if lines.unreadable:
                 runs.note_unreadable(database, run.run_id, lines.unreadable, lines.first)
             more = more or len(text) > 32_768
-    checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
     return more
 
 
@@ -261,6 +280,14 @@ def _without_folder(run: Run, entry: dict[str, Any], verdict: runs.Verdict) -> r
         message += "; processes of it live there"
     reason = ROOT_AWAY if run.root_id is not None else NOT_ON_HOST
     return dataclasses.replace(verdict, state="unknown", reason=reason, message=message)
+
+
+def ask_about(session: HostSession, run: Run) -> dict[str, Any]:
+    """Ask a host about one run, as `observe` does, and record nothing: its part of the answer."""
+    question = _question([run])
+    answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    entries = answer.get("runs")
+    return {"root": answer.get("root"), **mapping(entries[0] if isinstance(entries, list) and entries else None)}
 
 
 def where(run: Run, entry: dict[str, Any]) -> There:

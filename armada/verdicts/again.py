@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 
-def may_have_succeeded(said: object, reason: str | None) -> bool:
+def may_have_succeeded(said: object, reason: str | None, *, announces: bool, rebooted: bool) -> bool:
     """Judge a run that ended without an exit.
 
     Args:
         said: What the host says of it, true or false; anything else where it cannot say, as an older agent.
-        reason: Why the run is called lost.
+        reason: Why the run is called lost, as home saw it first.
+        announces: It is armada's own training, which announces its final checkpoint before it ends well.
+        rebooted: The host was restarted since the run's supervisor began.
     """
+    if reason == "supervisor_lost" and rebooted and not announces:
+        return True  # it was lost before the restart, which therefore says nothing about its end
     if isinstance(said, bool):
         return said
     # A host that was restarted ended the job at the same moment as its supervisor. A supervisor alone may have died before it.

@@ -237,9 +237,13 @@ class Harvest:
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 os.link(os.path.join(source, name) if os.path.isdir(source) else source, target)
         except OSError as error:
-            self._journal.record("finding", message="%s may be incomplete and cannot be kept aside: %s" % (path, error))
+            self._journal.record(
+                "finding", message="%s may be incomplete, and a copy cannot be kept: %s" % (path, error)
+            )
             return
-        message = "%s was still being written to when the attempt before fell silent: it is not taken, and kept in %s"
+        message = (
+            "%s may be incomplete: it changed shortly before the earlier attempt ended. It is not used, and kept in %s"
+        )
         self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
 
     def _drop_superseded(self) -> None:

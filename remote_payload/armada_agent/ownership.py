@@ -82,13 +82,8 @@ def require_tree(top: str) -> None:
     Raises:
         UntrustedError: As `require_below`.
     """
-    ours = _our_ids(_follow(top)[0])
-    if not _require_entry(top, ours):
-        return
-    is_open = bool(os.stat(top).st_mode & 0o011)
-    for parent, folders, names in os.walk(top):
-        for name in folders + names:
-            _require_inside(os.path.join(parent, name), ours, is_open)
+    below = (os.path.join(parent, name) for parent, folders, names in os.walk(top) for name in folders + names)
+    _require_folder(top, below)
 
 
 def require_inside(top: str, names: Iterable[str]) -> None:
@@ -97,15 +92,8 @@ def require_inside(top: str, names: Iterable[str]) -> None:
     Raises:
         UntrustedError: As `require_below`.
     """
-    ours = _our_ids(_follow(top)[0])
-    if not _require_entry(top, ours):
-        return
-    is_open = bool(os.stat(top).st_mode & 0o011)
-    for name in names:
-        path = os.path.join(top, name)
-        if os.path.isdir(path):
-            for inside in ["."] + os.listdir(path):
-                _require_inside(os.path.join(path, inside), ours, is_open)
+    folders = [path for path in (os.path.join(top, name) for name in names) if os.path.isdir(path)]
+    _require_folder(top, (os.path.join(path, inside) for path in folders for inside in ["."] + os.listdir(path)))
 
 
 _ELSEWHERE = "choose a folder of your own: `root:` of this host in hosts.yaml, or `armada hosts add --root PATH`"
@@ -209,6 +197,15 @@ def _judge_parent(path: str, status: os.stat_result, ours: Set[int]) -> Iterator
             *(path, writers, _describe(status), meaning),
             shlex.quote(path),
         )
+
+
+def _require_folder(top: str, below: Iterable[str]) -> None:
+    """Check a folder below the root, then the paths in it that `below` yields; one that is missing is not checked."""
+    ours = _our_ids(_follow(top)[0])
+    if _require_entry(top, ours):
+        is_open = bool(os.stat(top).st_mode & 0o011)
+        for path in below:
+            _require_inside(path, ours, is_open)
 
 
 def _require_entry(path: str, ours: Set[int]) -> bool:

@@ -82,7 +82,7 @@ class Supervisor:
         self._attempt, self._leader = left.attempt, left.record["process"]
         self._holding = tickets.Holding([{"index": index, "uuid": ""} for index in left.record.get("gpus") or []], [])
         self._journal.take_up(left.attempt)
-        self._journal.record("finding", message="the supervisor was killed; another one has taken the job over")
+        self._journal.record("finding", message="the supervisor was killed; its guardian took over the job")
         self._journal.update(message=None, state="running", started_at=left.record.get("started_at") or time.time())
         self._prepare_watch()
         self._had_s = identity.age_s(left.job.pid)

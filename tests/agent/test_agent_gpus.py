@@ -176,7 +176,7 @@ def test_the_place_of_a_killed_waiter_is_free(gpu_host: Host) -> None:
     gpu_host.launch("waiter-4", *SLEEP, gpus=1)
     await_message(gpu_host, "waiter-4", "waiting for 1 GPU, position 2")
     kill_both(gpu_host.look("waiter-3")["evidence"]["submission"]["job"])
-    eventually(lambda: waiting(gpu_host) == ["waiter-4"])
+    assert eventually(lambda: waiting(gpu_host) == ["waiter-4"])
     await_message(gpu_host, "waiter-4", "waiting for 1 GPU, position 1")
 
 

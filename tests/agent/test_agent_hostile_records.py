@@ -379,8 +379,9 @@ def test_large_records_of_many_runs_fit_into_one_line_to_home(host: HostUnderTes
         shutil.copytree(host.pattern, host.root / "runs" / f"b-{number}")
         for name in ("metrics.jsonl", "events.jsonl"):
             (host.root / "runs" / f"b-{number}" / name).write_bytes((b"\0" * 1000 + b"\n") * 60)
-    asked = [{"run_id": f"b-{number}"} for number in range(20)]
-    host.ask("run.observe", runs=[*asked, {"run_id": "innocent"}])
+    asked = [*(f"b-{number}" for number in range(20)), "innocent"]
+    answered = host.ask("run.observe", runs=[{"run_id": run_id} for run_id in asked])["result"]["runs"]
+    assert [each["run_id"] for each in answered] == asked
 
 
 def test_a_plan_too_large_for_an_answer_keeps_no_other_plan_back(host: HostUnderTest) -> None:

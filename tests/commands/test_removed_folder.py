@@ -119,3 +119,17 @@ def test_what_a_job_saved_after_its_folder_was_deleted_is_not_deleted_with_it(ar
     assert (folder / "outbox" / ".new-5").exists()
     os.rmdir(folder / "outbox" / ".new-5")  # noqa: PTH106
     assert armada.run("rm", run_id).returncode == 0
+
+
+def test_a_run_whose_root_is_away_is_not_forgotten_unless_a_person_says_so(armada: Armada) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
+    root, away = armada.local_runs.parent, armada.folder / "away"
+    root.rename(away)
+    refused = armada.run("rm", run_id)
+    assert refused.returncode == 8, refused.stderr
+    assert "is a file system not mounted there?" in refused.stderr
+    assert f"armada rm {run_id} --force" in refused.stderr
+    shutil.rmtree(root)
+    away.rename(root)
+    assert armada.run("rm", run_id).returncode == 0
+    assert not (root / "runs" / run_id).exists()

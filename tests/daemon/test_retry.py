@@ -157,7 +157,7 @@ def test_what_may_have_succeeded_is_not_run_again_by_itself(
     assert [retries.look(database), retries.look(database)] == [[], []]
     run = runs.find(database, run_id)
     assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
-    assert "it may have succeeded, because nobody saw how it ended" in (run.message or "")
+    assert "it may have succeeded, because nothing recorded its exit code" in (run.message or "")
     assert f"`armada resume {run_id}` runs it again" in (run.message or "")
     assert armada.json("resume", run_id, "--follow", rc=6)["submission"] == 2
 

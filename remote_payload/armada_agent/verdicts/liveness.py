@@ -57,30 +57,14 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
         answer: Which of its answers says so; the same answer read twice is one look.
         sign: The signature of the job's signs of life.
     """
+    first: Watch = {"word": word, "since": now_s, "looks": 1, "answer": answer}
     if watch is None or not _is_whole(watch) or now_s < max(watch["since"], watch["still"]):
-        return {
-            "word": word,
-            "since": now_s,
-            "looks": 1,
-            "answer": answer,
-            "sign": sign,
-            "still": now_s,
-            "changed": None,
-        }
+        return dict(first, sign=sign, still=now_s, changed=None)
     if watch["sign"] != sign:
         # Whatever was said before is no longer about a silent job.
-        return {
-            "word": word,
-            "since": now_s,
-            "looks": 1,
-            "answer": answer,
-            "sign": sign,
-            "still": now_s,
-            "changed": now_s,
-        }
+        return dict(first, sign=sign, still=now_s, changed=now_s)
     if watch["word"] != word:
-        kept = {key: watch[key] for key in ("sign", "still", "changed")}
-        return dict(kept, word=word, since=now_s, looks=1, answer=answer)
+        return dict(first, **{key: watch[key] for key in ("sign", "still", "changed")})
     if watch["answer"] != answer:
         return dict(watch, looks=watch["looks"] + 1, answer=answer)
     return watch

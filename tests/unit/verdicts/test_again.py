@@ -20,4 +20,10 @@ from armada.verdicts.again import may_have_succeeded
 def test_the_hosts_word_counts_and_without_one_only_a_restart_rules_a_success_out(
     said: object, reason: str | None, judged: bool
 ) -> None:
-    assert may_have_succeeded(said, reason) is judged
+    assert may_have_succeeded(said, reason, announces=False, rebooted=False) is judged
+
+
+@pytest.mark.parametrize(("announces", "judged"), [(False, True), (True, False)])
+def test_a_restart_says_nothing_of_a_script_that_was_lost_before_it(announces: bool, judged: bool) -> None:
+    assert may_have_succeeded(False, "supervisor_lost", announces=announces, rebooted=True) is judged
+    assert may_have_succeeded(False, "host_rebooted", announces=announces, rebooted=True) is False
