@@ -31,5 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _leave(code: int) -> None:
+    """End `python -m armada`.
+
+    CPython ends `python -m` by SIGINT, whatever code it was told, where Ctrl-C came inside an `exec` of text (an import that makes a
+    dataclass is one) and was caught outside of it: `unhandled_keyboard_interrupt` in its `pylifecycle.c` stays set.
+    """
+    if code == 130:
+        import ctypes
+
+        ctypes.pythonapi.Py_Exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

@@ -15,6 +15,18 @@ from tests.waiting import eventually
 
 CUTS = moments.times(5)
 
+# Python reads this at its start. Importing `armada.cli.runs` is then interrupted inside an `exec` of text.
+PRESSES_CTRL_C = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "armada.cli.runs":
+            exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [None for _ in range(10)]")
+
+sys.meta_path.insert(0, Finder())
+"""
+
 
 @pytest.mark.fault(
     "Ctrl-C and kill -9 of `armada launch`",
@@ -75,3 +87,13 @@ def test_stop_ends_a_launch_that_broke_off_before_the_host_heard_of_it(armada: A
     (half,) = [run for run in armada.json("ps", "--cached") if run["run_id"] == "half-aaaaaa"]
     assert half["state"] == "cancelled"
     assert armada.run("rm", "half").returncode == 0
+
+
+def test_ctrl_c_inside_an_exec_of_text_ends_with_the_code_of_the_table(armada: Armada) -> None:
+    armada.write("sitecustomize.py", PRESSES_CTRL_C)
+    armada.env["PYTHONPATH"] = str(armada.folder)
+    answer = armada.run("ps", process=True)
+    assert (answer.returncode, answer.stderr) == (
+        130,
+        "\narmada: interrupted; runs that were started go on (armada ps)\n",
+    )
