@@ -186,6 +186,8 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
             raise Conflict("not wiped; nothing there was deleted but secrets", host=session.host.name)
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
     answered = session.call("host.wipe", {"home": own(context.home).as_json()}, timeout_s=900.0)
+    if isinstance(wiped := answered.get("root"), str):
+        runs.mark_wiped(context.database, session.host.name, wiped)
     for run in runs.every(context.database, host=session.host.name):
         checkpoints.take_outbox(context.database, run.run_id, [])
     return [str(name) for name in answered.get("removed") or []]

@@ -116,6 +116,7 @@ def summary(run: Run) -> dict[str, object]:
         "events_offset",
         "seq",
         "root_id",
+        "wiped_root",
         "seen_boot",
         "seen_at_s",
         "less_boot",
@@ -407,7 +408,7 @@ def _remove(options: argparse.Namespace) -> int:
             if not options.force and where(run, ask_about(session, run)) is There.AWAY:
                 raise Conflict(
                     f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
-                    hint=f"mount it, then again; or armada rm {run.run_id} --force, which forgets the run and leaves what lies there",
+                    hint=f"mount it, then repeat the command; armada rm {run.run_id} --force leaves what lies there",
                     host=run.host,
                 ) from None
             gone = True

@@ -293,6 +293,7 @@ def ask_about(session: HostSession, run: Run) -> dict[str, Any]:
 def where(run: Run, entry: dict[str, Any]) -> There:
     """Where the run's folder is, by one look of its host's."""
     wiped = [wipe["root"] for wipe in _wipes(entry)]
+    wiped += [run.wiped_root] if run.wiped_root is not None else []
     return presence(exists=bool(entry.get("exists")), seen_root=_root(entry), known_root=run.root_id, wiped=wiped)
 
 
@@ -303,7 +304,7 @@ def wiped_by(run: Run, entry: dict[str, Any]) -> str | None:
             at = moment(wipe.get("time"))
             when = time.strftime(" on %Y-%m-%d at %H:%M", time.localtime(at)) if at is not None else ""
             return f"its host was wiped by {inert_line(wipe.get('by') or 'another home', 200)}{when}"
-    return None
+    return "its host was wiped by this home" if run.wiped_root is not None and run.wiped_root == run.root_id else None
 
 
 def _wipes(entry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -329,7 +330,7 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 
 def _after_going_back(run: Run, verdict: runs.Verdict) -> runs.Verdict:
     """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
-    words = "its host shows an older state of it than was seen before, as after a restored snapshot"
+    words = "its host shows an older state of it than before: was its disk restored from a snapshot?"
     if run.ended and not run.is_guess:
         return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)
     return dataclasses.replace(verdict, message=verdict.message or words, because=f"{verdict.because}; {words}")

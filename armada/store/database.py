@@ -158,6 +158,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN unreadable TEXT;
     ALTER TABLE runs ADD COLUMN unreadable_count INTEGER NOT NULL DEFAULT 0
     """,
+    # The last root of the run's that this home wiped: what was there is removed, not away.
+    "ALTER TABLE runs ADD COLUMN wiped_root TEXT",
 )
 
 

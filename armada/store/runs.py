@@ -60,6 +60,7 @@ class Run:
     log_size_bytes: int
     because: str | None = None
     root_id: str | None = None
+    wiped_root: str | None = None
     seen_boot: str | None = None
     seen_at_s: float | None = None
     less_boot: str | None = None
@@ -396,6 +397,12 @@ def set_root(database: Database, run_id: str, root_id: str | None) -> None:
     """Note on which root a run was put; one that could not say its name changes nothing."""
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET root_id = coalesce(?, root_id) WHERE run_id = ?", (root_id, run_id))
+
+
+def mark_wiped(database: Database, host: str, root_id: str) -> None:
+    """Note that this home deleted a root of a host: the runs that were put into it, as far as home knows where, are not there."""
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET wiped_root = root_id WHERE host = ? AND root_id = ?", (host, root_id))
 
 
 def set_spec(database: Database, run_id: str, spec: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@
 | seen        | whatever it is                          | here      | its evidence counts                                        |
 | not seen    | the one it was seen under               | removed   | nothing of it is there, and nothing will come from there   |
 | not seen    | another, which a wipe put in its place  | removed   | the same; who wiped the host stands there                  |
+| not seen    | another, and this home wiped that root  | removed   | the same                                                   |
 | not seen    | another one, or none that can be read   | away      | nothing: a file system is not mounted, or another disk is  |
 | never seen  | none is known: an old record            | unknown   | nothing                                                    |
 """
@@ -34,7 +35,7 @@ def presence(*, exists: bool, seen_root: str | None, known_root: str | None, wip
         exists: Whether the run's folder is there.
         seen_root: What the root that was looked at calls itself; None where it could not say.
         known_root: The root that this run was handed over to, or seen on.
-        wiped: The roots that the one that was looked at says it had been before it was wiped.
+        wiped: The roots that the one that was looked at says it had been before it was wiped, and those that this home wiped.
     """
     if exists:
         return There.HERE

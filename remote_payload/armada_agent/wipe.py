@@ -40,6 +40,9 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Where another home had a say in one of the runs, root.json stays: it says who wiped the host, and when.
 
+    Returns:
+        What went, in `removed`; what is there still, in `left`; the name of the root that is no more, in `root`.
+
     Raises:
         AgentError: `conflict` while a run lives, or another home would lose something.
     """
@@ -68,7 +71,11 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
     with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
         os.rmdir(call.root)
-    return {"removed": removed, "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20]}
+    return {
+        "removed": removed,
+        "root": former,
+        "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20],
+    }
 
 
 def _all_runs(call: Call) -> List[RunPaths]:
