@@ -65,7 +65,7 @@ def refuse_while_clearing(database: Database, host: str) -> None:
         if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
             raise Conflict(
                 f"process {each.pid} is releasing it (armada {_words(each)}); nothing was started",
-                hint="the same command, when that has ended, puts everything there anew",
+                hint="repeat the command when that has ended; it puts everything there again",
                 host=host,
             )
 
@@ -80,12 +80,12 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
         if alive:
             raise Conflict(
-                f"{len(alive)} runs on {host} have not ended or may not have, {alive[0].run_id} is one",
+                f"{len(alive)} runs on {host} may still go on, {alive[0].run_id} is one",
                 hint=f"armada stop {alive[0].run_id}",
             )
         for each in records.on_host(database, host):
             if is_alive(each):
-                raise Conflict(f"{_who(each)} goes on", hint="the same command when that has ended", host=host)
+                raise Conflict(f"{_who(each)} goes on", hint="repeat the command when that has ended", host=host)
         forget()
 
 

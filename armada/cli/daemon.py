@@ -144,7 +144,7 @@ def _sentence(judged: Judgement) -> str:
     status = judged.status
     if status is None:
         stale = judged.condition == "stale"
-        return "stale: it holds its lock, and says nothing" if stale else "no daemon was ever started here"
+        return "stale: it holds its lock and reports nothing" if stale else "no daemon was ever started here"
     if judged.age_s is None:
         tick = "when it last ticked cannot be known: the clock was set"
     else:

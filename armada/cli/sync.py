@@ -251,7 +251,7 @@ def _planned(record: RunSync, now: float, *, due_now: bool, lost: int) -> str:
     if record.requested_at is not None:
         return "asked for"
     if record.final_done:
-        return f"{counted(lost, 'checkpoint')} gone before home had it" if lost else "all home"
+        return f"{counted(lost, 'checkpoint')} lost before home had it" if lost else "all home"
     if due_now:
         return "due now"  # its turn comes, if its window is open
     if record.next_due_at is None:

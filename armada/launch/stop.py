@@ -59,7 +59,7 @@ def stop_run(
             return run
         raise OutcomeUnknown(
             f"whether {run.run_id} runs cannot be known: {run.message}",
-            hint="when its root is back on the host, again",
+            hint="repeat the command when its root is back on the host",
             host=run.host,
         ) from None
     asked = answer.get("submission")  # agents of the first release do not say

@@ -198,7 +198,9 @@ def _by_scheduler(
             )
         return f"{said}; its supervisor wrote no end", "failed", reason, message
     if seen == "gone":
-        because = f"{engine} no longer lists it, by its id neither; the job shows no sign of life; no end was written"
+        because = (
+            f"{engine} lists it neither in its queue nor by its id; the job's files do not change; no end was written"
+        )
         if evidence.get("stop_wished"):
             return because, "cancelled", "killed_by_user", "no longer in the queue"
         how = "how it ended" if evidence.get("attempt") else "that it ever began"

@@ -87,7 +87,7 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
         loss = f", loss {run.loss:.4g}" if run.loss is not None else ""
         key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
         if run.is_guess:
-            told = f"{inert_line(run.message, 200)}{step}; armada looks on for {span(WATCHED_S)} and says what becomes of it"
+            told = f"{inert_line(run.message, 200)}{step}; armada keeps looking for {span(WATCHED_S)} and tells what becomes of it"
             body = f"{run.run_id} on {run.host}: {told}\narmada why {run.run_id}"
             title = f"{inert_line(run.name, 80)}: its scheduler no longer lists it"
             # Its own key: what becomes of it is told as well.
@@ -110,7 +110,7 @@ def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
         at = None if run.ended else runs.revised_at(database, run.run_id)
         if at is None:
             continue
-        body = f"{run.run_id} on {run.host}: it is {run.state}; that its scheduler no longer listed it was wrong"
+        body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had stopped listing it, which was wrong"
         title = f"{inert_line(run.name, 80)} is {run.state} after all"
         # Of the kind of what it takes back: who was told that is told this.
         yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)

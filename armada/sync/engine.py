@@ -367,7 +367,7 @@ class _Sync:
         )
 
     def _settle_doubts(self) -> None:
-        """Before all of a run can be called home: what is not what it was when it came is fetched anew while its host has it."""
+        """Before all of a run can be called home: what has changed since it came home is fetched anew while its host has it."""
         from armada.sync.scrub import look_over, repair
 
         doubted = [

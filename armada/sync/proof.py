@@ -80,5 +80,5 @@ def is_doubted(checkpoint: Checkpoint) -> bool:
 
 def _doubt(database: Database, checkpoint: Checkpoint, what: str) -> None:
     checkpoints.mark_trouble(
-        database, checkpoint.run_id, checkpoint.digest, f"{DOUBT}: {what} is not what it was when it came"
+        database, checkpoint.run_id, checkpoint.digest, f"{DOUBT}: {what} has changed since it came home"
     )

@@ -79,7 +79,7 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
         entry = {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}
         seen = where(run, entry)
         if seen is not There.REMOVED and not _is_settled(database, run.run_id):
-            items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then again"))
+            items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then repeat the command"))
     return items
 
 
@@ -171,7 +171,7 @@ def _judge_run(
         items.append(
             Item(
                 run_id,
-                f"it was started from {whose}: this one knows nothing of it",
+                f"{whose} started it, and this home knows nothing of it",
                 lost=True,
                 hint="ask its owner, or take it up: armada recover",
             )
@@ -182,7 +182,7 @@ def _judge_run(
         known = here.get(checkpoint["digest"])
         proof = Proof.MISSING if known is None else prove(database, known)
         if proof is Proof.DAMAGED:
-            what = f"checkpoint-{checkpoint['step']} is damaged at home: only the copy there is whole"
+            what = f"checkpoint-{checkpoint['step']} is damaged at home: the only whole copy is there"
             items.append(Item(run_id, what, lost=True, hint=f"armada sync verify {run_id}"))
         elif proof is Proof.MISSING:
             # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.

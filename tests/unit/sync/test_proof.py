@@ -71,7 +71,7 @@ def test_another_byte_is_a_damage_whatever_the_size_and_the_times_say(home: Home
     os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert home.prove()[0] is Proof.DAMAGED
     assert is_doubted(home.checkpoint)
-    assert home.checkpoint.trouble == f"{DOUBT}: model.bin is not what it was when it came"
+    assert home.checkpoint.trouble == f"{DOUBT}: model.bin has changed since it came home"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -85,7 +85,7 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
 
 
 def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> None:
-    assert world.lost() == ["it was started from another home: this one knows nothing of it"]
+    assert world.lost() == ["another home started it, and this home knows nothing of it"]
 
 
 def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
     checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
     checkpoints.mark_home(world.database, RUN, DIGEST, place)
     world.look = {"outbox": [CHECKPOINT]}
-    assert world.lost() == ["checkpoint-5 is damaged at home: only the copy there is whole"]
+    assert world.lost() == ["checkpoint-5 is damaged at home: the only whole copy is there"]
 
 
 @pytest.mark.parametrize(
