@@ -116,25 +116,23 @@ def _judge_some(
         {"runs": [{"run_id": r, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for r in run_ids]},
         timeout_s=60.0,
     )
-    alive = {
-        entry["run_id"]: _life(str(entry["run_id"]), entry.get("evidence") or {})
-        for entry in evidence.get("runs") or []
-    }
+    looked, observed = _seen(looks), _seen(evidence)
     items: list[Item] = []
-    for entry in looks.get("runs") or []:
-        run_id = str(entry.get("run_id"))
-        if run_id in specs:
-            items += _judge_run(
-                database,
-                home,
-                session.host.name,
-                run_id,
-                entry,
-                specs[run_id],
-                alive.get(run_id),
-                ignore_work=ignore_work,
-            )
+    for run_id in run_ids:
+        if run_id not in looked or run_id not in observed:
+            what = "it was there a moment ago and cannot be seen now"
+            items.append(Item(run_id, what, lost=True, hint=f"armada hosts release {session.host.name}"))
+            continue
+        life = _life(run_id, observed[run_id].get("evidence") or {})
+        host, entry, spec = session.host.name, looked[run_id], specs[run_id]
+        items += _judge_run(database, home, host, run_id, entry, spec, life, ignore_work=ignore_work)
     return items
+
+
+def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The runs whose folders an answer has seen."""
+    entries = [entry for entry in answer.get("runs") or [] if isinstance(entry, dict)]
+    return {str(entry.get("run_id")): entry for entry in entries if entry.get("exists") is True}
 
 
 def _life(run_id: str, evidence: dict[str, Any]) -> Item | None:

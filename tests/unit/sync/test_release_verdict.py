@@ -35,6 +35,7 @@ class World:
         self.look: dict[str, Any] = {}
         self.evidence: dict[str, Any] = {"supervisor": "dead", "processes": 0}
         self.root = "r"
+        self.vanished: dict[str, list[dict[str, Any]]] = {}
 
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
@@ -47,6 +48,8 @@ class World:
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
         }
+        if method in self.vanished:
+            return {**answers[method], "runs": self.vanished[method]}
         return answers[method]
 
     def judge(self, **options: Any) -> list[Item]:
@@ -86,6 +89,21 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
 
 def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> None:
     assert world.lost() == ["another home started it, and this home knows nothing of it"]
+
+
+@pytest.mark.parametrize("method", ["sync.look", "run.observe"])
+@pytest.mark.parametrize(
+    "seen",
+    [[], [None], [{"run_id": RUN, "exists": False}], [{"run_id": RUN}], [{"run_id": "q-222222", "exists": True}]],
+    ids=["left out", "no object", "not there", "nobody says", "another"],
+)
+def test_a_run_that_was_listed_and_is_not_seen_any_more_would_be_lost(
+    world: World, method: str, seen: list[dict[str, Any]]
+) -> None:
+    world.insert()
+    assert world.lost() == []
+    world.vanished = {method: seen}
+    assert world.lost() == ["it was there a moment ago and cannot be seen now"]
 
 
 def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
