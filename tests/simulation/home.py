@@ -20,6 +20,7 @@ from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.engine import sync_run
 from armada.sync.release import judge_host, losses
+from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
 
 if TYPE_CHECKING:
@@ -66,15 +67,17 @@ class SimHome:
     # What a person or the daemon does.
 
     def launch(self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, **sync: Any) -> None:
-        spec = _spec(run_id, host.name, script=script, retries=retries, sync=sync)
+        spec = _spec(run_id, host, script=script, retries=retries, sync=sync)
+        files = job_file(run_id) if "scheduler" in spec else {}
         with self.store() as database:
+            root = host.ask("run.observe", {"runs": []})["root"]  # as the facts of its preflight say
             runs.insert(
                 database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
             )
-            question = {"run_id": run_id, "spec": spec, "files": {}, "secrets": {"KEY": "canary"}, "submission": 1}
+            question = {"run_id": run_id, "spec": spec, "files": files, "secrets": {"KEY": "canary"}, "submission": 1}
             self.session(host).call("run.create", {**question, "home": own(self.paths).as_json()})
             runs.set_state(database, run_id, "submitted")
-            runs.set_root(database, run_id, host.ask("run.observe", {"runs": []})["root"])
+            runs.set_root(database, run_id, root)
 
     def look(self, run_id: str) -> runs.Run:
         with self.store() as database:
@@ -170,19 +173,24 @@ def new_home(world: World, name: str, place: Path) -> SimHome:
     return home
 
 
+MOST_WITHOUT = 2
+"""Attempts in a row that may reach the time limit without a newer checkpoint."""
+
 EXPECTED = (ArmadaError, OSError)
 """What an armada command may say no with; anything else is a defect of its own."""
 
 
-def _spec(run_id: str, host: str, *, script: bool, retries: int, sync: dict[str, Any]) -> dict[str, Any]:
+def _spec(run_id: str, host: SimHost, *, script: bool, retries: int, sync: dict[str, Any]) -> dict[str, Any]:
     watch = {"resume": ["--resume", "{step}"], "checkpoints": {"pattern": "out/checkpoint-*", "quiet_s": 0.0}}
+    batch = {"kind": "slurm", "poll_s": 15.0, "max_retries": 0, "max_attempts_without_progress": MOST_WITHOUT}
     return {
+        **({"scheduler": batch} if host.scheduler == "slurm" else {}),
         "format": 1,
         "run_id": run_id,
         "name": run_id,
         "task": "command",
         "created_at": "2026-01-01T00:00:00+00:00",
-        "host": host,
+        "host": host.name,
         "profile": "cpu",
         "job": {"argv": ["script" if script else "training"], "env": {}, "code": None, "secrets": ["KEY"]},
         "gpus": 0,

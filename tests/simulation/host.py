@@ -7,11 +7,12 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armada_agent import checkpoints as agent_checkpoints
 from armada_agent import identity, processes, reader, supervisor
@@ -22,6 +23,7 @@ from armada_agent.session import Call, Session
 
 from armada.agent_errors import call_error
 from armada.errors import HostUnreachable
+from tests.simulation.breaking import Killed
 from tests.simulation.supervising import Job, Supervision
 
 if TYPE_CHECKING:
@@ -42,9 +44,18 @@ class SimHost:
     place: Path
     boot: int = 1
     reachable: bool = True
+    clock_offset: float = 0.0
     jobs: list[Job] = field(default_factory=list)
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)
+
+    @property
+    def scheduler(self) -> Literal["direct", "slurm"]:
+        return "direct"
+
+    def waits(self, run_id: str) -> bool:
+        """Whether something will start a job of a run by itself."""
+        return False
 
     @property
     def root(self) -> Path:
@@ -80,6 +91,8 @@ class SimHost:
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One request to a fresh agent; what crosses is JSON, as it is on the wire."""
         self.require()
+        self.world.question()
+        self.world.step()
         module, name = METHODS[method].split(":")
         answer_to = getattr(importlib.import_module(f"armada_agent.{module}"), name)
         with self.computes():
@@ -89,11 +102,16 @@ class SimHost:
             except AgentError as error:
                 data = {"kind": error.kind, "hint": error.hint}
                 raise call_error({"message": error.message, "data": data}, method, host=self.name) from None
+            except Killed:
+                raise HostUnreachable(f"the agent on {self.name} was killed", host=self.name) from None
+        self.world.step()
+        self.require()
         return cast("dict[str, Any]", json.loads(json.dumps(answer)))
 
     def read(self, run_id: str, path: str, offset: int, length: int) -> bytes:
         """A block of a file, by the agent's own rules of what may travel."""
         self.require()
+        self.world.step()
         with self.computes():
             try:
                 descriptor = reader.open_file(RunPaths(str(self.root), run_id), path)
@@ -139,11 +157,12 @@ class SimHost:
     # What the agent's code is told, in place of what the kernel would say.
 
     def start_detached(self, command: str, paths: RunPaths, submission: int) -> None:
-        if command == "supervise":
-            Supervision.begin(self, paths, submission)
-        elif command == "clear":
-            self.clear(paths, submission)
-        # `finish` and `quota` come later or never: nothing may rely on them.
+        with contextlib.suppress(Killed):  # it is a process of its own: whoever started it goes on
+            if command == "supervise":
+                Supervision.begin(self, paths, submission)
+            elif command == "clear":
+                self.clear(paths, submission)
+            # `finish` and `quota` come later or never: nothing may rely on them.
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent import aftermath
@@ -203,7 +222,9 @@ def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> 
 
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
-    from armada_agent import aftermath, detached, job, whereabouts
+    from armada_agent import aftermath, batch, detached, engines, job, submissions, whereabouts
+
+    from tests.simulation.cluster import BatchSupervision, controller
 
     return [
         (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
@@ -220,4 +241,10 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (os, "nice", lambda _by: 0),
         (os, "umask", lambda _mask: 0),
         (supervisor, "_PREDECESSOR_S", 0.0),
+        (engines, "run_tool", lambda *words, **more: controller().run_tool(*words, **more)),
+        (engines, "run_tool_aloud", lambda *words, **more: controller().run_tool_aloud(*words, **more)),
+        (batch.BatchSupervisor, "run", lambda real: BatchSupervision.take_up(real)),  # noqa: PLW0108  # so that it is a method
+        (batch, "_SIGNALS_APART_S", 0.0),
+        (signal, "signal", lambda *_: None),
+        (submissions, "_TAKE_UP_S", 0.1),
     ]

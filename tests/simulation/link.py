@@ -47,7 +47,7 @@ class SimSession:
     """Stands in for `armada.session.HostSession`."""
 
     def __init__(self, host: SimHost, home: HomePaths) -> None:
-        self.host = Host(name=host.name, ssh=f"root@{host.name}", root=str(host.root))
+        self.host = Host(name=host.name, ssh=f"root@{host.name}", root=str(host.root), scheduler=host.scheduler)
         self.home = home
         self.patience_s = 0.0
         self._there = host

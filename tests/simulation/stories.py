@@ -6,13 +6,14 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from armada_agent.verdicts.doubt import OUTLIVED_S
 
 from armada.verdicts.order import LAG_S
+from tests.simulation.breaking import Killed
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.world import Broken, World, any_of
@@ -22,7 +23,11 @@ Event = tuple[str, int, int]
 
 Story = Sequence[Event]
 
+MEANWHILE = "meanwhile_"
+"""Before what happens: it does so while a home waits for an answer of the next act's."""
+
 _MOST_HOMES = 3
+_CLOCKS = (0.0, -7200.0, 7200.0, 40 * 86_400.0)
 
 
 class Teller:
@@ -32,8 +37,12 @@ class Teller:
         self.world = world
         self.scripts = scripts
         self.run_ids: list[str] = []
+        self._acting: list[SimHome | None] = []
         world.add_home("home")
-        world.add_host("box")
+        self.add_host()
+
+    def add_host(self) -> SimHost:
+        return self.world.add_host("box")
 
     def tell(self, story: Story) -> None:
         """Let everything happen in turn.
@@ -42,6 +51,13 @@ class Teller:
             Broken: An invariant does not hold any more.
         """
         for what, one, two in story:
+            self._happen(what, one, two)
+
+    def _happen(self, what: str, one: int, two: int) -> None:
+        if what.startswith(MEANWHILE):
+            then = what.removeprefix(MEANWHILE)
+            self.world.interrupt_with(1 + two, lambda: self._happen(then, one, two))
+        else:
             getattr(self, f"do_{what}")(one, two)
 
     # Persons and armada.
@@ -159,6 +175,18 @@ class Teller:
             chosen.die()
             self.world.clock += 2 * OUTLIVED_S  # jobs last longer than that
 
+    # Programs and clocks.
+
+    def do_break_off(self, one: int, two: int) -> None:
+        """Whatever of armada's computes next is ended in the middle: a home, an agent or a supervisor."""
+        self.world.break_off(1 + (4 * one + two) ** 2 // 4)
+
+    def do_set_clock(self, one: int, two: int) -> None:
+        self._host(two).clock_offset = _CLOCKS[one % len(_CLOCKS)]
+
+    def do_set_home_clock(self, one: int, _two: int) -> None:
+        self.world.home_clock_offset = _CLOCKS[one % len(_CLOCKS)]
+
     # Machines and disks.
 
     def do_power_cut(self, _one: int, two: int) -> None:
@@ -264,23 +292,32 @@ class Teller:
             self._act(home, lambda: act(home, run_id))
 
     def _act(self, home: SimHome | None, act: Callable[[], None]) -> None:
-        # What armada says no with is another test's.
-        with self.world.armada_acts(home or self._home(0)), contextlib.suppress(*EXPECTED):
-            act()
+        if home is not None and home in self._acting:
+            return  # it waits for its own lock until the other act has ended
+        self._acting.append(home)
+        try:
+            # What armada says no with is another test's.
+            with self.world.armada_acts(home or self._home(0)), contextlib.suppress(*EXPECTED, Killed):
+                act()
+        finally:
+            self._acting.pop()
 
 
-_WEIGHTS = {
+WEIGHTS = {
     "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
+    "break_off": 3, "set_clock": 1, "set_home_clock": 1,
+    "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
+    "meanwhile_kill_supervisor": 1, "meanwhile_power_cut": 1, "meanwhile_unmount": 1, "meanwhile_cut_link": 1,
 }  # fmt: skip
 
 
-def random_story(seed: int, length: int = 40) -> Story:
-    """The story of a seed: it begins with a launch."""
+def random_story(seed: int, length: int = 40, of: Mapping[str, int] = WEIGHTS) -> Story:
+    """The story of a seed, `of` things that happen as often as that: it begins with a launch."""
     chance = random.Random(seed)
-    names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    names, weights = list(of), list(of.values())
     told = chance.choices(names, weights, k=length)
     return [
         ("launch", chance.randrange(4), chance.randrange(4)),
@@ -288,25 +325,27 @@ def random_story(seed: int, length: int = 40) -> Story:
     ]
 
 
-def outcome(story: Story, *, scripts: bool = False) -> str | None:
+def outcome(story: Story, *, scripts: bool = False, teller: type[Teller] = Teller) -> str | None:
     """Tell a story to a new world: what broke, or None."""
     memory = Path("/dev/shm")  # a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
         try:
-            Teller(world, scripts=scripts).tell(story)
+            teller(world, scripts=scripts).tell(story)
         except Broken as broken:
             return str(broken)
     return None
 
 
-def shorten(story: Story, still: Callable[[str], bool], *, scripts: bool = False) -> Story:
+def shorten(
+    story: Story, still: Callable[[str], bool], *, scripts: bool = False, teller: type[Teller] = Teller
+) -> Story:
     """Leave out what the failure does not need, in ever smaller pieces."""
     size = max(1, len(story) // 2)
     while True:
         start, shorter = 0, False
         while start < len(story):
             tried = [*story[:start], *story[start + size :]]
-            words = outcome(tried, scripts=scripts)
+            words = outcome(tried, scripts=scripts, teller=teller)
             if words is not None and still(words):
                 story, shorter = tried, True
             else:

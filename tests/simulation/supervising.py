@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _pids = itertools.count(1000)
 
 
+def new_pid() -> int:
+    return next(_pids)
+
+
 class Job:
     """A training that saves when the story says so. `script`: it announces nothing, and clears its folder on a fresh start."""
 
@@ -79,7 +83,8 @@ class Job:
 
     def log(self) -> None:
         if self.folder.exists():
-            write_line(self.folder / "output.log", f"step {self.step} of {self.pid}", self.host.world.now())
+            now = self.host.world.clock + self.host.clock_offset
+            write_line(self.folder / "output.log", f"step {self.step} of {self.pid}", now)
 
     def _write(self, folder: Path, content: dict[str, bytes]) -> None:
         folder.mkdir(parents=True)
@@ -110,9 +115,11 @@ def write_line(path: Path, line: str, now: float) -> None:
 class Supervision:
     """One living supervisor; what kills it kills its guardian too."""
 
-    def __init__(self, host: SimHost, paths: RunPaths, submission: int, spec: dict[str, Any], pid: int) -> None:
+    def __init__(
+        self, host: SimHost, paths: RunPaths, submission: int, spec: dict[str, Any], pid: int, real: Any = None
+    ) -> None:
         self.host, self.paths, self.pid, self.run_id = host, paths, pid, paths.run_id
-        self._real = Supervisor(paths, submission, spec)
+        self._real: Any = real or Supervisor(paths, submission, spec)
         self._spec = spec
         self._outbox: Outbox | None = None
         self.child: Any = None
@@ -147,7 +154,7 @@ class Supervision:
             self.child = real._start()  # noqa: SLF001
         except StoppedError:
             real._conclude(real._stopped_ending())  # noqa: SLF001
-            self.host.supervisions.remove(self)
+            self.leave()
             return
         self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._harvest)  # noqa: SLF001
 
@@ -172,8 +179,11 @@ class Supervision:
         outbox._reap(is_last=True)  # noqa: SLF001
         outbox.look()
         real._conclude(ending)  # noqa: SLF001
+        self.leave()
+
+    def leave(self) -> None:
         self.host.supervisions.remove(self)
 
     def die(self) -> None:
         """kill -9: the job goes on."""
-        self.host.supervisions.remove(self)
+        self.leave()

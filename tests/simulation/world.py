@@ -6,16 +6,23 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
 
+from armada.launch import stop as stopping
 from tests.simulation import host as hosts
+from tests.simulation.breaking import Breaking, Killed
+from tests.simulation.cluster import SimCluster
 from tests.simulation.home import SimHome, new_home
 from tests.simulation.host import SimHost
 from tests.simulation.supervising import Job
+
+GUESSED = ("gone",)
+"""Reasons of ends that armada itself calls a guess."""
 
 
 class Broken(AssertionError):
@@ -47,12 +54,17 @@ class World:
         self.well_done: set[str] = set()
         self.keeps_last: dict[str, int] = {}
         self.supervisor_pid = 0
+        self.home_clock_offset = 0.0
+        self._breaking = Breaking()
+        self._gone_by_itself: dict[str, set[str]] = {}
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        for module, name, instead in hosts.stand_ins():
+        for module, name, instead in [*hosts.stand_ins(), *self._breaking.stand_ins()]:
             self._patches.enter_context(mock.patch.object(module, name, instead))
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
+        waiting = SimpleNamespace(monotonic=self.now, time=self.now, sleep=self.tick)
+        self._patches.enter_context(mock.patch.object(stopping, "time", waiting))
         self._patches.enter_context(mock.patch.dict(os.environ, {"KEY": "canary"}))
         return self
 
@@ -60,13 +72,34 @@ class World:
         self._patches.close()
 
     def now(self) -> float:
+        """What the clock shows of the machine that computes, or of all homes; it may have been set."""
         self.clock += 0.001
-        return self.clock
+        computing = getattr(hosts.here, "host", None)
+        return self.clock + (self.home_clock_offset if computing is None else computing.clock_offset)
+
+    def break_off(self, after: int) -> None:
+        """End whatever of armada's computes before its so many steps are done."""
+        self._breaking.doom = after
+
+    def interrupt_with(self, after: int, what: Callable[[], None]) -> None:
+        self._breaking.interrupt_with(after, what)
+
+    def step(self) -> None:
+        self._breaking.step()
+
+    def question(self) -> None:
+        self._breaking.question()
 
     def add_host(self, name: str) -> SimHost:
         self.hosts[name] = SimHost(self, name, self.folder / name)
         self.hosts[name].root.mkdir(parents=True)
         return self.hosts[name]
+
+    def add_cluster(self, name: str) -> SimCluster:
+        cluster = SimCluster(self, name, self.folder / name)
+        self.hosts[name] = cluster
+        cluster.root.mkdir(parents=True)
+        return cluster
 
     def add_home(self, name: str) -> SimHome:
         self.homes[name] = new_home(self, name, self.folder / name)
@@ -77,14 +110,17 @@ class World:
         self.homes[name] = SimHome(self, name, self.folder / name)
         return self.homes[name]
 
-    def tick(self) -> None:
+    def tick(self, seconds: float = 1.0) -> None:
         """Supervisors get on."""
-        self.clock += 1.0
+        self.clock += seconds
         for host in self.hosts.values():
             for one in list(host.supervisions):
                 with host.computes():
                     self.supervisor_pid = one.pid
-                    one.step()
+                    try:
+                        one.step()
+                    except Killed:
+                        one.die()
 
     def end_processes(self, found: list[Any]) -> None:
         """Signal what the process table showed."""
@@ -104,6 +140,20 @@ class World:
 
     def supervised(self, run_id: str) -> bool:
         return any(one.run_id == run_id for host in self.hosts.values() for one in host.supervisions)
+
+    def untaken(self, run_id: str) -> bool:
+        """Whether its newest submission was claimed, and whoever should have taken it up was ended before: nothing of it ever lived."""
+        claims = [
+            c
+            for host in self.hosts.values()
+            for at in host.folders(run_id)
+            for c in at.glob("submissions/*/claim.json")
+        ]
+        newest = max(claims, key=lambda claim: int(claim.parent.name), default=None)
+        return newest is not None and not (newest.parent / "job.json").exists()
+
+    def waits(self, run_id: str) -> bool:
+        return any(host.waits(run_id) for host in self.hosts.values())
 
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
         """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`."""
@@ -169,23 +219,32 @@ class World:
     @contextlib.contextmanager
     def armada_acts(self, home: SimHome) -> Iterator[None]:
         """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
+        mine = _listing(home.place)
         before = self.surviving()
         others = {other.name: _listing(other.place) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
-        yield
+        self._breaking.depth += 1
+        try:
+            yield
+        finally:
+            self._breaking.depth -= 1
+        self._gone_by_itself.setdefault(home.name, set()).update(mine - _listing(home.place))
         after = self.surviving()
         for run_id in home.registered:
             home.fetched |= self.at_home(home, run_id)
         for name, expected in owed.items():
             there = {saved for run_id in {s.run_id for s in expected} for saved in self.finished_on_hosts(run_id)}
             taken = {s for s in expected - there if s.run_id in self.homes[name].registered}
+            taken = {s for s in taken if s.model not in self.homes[name].fetched}  # it may have come while we waited
             taken = {saved for saved in taken if not self._is_surplus(saved, there | self.fetched_by(name))}
             self.hold(not taken, f"{home.name} deleted what {name} has not fetched: {sorted(s.step for s in taken)}")
         lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
         for name, listed in others.items():
-            gone = listed - _listing(self.homes[name].place)
+            gone = listed - _listing(self.homes[name].place) - self._gone_by_itself.get(name, set())
             self.hold(not gone, f"{home.name} deleted files of {name}: {sorted(gone)[:3]}")
+        if not self._breaking.depth:
+            self._gone_by_itself.clear()
 
     def _is_surplus(self, saved: Saved, after: set[Saved]) -> bool:
         """Whether the run's own rules let a checkpoint go: as many later ones as they keep are whole."""
@@ -200,9 +259,13 @@ class World:
         lives = bool(self.alive(run_id))
         if state in ("succeeded", "failed", "cancelled"):
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
+            self.hold(
+                reason in GUESSED or not self.waits(run_id),
+                f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
+            )
         elif state in ("running", "queued", "submitted"):
             self.hold(
-                lives or self.supervised(run_id),
+                self.untaken(run_id) or lives or self.supervised(run_id) or self.waits(run_id),
                 f"{home.name} says that {run_id} is {state} ({reason}), and nothing of it lives",
             )
 
@@ -229,6 +292,7 @@ class World:
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
+            self.hold(not host.waits(run_id), f"a job of {run_id} waits on {host.name}")
             for other in self.homes.values() if host.mounted else ():
                 waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
                 had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
