@@ -259,7 +259,7 @@ class Agent:
         if message is None or message.get("nonce") != self._nonce:
             self._keep_noise(line)
         elif message.get("need") == "agent":
-            self._outgoing.put(upload(self._archive))
+            self._outgoing.put(upload(self._archive, packed=message.get("packed") is True))
         elif "hello" in message:
             self._hello.set_result(_hello(message["hello"], host=self._host))
         else:

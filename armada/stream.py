@@ -164,7 +164,7 @@ class Stream:
             if message.get("nonce") != self._nonce:
                 continue
             if message.get("need") == "agent":
-                self._channel.write(upload(self._archive))
+                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
             elif "hello" in message:
                 self._greeted = True
             else:

@@ -10,6 +10,7 @@ import base64
 import functools
 import json
 import re
+import zlib
 from typing import TYPE_CHECKING
 
 from armada.paths import bundled
@@ -48,6 +49,11 @@ sys.path[:] = [entry for entry in sys.path if entry not in strangers]
 
 _MAIN = """\
 import base64, errno, hashlib, json
+
+try:
+    import zlib
+except ImportError:
+    zlib = None
 
 
 class Refused(Exception):
@@ -91,7 +97,8 @@ def receive(stdin, pending):
             sys.exit(0)
         message = json.loads(line.decode())
         if "agent" in message:
-            return base64.b64decode(message["agent"])
+            data = base64.b64decode(message["agent"])
+            return zlib.decompress(data) if message.get("packed") else data
         pending.append(line)
 
 
@@ -130,7 +137,7 @@ def prepare(head, stdin, pending):
     path = os.path.join(root, "agent", head["sha256"] + ".pyz")
     require_below(root, [os.path.join("agent", head["sha256"] + ".pyz")])
     if not holds(path, head["sha256"]):
-        say(head["nonce"], need="agent")
+        say(head["nonce"], need="agent", packed=zlib is not None)
         data = receive(stdin, pending)
         if hashlib.sha256(data).hexdigest() != head["sha256"]:
             raise Refused("io", "the agent arrived damaged")
@@ -181,6 +188,8 @@ def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = ()) ->
     return b"%d\n%s%s\n" % (len(program), program, json.dumps(head).encode("ascii"))
 
 
-def upload(agent: bytes) -> bytes:
-    """Compose the answer to `need: agent`."""
-    return b'{"agent": "%s"}\n' % base64.b64encode(agent)
+def upload(agent: bytes, *, packed: bool) -> bytes:
+    """Compose the answer to `need: agent`; packed where the host's Python can unpack, because slow links carry it."""
+    if not packed:
+        return b'{"agent": "%s"}\n' % base64.b64encode(agent)
+    return b'{"agent": "%s", "packed": true}\n' % base64.b64encode(zlib.compress(agent))

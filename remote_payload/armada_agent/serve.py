@@ -1,6 +1,7 @@
 """The conversation with home: JSON-RPC 2.0, one object per line, many requests in flight.
 
-Only what a hello needs is imported here: zipimport compiles every module anew (1 ms per 100 lines on a slow login node).
+Only what a hello needs is imported here: a Python that is not home's compiles every module anew (1 ms per 100
+lines on a slow login node).
 """
 
 import importlib

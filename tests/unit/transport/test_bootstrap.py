@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 import shutil
 import subprocess
+import zlib
 
 import pytest
 
@@ -42,8 +44,11 @@ def test_lines_of_setup_travel_as_json_too() -> None:
 
 
 def test_the_upload_is_one_line() -> None:
-    assert json.loads(upload(b"\x00\n\xff")) == {"agent": "AAr/"}
-    assert upload(b"x" * 1000).count(b"\n") == 1
+    assert json.loads(upload(b"\x00\n\xff", packed=False)) == {"agent": "AAr/"}
+    packed = upload(b"x" * 1000, packed=True)
+    assert packed.count(b"\n") == 1
+    assert len(packed) < 100
+    assert zlib.decompress(base64.b64decode(json.loads(packed)["agent"])) == b"x" * 1000
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "csh", "tcsh", "fish"])
@@ -60,4 +65,4 @@ def test_the_command_line_means_the_same_to_every_shell_here(shell: str) -> None
 def test_a_home_that_hangs_up_instead_of_sending_the_agent_leaves_nothing_running(tmp_path: object) -> None:
     stream = opening(root=str(tmp_path), sha256="0" * 64, nonce="n")
     done = subprocess.run(["sh", "-c", COMMAND], input=stream, capture_output=True, timeout=30, check=True)
-    assert json.loads(done.stdout.partition(b"@@ARMADA ")[2]) == {"need": "agent", "nonce": "n"}
+    assert json.loads(done.stdout.partition(b"@@ARMADA ")[2]) == {"need": "agent", "nonce": "n", "packed": True}
