@@ -4,124 +4,40 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
 
 import pytest
 
 from tests.chance import ARMADA_SEED, dice
-from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
-from tests.simulation.batch_stories import BatchTeller
-from tests.simulation.stories import WEIGHTS, Story, Teller, outcome, random_story, shorten
+from tests.simulation.catalogue import Telling, by_chance, found_once
 
 HISTORIES = int(os.environ.get("ARMADA_HISTORIES", "240"))
 PIECES = 8
-
-# What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
-FOUND = {
-    "release, a byte of the newest checkpoint at home is another one": "launch save save tick end tick sync damage:0:2 release",
-    "release, its log was emptied at home": "launch log end tick sync delete_log release",
-    "release, its file system is not mounted": "launch save tick unmount release",
-    "thinned on an old acknowledgement": "launch save tick sync delete save save save tick",
-    "a copied home deletes the original's checkpoints": "launch:0:2 save tick sync copy_home save save tick sync:1",
-    "a copied home takes the original's for its own": "launch save tick end tick sync copy_home delete:1 release:1",
-    "a host restored from a snapshot shows a dead run": "launch snapshot_host stop resume restore_host look",
-    "a stop while the root is away": "launch look unmount look stop",
-    "results that vanished from the host": "launch save tick look end tick look lose_run sync",
-    "all of a run is home, says a sync after a byte changed": "launch save end tick sync damage sync",
-    "a sync while the root is away": "launch save stop unmount sync",
-    "a sync while the root is away, of what was deleted at home": "launch save stop sync unmount delete sync",
-    "a training that had ended well is run again by itself": "launch end kill_supervisor look retry",
-    "release, what makes it unwanted is damaged": "launch:1:2 save save save end tick sync damage release damage:0:1 release",
-    "one home prunes what another has not fetched": "launch save tick join sync:1 save tick save tick sync",
-    "one home releases what another has not fetched": "launch save end tick join sync release",
-    "a copied home speaks for the original": "launch save tick sync copy_home save tick save tick sync:1",
-    "a home put back from a backup speaks anew": "launch join snapshot_home:1 save save tick sync:1 restore_home:1 sync:1 save tick sync",
-}
-
-# What random stories found in later code.
-FOUND_BY_CHANCE = {
-    "its file system goes away between two questions of a release": "launch save tick end tick meanwhile_unmount:0:1 release",
-    "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
-}
-
-# The same with scripts, whose checkpoints are found on the disk.
-FOUND_WITH_SCRIPTS = {
-    "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
-    "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
-    "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
-    "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
-}
-
-# The same on clusters, of the release that asked each scheduler once and believed it.
-FOUND_ON_CLUSTERS = {
-    "an empty answer while it runs": "launch start_job lie:0:1 watch",
-    "half an answer while two run": "launch launch start_job start_job lie:0:2 watch:0:1 watch",
-    "an exit code of 0 beside an error": "launch start_job lie:0:3 watch",
-    "another user's answer": "launch start_job lie:1:0 watch",
-    "an answer of an hour ago": "remember launch start_job lie:1:1 watch",
-    "an answer in which it has ended": "launch start_job tick lie:1:2 watch",
-    "a controller that was set back": "launch start_job forget_job watch",
-    "a controller that was set back, and no accounting": "accounting:0:1 launch start_job forget_job watch",
-    "an empty answer while it waits": "launch lie:0:1 watch",
-    "another user's answer while it waits": "launch lie:1:0 watch",
-    "an empty answer takes its secret": "launch start_job lie:0:1 watch preempt tick truth start_job",
-    "release on an empty answer": "launch lie:0:1 watch sync release",
-    "it begins anew at each time limit": "launch start_job time_limit",
-}
-
-FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
-    "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
-}
+_ON_CLUSTERS = 5  # one of a cluster takes as long as five others: it is looked at for minutes
 
 
-def read(words: str) -> Story:
-    """Events from words such as `sync`, or `damage:0:1`."""
-    events = []
-    for word in words.split():
-        what, *numbers = word.split(":")
-        one, two = (*(int(number) for number in numbers), 0, 0)[:2]
-        events.append((what, one, two))
-    return events
-
-
-@pytest.mark.parametrize("words", (FOUND | FOUND_BY_CHANCE).values(), ids=FOUND | FOUND_BY_CHANCE)
-def test_what_was_found_once_does_not_happen_again(words: str) -> None:
-    assert outcome(read(words)) is None
-
-
-@pytest.mark.parametrize("words", FOUND_WITH_SCRIPTS.values(), ids=FOUND_WITH_SCRIPTS)
-def test_what_was_found_once_with_scripts_does_not_happen_again(words: str) -> None:
-    assert outcome(read(words), scripts=True) is None
-
-
-@pytest.mark.parametrize("words", FOUND_ON_CLUSTERS.values(), ids=FOUND_ON_CLUSTERS)
-def test_what_was_found_once_on_a_cluster_does_not_happen_again(words: str) -> None:
-    assert outcome(read(words), teller=BatchTeller) is None
-
-
-@pytest.mark.parametrize("words", FOUND_ON_CLUSTERS_WITH_SCRIPTS.values(), ids=FOUND_ON_CLUSTERS_WITH_SCRIPTS)
-def test_what_was_found_once_with_scripts_on_a_cluster_does_not_happen_again(words: str) -> None:
-    assert outcome(read(words), scripts=True, teller=BatchTeller) is None
+@pytest.mark.parametrize("told", found_once().values(), ids=found_once())
+def test_what_was_found_once_does_not_happen_again(told: Telling) -> None:
+    assert told.outcome() is None
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_no_history_breaks_an_invariant(piece: int) -> None:
     """A story that breaks one is told as short as it gets."""
-    tell(dice(1000 + piece), HISTORIES // PIECES, WEIGHTS, scripts=piece % 2 == 1, teller=Teller)
+    tell(dice(1000 + piece), HISTORIES // PIECES, scripts=piece % 2 == 1, on_cluster=False)
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_no_history_of_a_cluster_breaks_an_invariant(piece: int) -> None:
-    chance = dice(2000 + piece)
-    tell(chance, HISTORIES // PIECES // 5, BATCH_WEIGHTS, scripts=piece % 2 == 1, teller=BatchTeller)
+    tell(dice(2000 + piece), HISTORIES // PIECES // _ON_CLUSTERS, scripts=piece % 2 == 1, on_cluster=True)
 
 
-def tell(chance: random.Random, count: int, of: Mapping[str, int], *, scripts: bool, teller: type[Teller]) -> None:
+def tell(chance: random.Random, count: int, *, scripts: bool, on_cluster: bool) -> None:
     """Tell random stories to new worlds."""
     for _ in range(count):
         seed = chance.randrange(1 << 40)
-        story = random_story(seed, of=of)
-        if words := outcome(story, scripts=scripts, teller=teller):
+        telling = by_chance(seed, scripts=scripts, on_cluster=on_cluster)
+        if words := telling.outcome():
             dice_used = f" under ARMADA_SEED={ARMADA_SEED}" if ARMADA_SEED else ""
-            short = shorten(story, bool, scripts=scripts, teller=teller)
-            pytest.fail(f"{words}\nseed {seed}{dice_used}, scripts: {scripts}\n{short}")
+            pytest.fail(
+                f"{words}\nseed {seed}{dice_used}, scripts: {scripts}, cluster: {on_cluster}\n{telling.shorten()}"
+            )

@@ -26,7 +26,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.catalogue import Telling
 
 ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_S = 600
@@ -35,12 +38,11 @@ _SEED = 77
 
 @dataclass(frozen=True)
 class Module:
-    """A module that decides: its functions (empty: all), what they are tested by, whether the simulation has any of it."""
+    """A module that decides: its functions (empty: all), and what they are tested by."""
 
     path: str
     tests: tuple[str, ...]
     functions: frozenset[str] = frozenset()
-    simulated: bool = True
 
 
 _AGENT = "remote_payload/armada_agent"
@@ -55,17 +57,16 @@ _THIN = (
 
 MODULES = (
     Module("armada/verdicts/again.py", _VERDICTS),
-    Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE), simulated=False),
+    Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
     Module("armada/verdicts/order.py", _VERDICTS),
     Module("armada/verdicts/presence.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/doubt.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/letting_go.py", _VERDICTS),
-    Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS, simulated=False),
+    Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS),
     Module(
         f"{_AGENT}/verdicts/requeue.py",
         _VERDICTS,
         frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
-        simulated=False,
     ),
     Module("armada/sync/proof.py", ("tests/unit/sync/test_proof.py",)),
     Module("armada/sync/retention.py", ("tests/unit/sync/test_retention.py",)),
@@ -238,11 +239,8 @@ def breed(words: Sequence[str] = ()) -> list[Mutant]:
 def tell_stories(stories: Sequence[int]) -> str | None:
     """What the first of the stories that breaks says; the random ones are numbered after those that were found."""
     for number in stories:
-        story, scripts = _story(number)
-        from tests.simulation.stories import outcome
-
         try:
-            words = outcome(story, scripts=scripts)
+            words = _story(number).outcome()
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
         if words:
@@ -250,25 +248,19 @@ def tell_stories(stories: Sequence[int]) -> str | None:
     return None
 
 
-def _story(number: int) -> tuple[Any, bool]:
-    import random
+def _story(number: int) -> Telling:
+    from tests.simulation.catalogue import found_once, numbered
 
-    from tests.simulation.stories import random_story
-    from tests.simulation.test_histories import FOUND, FOUND_WITH_SCRIPTS, read
-
-    found = [(words, False) for words in FOUND.values()] + [(words, True) for words in FOUND_WITH_SCRIPTS.values()]
-    if number < len(found):
-        return read(found[number][0]), found[number][1]
-    chosen = number - len(found)
-    return random_story(random.Random(f"{_SEED}:{chosen}").randrange(1 << 40)), chosen % 2 == 1
+    found = list(found_once().values())
+    return found[number] if number < len(found) else numbered(_SEED, number - len(found))
 
 
 def map_stories(count: int) -> dict[str, Any]:
     """Which story reaches which lines of the modules; a story that breaks without any change ends it."""
-    from tests.simulation.test_histories import FOUND, FOUND_WITH_SCRIPTS
+    from tests.simulation.catalogue import found_once
 
-    watched = {str(Path.cwd() / module.path): module.path for module in MODULES if module.simulated}
-    total = len(FOUND) + len(FOUND_WITH_SCRIPTS) + count
+    watched = {str(Path.cwd() / module.path): module.path for module in MODULES}
+    total = len(found_once()) + count
     reached: list[list[str]] = []
     for number in range(total):
         seen: set[str] = set()
@@ -348,7 +340,7 @@ def _serve() -> int:
     import armada
 
     assert Path(armada.__file__).is_relative_to(Path.cwd()), "it runs another tree than its own"
-    importlib.import_module("tests.simulation.test_histories")
+    importlib.import_module("tests.simulation.catalogue")
     for module in MODULES:
         importlib.import_module(module.path.removeprefix("remote_payload/").removesuffix(".py").replace("/", "."))
     answer = Path.cwd() / ".answer"
@@ -425,8 +417,7 @@ def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str],
     with tempfile.TemporaryDirectory(prefix="armada-mutants-") as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         first = Copy(Path(folder) / "copy-0")
-        is_simulated = any(mutant.module.simulated for mutant in mutants)
-        mapped = first.ask({"map": stories}) if is_simulated else {"reached": []}
+        mapped = first.ask({"map": stories})
         if "reached" not in mapped:
             say(f"the stories break, or do not run, without any change: {mapped}")
             return 1
@@ -446,7 +437,7 @@ def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str],
             finally:
                 copies.put(copy)
             by = result.get("by", "nobody")
-            reach = f"{len(reaching)} stories reach it" if mutant.module.simulated else "not in the simulation"
+            reach = f"{len(reaching)} stories reach it"
             say(f"| {mutant.name} | `{mutant.change}` | {reach} | {by} | {result.get('how', '')[:160]} |")
             return mutant, by
 
@@ -464,7 +455,6 @@ def _sum_up(mutants: Sequence[Mutant], results: Sequence[tuple[Mutant, str]], sa
         "\n| module | mutants | simulation | unit tests, after it | otherwise | nobody |\n|---|---:|---:|---:|---:|---:|"
     )
     groups = {module.path: [by for mutant, by in results if mutant.module is module] for module in MODULES}
-    groups["all that the simulation has"] = [by for mutant, by in results if mutant.module.simulated]
     groups["all"] = [by for _, by in results]
     for name, ends in groups.items():
         if ends:

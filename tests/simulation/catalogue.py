@@ -1,0 +1,120 @@
+"""The stories there are: those that broke something once, as short as they get, and random ones by their number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
+from tests.simulation.batch_stories import BatchTeller
+from tests.simulation.stories import WEIGHTS, Story, Teller, outcome, random_story, shorten
+
+# What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
+FOUND = {
+    "release, a byte of the newest checkpoint at home is another one": "launch save save tick end tick sync damage:0:2 release",
+    "release, its log was emptied at home": "launch log end tick sync delete_log release",
+    "release, its file system is not mounted": "launch save tick unmount release",
+    "thinned on an old acknowledgement": "launch save tick sync delete save save save tick",
+    "a copied home deletes the original's checkpoints": "launch:0:2 save tick sync copy_home save save tick sync:1",
+    "a copied home takes the original's for its own": "launch save tick end tick sync copy_home delete:1 release:1",
+    "a host restored from a snapshot shows a dead run": "launch snapshot_host stop resume restore_host look",
+    "a stop while the root is away": "launch look unmount look stop",
+    "results that vanished from the host": "launch save tick look end tick look lose_run sync",
+    "all of a run is home, says a sync after a byte changed": "launch save end tick sync damage sync",
+    "a sync while the root is away": "launch save stop unmount sync",
+    "a sync while the root is away, of what was deleted at home": "launch save stop sync unmount delete sync",
+    "a training that had ended well is run again by itself": "launch end kill_supervisor look retry",
+    "release, what makes it unwanted is damaged": "launch:1:2 save save save end tick sync damage release damage:0:1 release",
+    "one home prunes what another has not fetched": "launch save tick join sync:1 save tick save tick sync",
+    "one home releases what another has not fetched": "launch save end tick join sync release",
+    "a copied home speaks for the original": "launch save tick sync copy_home save tick save tick sync:1",
+    "a home put back from a backup speaks anew": "launch join snapshot_home:1 save save tick sync:1 restore_home:1 sync:1 save tick sync",
+}
+
+# What random stories found in later code.
+FOUND_BY_CHANCE = {
+    "its file system goes away between two questions of a release": "launch save tick end tick meanwhile_unmount:0:1 release",
+    "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
+}
+
+# The same with scripts, whose checkpoints are found on the disk.
+FOUND_WITH_SCRIPTS = {
+    "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
+    "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
+    "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
+    "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
+}
+
+# The same on clusters, of the release that asked each scheduler once and believed it.
+FOUND_ON_CLUSTERS = {
+    "an empty answer while it runs": "launch start_job lie:0:1 watch",
+    "half an answer while two run": "launch launch start_job start_job lie:0:2 watch:0:1 watch",
+    "an exit code of 0 beside an error": "launch start_job lie:0:3 watch",
+    "another user's answer": "launch start_job lie:1:0 watch",
+    "an answer of an hour ago": "remember launch start_job lie:1:1 watch",
+    "an answer in which it has ended": "launch start_job tick lie:1:2 watch",
+    "a controller that was set back": "launch start_job forget_job watch",
+    "a controller that was set back, and no accounting": "accounting:0:1 launch start_job forget_job watch",
+    "an empty answer while it waits": "launch lie:0:1 watch",
+    "another user's answer while it waits": "launch lie:1:0 watch",
+    "an empty answer takes its secret": "launch start_job lie:0:1 watch preempt tick truth start_job",
+    "release on an empty answer": "launch lie:0:1 watch sync release",
+    "it begins anew at each time limit": "launch start_job time_limit",
+}
+
+FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
+    "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
+}
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A story and the world it is told to: whose jobs are scripts, whose host is a cluster."""
+
+    story: Story
+    scripts: bool = False
+    on_cluster: bool = False
+
+    @property
+    def teller(self) -> type[Teller]:
+        return BatchTeller if self.on_cluster else Teller
+
+    def outcome(self) -> str | None:
+        """What breaks, or None."""
+        return outcome(self.story, scripts=self.scripts, teller=self.teller)
+
+    def shorten(self) -> Story:
+        """As short as it gets while anything breaks."""
+        return shorten(self.story, bool, scripts=self.scripts, teller=self.teller)
+
+
+def found_once() -> dict[str, Telling]:
+    """By what they broke."""
+    direct = {words: Telling(read(story)) for words, story in (FOUND | FOUND_BY_CHANCE).items()}
+    scripts = {words: Telling(read(story), scripts=True) for words, story in FOUND_WITH_SCRIPTS.items()}
+    clusters = {words: Telling(read(story), on_cluster=True) for words, story in FOUND_ON_CLUSTERS.items()}
+    both = {
+        words: Telling(read(story), scripts=True, on_cluster=True)
+        for words, story in FOUND_ON_CLUSTERS_WITH_SCRIPTS.items()
+    }
+    return direct | scripts | clusters | both
+
+
+def by_chance(seed: int, *, scripts: bool, on_cluster: bool) -> Telling:
+    return Telling(random_story(seed, of=BATCH_WEIGHTS if on_cluster else WEIGHTS), scripts, on_cluster)
+
+
+def numbered(seed: int, number: int) -> Telling:
+    """One of endlessly many: every second has scripts, every fourth and its neighbour are of a cluster."""
+    chosen = random.Random(f"{seed}:{number}").randrange(1 << 40)
+    return by_chance(chosen, scripts=number % 2 == 1, on_cluster=number % 4 >= 2)
+
+
+def read(words: str) -> Story:
+    """Events from words such as `sync`, or `damage:0:1`."""
+    events = []
+    for word in words.split():
+        what, *numbers = word.split(":")
+        one, two = (*(int(number) for number in numbers), 0, 0)[:2]
+        events.append((what, one, two))
+    return events
