@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
     from armada.sync.report import SyncOutcome
-    from armada.sync.retention import Decision
     from armada.sync.scrub import Finding
     from armada.transport.protocol import TransferProgress
+    from armada.verdicts.retention import Decision
 
 DAMAGED = 7
 """The exit code where something that should be at home is not: no such thing."""

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from armada.errors import Conflict, NotFound
 from armada.home import own
 from armada.monitor.observe import observe
-from armada.monitor.state import NOT_ON_HOST
 from armada.operations import is_alive
 from armada.store import operations as records
 from armada.store import runs
+from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
-from armada.monitor.state import NOT_ON_HOST
 from armada.provision.turn import turn
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
+from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.monitor.observe import ROOT_AWAY, ask_about, observe
-from armada.monitor.state import NOT_ON_HOST
 from armada.plausible import mapping
 from armada.store import runs
+from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

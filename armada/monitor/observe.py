@@ -13,7 +13,6 @@ from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable
 from armada.inert import inert_line
 from armada.monitor.records import read_lines
-from armada.monitor.state import FOLDER_REMOVED, NOT_ON_HOST, decide, of_newest_submission, quiet_for
 from armada.plausible import mapping, moment, whole
 from armada.session import HostSession
 from armada.store import checkpoints, metrics, run_sync, runs
@@ -22,6 +21,8 @@ from armada.units import duration_s
 from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
 from armada.verdicts.presence import There, presence
+from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, decide, of_newest_submission, quiet_for
+from armada.verdicts.states import ENDED, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -189,14 +190,14 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         verdict = _after_going_back(run, verdict)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
         return False
-    if run.is_guess and verdict.state not in runs.ENDED:
+    if run.is_guess and verdict.state not in ENDED:
         run_sync.reopen(database, run.run_id)
     more = _take_lines(database, run, entry)
     checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
     return more
 
 
-def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: runs.Verdict) -> dict[str, Any]:
+def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
     """Collect what the store keeps of a look beside the verdict."""
     state = mapping(evidence.get("state"))
     beat = mapping(evidence.get("heartbeat"))
@@ -211,11 +212,11 @@ def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: r
         facts["phase"] = inert_line(beat["phase"], 20)
     # The exit is written before state.json repeats it; between the two it knows more.
     ending = mapping(mapping(evidence.get("attempt")).get("exit")) or state
-    if verdict.state not in runs.ENDED:
+    if verdict.state not in ENDED:
         facts |= {"ended_at": None, "exit_code": None}  # of a submission before this one
     elif (ended := moment(ending.get("ended_at"))) is not None:
         facts["ended_at"] = ended
-    if verdict.state in runs.ENDED and ending.get("exit_code") in range(256):
+    if verdict.state in ENDED and ending.get("exit_code") in range(256):
         facts["exit_code"] = ending["exit_code"]
     if number := whole(mapping(evidence.get("submission")).get("number")):
         facts["submission"] = number
@@ -228,7 +229,7 @@ def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: r
     return facts
 
 
-def _order(database: Database, run: Run, entry: dict[str, Any], verdict: runs.Verdict, facts: dict[str, Any]) -> Order:
+def _order(database: Database, run: Run, entry: dict[str, Any], verdict: Verdict, facts: dict[str, Any]) -> Order:
     """Say whether a look is newer than what is known; adds the moment of the look to `facts`."""
     if (seen_at := _moment(entry)) is None:
         return Order.NEWER
@@ -262,7 +263,7 @@ def _take_lines(database: Database, run: Run, entry: dict[str, Any]) -> bool:
     return more
 
 
-def _without_folder(run: Run, entry: dict[str, Any], verdict: runs.Verdict) -> runs.Verdict:
+def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdict:
     """Say of a run whose folder is not seen whether it was removed; processes alone do not prove that it was."""
     # Nothing is there to be numbered: this is as new as what we knew when we asked.
     verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
@@ -328,7 +329,7 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
     return None if boot is None or seconds is None else Moment(boot, seconds)
 
 
-def _after_going_back(run: Run, verdict: runs.Verdict) -> runs.Verdict:
+def _after_going_back(run: Run, verdict: Verdict) -> Verdict:
     """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
     words = "its host shows an older state of it than before: was its disk restored from a snapshot?"
     if run.ended and not run.is_guess:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from armada.errors import NotFound, UsageError
 from armada.inert import inert_line
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
+from armada.verdicts.states import ENDED, STATES, Verdict
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,13 +18,8 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
-ENDED = frozenset({"succeeded", "failed", "cancelled"})
-"""States from which nothing follows."""
-
 NO_HOST = "?"
 """The host of a run of which nothing is left but checkpoints at home; no host can be called that."""
-
-STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +86,6 @@ class Run:
         if not self.step or not self.total_steps or self.ended or self.step_time_s is None:
             return None
         return (self.total_steps - self.step) * self.step_time_s
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an observation says a run's state is; `(attempt, seq)` orders observations, `because` names the evidence."""
-
-    state: str
-    reason: str | None = None
-    message: str | None = None
-    attempt: int = 0
-    seq: int = 0
-    because: str | None = None
 
 
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host")

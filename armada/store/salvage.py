@@ -12,7 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from armada.paths import RUN_ID
-from armada.store.runs import STATES
+from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

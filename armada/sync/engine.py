@@ -22,12 +22,13 @@ from armada.sync.bring import Carrier
 from armada.sync.causes import as_error, cause_of
 from armada.sync.fetch import Fetcher, Streams
 from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
-from armada.sync.proof import Proof, prove
+from armada.sync.proof import prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
 from armada.units import counted
 from armada.verdicts.presence import There
+from armada.verdicts.release import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

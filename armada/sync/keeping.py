@@ -9,8 +9,9 @@ from armada.store import checkpoints, files_home, metrics, transfers
 from armada.sync import schedule
 from armada.sync import staging as places
 from armada.sync.manifest import Manifest, ManifestRejected
-from armada.sync.proof import Proof, prove
-from armada.sync.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
+from armada.sync.proof import prove
+from armada.verdicts.release import Proof
+from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

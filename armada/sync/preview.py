@@ -12,7 +12,7 @@ from armada.store import checkpoints, runs
 from armada.sync import keeping
 from armada.sync.engine import look_at
 from armada.sync.outputs import read_listing, stale
-from armada.sync.retention import decide_home, decide_host
+from armada.verdicts.retention import decide_home, decide_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,12 +12,12 @@ A damage that was found before is a doubt: it ends only when every byte has been
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home
 from armada.sync import staging as places
 from armada.sync.manifest import ManifestRejected
+from armada.verdicts.release import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 
 DOUBT = "damaged at home"
 """Begins the trouble of a checkpoint whose copy here is not what its manifest says."""
-
-
-class Proof(enum.Enum):
-    """What home has of a checkpoint."""
-
-    PROVEN = "proven"
-    DAMAGED = "damaged"
-    MISSING = "missing"
 
 
 def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None] = lambda _: None) -> Proof:

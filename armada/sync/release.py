@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import settings_of
 from armada.errors import NotFound
 from armada.home import own
-from armada.inert import inert_line
 from armada.monitor.observe import AWAY_WORDS, outbox_entries, where
 from armada.paths import RUN_ID
+from armada.plausible import mapping
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.outputs import read_listing, stale
-from armada.sync.proof import Proof, prove
+from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
-from armada.units import amount, counted
 from armada.verdicts.presence import There
+from armada.verdicts.release import CheckpointThere, Item, Life, OtherHome, Proof, RunThere, judge, life_of, unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from armada.paths import HomePaths
     from armada.session import HostSession
@@ -32,16 +30,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 200
 _BEYOND = 1 << 50
 """Past the end of any file: only the evidence is wanted, no metrics and no events."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One line of the verdict; `lost` says whether destroying the host would lose it."""
-
-    run_id: str
-    what: str
-    lost: bool
-    hint: str | None = None
 
 
 def judge_host(database: Database, session: HostSession, home: HomePaths, *, ignore_work: bool = False) -> list[Item]:
@@ -120,12 +108,11 @@ def _judge_some(
     items: list[Item] = []
     for run_id in run_ids:
         if run_id not in looked or run_id not in observed:
-            what = "it was there a moment ago and cannot be seen now"
-            items.append(Item(run_id, what, lost=True, hint=f"armada hosts release {session.host.name}"))
+            items.append(unseen(run_id, session.host.name))
             continue
-        life = _life(run_id, observed[run_id].get("evidence") or {})
-        host, entry, spec = session.host.name, looked[run_id], specs[run_id]
-        items += _judge_run(database, home, host, run_id, entry, spec, life, ignore_work=ignore_work)
+        life = life_of(observed[run_id].get("evidence"))
+        seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life)
+        items += judge(seen, ignore_work=ignore_work)
     return items
 
 
@@ -135,115 +122,62 @@ def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {str(entry.get("run_id")): entry for entry in entries if entry.get("exists") is True}
 
 
-def _life(run_id: str, evidence: dict[str, Any]) -> Item | None:
-    """What of a run lives, or may live."""
-    if (evidence.get("scheduler") or {}).get("state") == "gone":
-        what = "its scheduler no longer lists its job, and nothing says how it ended: it may still run"
-        return Item(run_id, what, lost=True, hint=f"armada stop {run_id}, once you know that it does not")
-    return Item(run_id, "its job is running", lost=True, hint=f"armada stop {run_id}") if _is_alive(evidence) else None
-
-
-def _is_alive(evidence: dict[str, Any]) -> bool:
-    if evidence.get("supervisor") in ("alive", "unknown") or evidence.get("processes"):
-        return True
-    submission = evidence.get("submission") or {}
-    state = (evidence.get("state") or {}).get("state")
-    return bool(submission.get("claimed")) and not submission.get("job") and state not in runs.ENDED
-
-
-def _judge_run(
+def _gather(
     database: Database,
     paths: HomePaths,
     host: str,
     run_id: str,
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
-    life: Item | None,
-    *,
-    ignore_work: bool,
-) -> list[Item]:
-    items = [] if life is None else [life]
-    others = [home for home in registered(entry) or () if home.id != own(paths).id]
-    if spec is None:
-        whose = " and ".join(home.named for home in others) or "another home"
-        items.append(
-            Item(
-                run_id,
-                f"{whose} started it, and this home knows nothing of it",
-                lost=True,
-                hint="ask its owner, or take it up: armada recover",
-            )
-        )
-    items += [item for home in others if (item := _not_fetched(run_id, home, entry, host))]
-    here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if spec is not None else {}
-    for checkpoint in outbox_entries(entry):
-        known = here.get(checkpoint["digest"])
-        proof = Proof.MISSING if known is None else prove(database, known)
-        if proof is Proof.DAMAGED:
-            what = f"checkpoint-{checkpoint['step']} is damaged at home: the only whole copy is there"
-            items.append(Item(run_id, what, lost=True, hint=f"armada sync verify {run_id}"))
-        elif proof is Proof.MISSING:
-            # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
-            unwanted = known is not None and known.trouble == NOT_WANTED and _keeps_whole(database, here.values())
-            what = f"checkpoint-{checkpoint['step']} ({amount(checkpoint['size_bytes'])}) is only there"
-            what += "; sync.keep_home does not want it" if unwanted else ""
-            items.append(
-                Item(run_id, what, lost=not unwanted, hint=f"armada pull {run_id} --checkpoint {checkpoint['step']}")
-            )
-    if announced := _count(entry.get("announced")):
-        items.append(_unhashed(run_id, announced, _count(entry.get("finishing")), alive=life is not None))
+    life: Life,
+) -> RunThere:
+    """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
     listing, skipped = read_listing(entry)
-    if spec is not None and (missing := stale(paths, run_id, listing)):
-        named = ", ".join(inert_line(item.path, 60) for item in missing[:3])
-        size = amount(sum(item.size_bytes for item in missing))
-        what = f"{len(missing)} logs and outputs are not home ({size}): {named}"
-        items.append(Item(run_id, what, lost=True, hint=f"armada sync now {run_id}"))
-    if skipped:
-        what = f"{len(skipped)} outputs have names that cannot come home, such as {inert_line(ascii(skipped[0]), 60)}"
-        items.append(Item(run_id, what, lost=True, hint="rename them on the host"))
-    if isinstance(problem := entry.get("problem"), str):
-        items.append(Item(run_id, f"what it has there cannot be listed: {inert_line(problem)}", lost=True))
-    elif entry.get("truncated"):
-        items.append(Item(run_id, "it has more outputs than can be listed", lost=True, hint="copy them yourself"))
-    unnamed = entry.get("others") if isinstance(entry.get("others"), dict) else None
-    if unnamed and (count := _count(unnamed.get("count"))):
-        examples = unnamed.get("examples")
-        named = ", ".join(inert_line(path, 60) for path in examples[:3]) if isinstance(examples, list) else ""
-        what = f"{count} files it wrote ({amount(_count(unnamed.get('size_bytes')))}) are named by no sync.outputs: {named}"
-        items.append(Item(run_id, what, lost=not ignore_work, hint="copy what you need, then --ignore-work"))
-    project = (spec or {}).get("project") or {}
-    if project.get("dirty"):
-        what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
-        items.append(Item(run_id, what, lost=False, hint="commit them, if they are worth it"))
-    return items
+    missing = stale(paths, run_id, listing) if spec is not None else []
+    problem = entry.get("problem")
+    unnamed = mapping(entry.get("others"))
+    examples = unnamed.get("examples")
+    return RunThere(
+        run_id=run_id,
+        host=host,
+        known=spec is not None,
+        life=life,
+        others=[_other(home, entry) for home in registered(entry) or () if home.id != own(paths).id],
+        checkpoints=list(_checkpoints(database, run_id, entry, known=spec is not None)),
+        announced=_count(entry.get("announced")),
+        finishing=_count(entry.get("finishing")),
+        stale=[(item.path, item.size_bytes) for item in missing],
+        unnameable=skipped,
+        problem=problem if isinstance(problem, str) else None,
+        truncated=bool(entry.get("truncated")),
+        unnamed=(
+            _count(unnamed.get("count")),
+            _count(unnamed.get("size_bytes")),
+            examples if isinstance(examples, list) else [],
+        ),
+        dirty=bool(mapping((spec or {}).get("project")).get("dirty")),
+    )
+
+
+def _checkpoints(database: Database, run_id: str, entry: dict[str, Any], *, known: bool) -> Iterator[CheckpointThere]:
+    here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if known else {}
+    for each in outbox_entries(entry):
+        found = here.get(each["digest"])
+        proof = Proof.MISSING if found is None else prove(database, found)
+        # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
+        unwanted = proof is Proof.MISSING and found is not None and found.trouble == NOT_WANTED
+        unwanted = unwanted and _keeps_whole(database, here.values())
+        yield CheckpointThere(each["step"], each["size_bytes"], proof, unwanted)
 
 
 def _keeps_whole(database: Database, known: Iterable[Checkpoint]) -> bool:
     return all(prove(database, each) is Proof.PROVEN for each in known if each.home_path is not None)
 
 
-def _not_fetched(run_id: str, home: Registered, entry: dict[str, Any], host: str) -> Item | None:
-    """What another home that registered for the run would lose."""
+def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
     there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
     missing = there - home.held - home.unwanted
-    if not missing and home.settled:
-        return None
-    what = counted(len(missing), "checkpoint") if missing else "the end of its logs and outputs"
-    last = f", last here on {time.strftime('%Y-%m-%d', time.localtime(home.seen_at))}" if home.seen_at else ""
-    return Item(
-        run_id,
-        f"{home.named}{last}, has not fetched {what}",
-        lost=True,
-        hint=f"sync there; or, if that home is gone or agrees: armada hosts forget-home {host} {home.id[:8]}",
-    )
-
-
-def _unhashed(run_id: str, announced: int, finishing: int, *, alive: bool) -> Item:
-    named = counted(announced, "checkpoint")
-    if finishing >= announced or alive:
-        return Item(run_id, f"{named} announced and still being hashed", lost=True, hint="look again in a while")
-    hint = "its supervisor.log on the host says why; copy it yourself"
-    return Item(run_id, f"{named} announced that cannot be hashed", lost=True, hint=hint)
+    return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
 
 
 def _count(value: object) -> int:

@@ -15,8 +15,9 @@ from armada.inert import inert_line
 from armada.store import checkpoints
 from armada.sync import schedule
 from armada.sync.causes import cause_of
-from armada.sync.proof import Proof, prove
+from armada.sync.proof import prove
 from armada.sync.report import Trouble
+from armada.verdicts.release import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -274,8 +274,8 @@ class Dashboard(App[None]):
 
     def act_on_runs(self, verb: str, rows: Sequence[RunRow]) -> None:
         """Stop or resume runs after asking, or sync them."""
-        from armada.store.runs import ENDED, STATES
         from armada.tui.screens.question import Question
+        from armada.verdicts.states import ENDED, STATES
 
         states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
         able = [row for row in rows if row.run.state in states]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from armada.monitor.state import decide
+from armada.verdicts.state import decide
 from tests.agent.conversation import Conversation, Host
 from tests.waiting import eventually
 

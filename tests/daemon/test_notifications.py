@@ -20,7 +20,7 @@ from armada.notifications.settings import KINDS, load_settings
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, run_sync, runs
 from armada.store.database import Database
-from armada.store.runs import Verdict
+from armada.verdicts.states import Verdict
 from tests.conftest import Armada, eventually
 
 
@@ -89,9 +89,7 @@ def wish(home: HomePaths, **settings: object) -> None:
 
 def end(database: Database, run_id: str, state: str = "failed", reason: str | None = "oom", at: float = 0.0) -> None:
     runs.insert(database, run_id=run_id, name=run_id[:-7], host="box", task="command", experiment=None, spec={})
-    runs.record(
-        database, run_id, runs.Verdict(state, reason, "<b>out of memory</b>", 1, 1), ended_at=at, started_at=at - 60
-    )
+    runs.record(database, run_id, Verdict(state, reason, "<b>out of memory</b>", 1, 1), ended_at=at, started_at=at - 60)
     run_sync.succeeded(database, run_id, began=at, next_due_at=at, final=True)
 
 

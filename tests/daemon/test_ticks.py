@@ -20,6 +20,7 @@ from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
 from armada.sync.schedule import Due
+from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 
 
@@ -73,7 +74,7 @@ def begin(home: HomePaths) -> Iterator[Callable[..., Daemon]]:
 def add(database: Database, run_id: str = "x-aaaaaa", state: str = "running", host: str = "local") -> None:
     runs.insert(database, run_id=run_id, name="x", host=host, task="command", experiment=None, spec={})
     runs.record(
-        database, run_id, runs.Verdict(state, attempt=1, seq=1), ended_at=1_800_000_000.0, observed_at=1_800_000_000.0
+        database, run_id, Verdict(state, attempt=1, seq=1), ended_at=1_800_000_000.0, observed_at=1_800_000_000.0
     )
 
 
@@ -109,7 +110,7 @@ def test_a_run_that_lives_or_is_not_home_keeps_it_and_counting_begins_anew(
     assert daemon.tick(database)
     hand.go(2 * IDLE_S)
     assert daemon.tick(database)
-    runs.record(database, "x-aaaaaa", runs.Verdict("succeeded", attempt=1, seq=2), ended_at=hand.now)
+    runs.record(database, "x-aaaaaa", Verdict("succeeded", attempt=1, seq=2), ended_at=hand.now)
     hand.go(2 * IDLE_S)
     assert daemon.tick(database)
     run_sync.succeeded(database, "x-aaaaaa", began=hand.now, next_due_at=hand.now, final=True)

@@ -10,8 +10,8 @@ import pytest
 
 from armada.daemon.service import Clock, Daemon
 from armada.store import run_sync, runs
-from armada.store.runs import Verdict
 from armada.sync import engine
+from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 from tests.sync.conftest import Place
 

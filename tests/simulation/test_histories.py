@@ -10,6 +10,8 @@ import pytest
 from tests.chance import ARMADA_SEED, dice
 from tests.simulation.catalogue import Telling, by_chance, found_once
 
+pytestmark = pytest.mark.takes_long("hundreds of stories; a few more or less would find as much, and more are better")
+
 HISTORIES = int(os.environ.get("ARMADA_HISTORIES", "240"))
 PIECES = 8
 _ON_CLUSTERS = 5  # one of a cluster takes as long as five others: it is looked at for minutes

@@ -19,9 +19,9 @@ from armada.paths import HomePaths
 from armada.session import HostSession
 from armada.store import checkpoints, runs
 from armada.store.database import Database
-from armada.store.runs import Verdict
 from armada.sync.engine import sync_run
 from armada.sync.report import SyncOutcome
+from armada.verdicts.states import Verdict
 
 RUN = "tune-1"
 

@@ -47,7 +47,7 @@ class Module:
 
 _AGENT = "remote_payload/armada_agent"
 _VERDICTS = ("tests/unit/verdicts",)
-_STATE = ("tests/unit/monitor/test_state.py", "tests/unit/monitor/test_observe.py")
+_STATE = ("tests/unit/verdicts/test_state.py", "tests/unit/monitor/test_observe.py")
 _THIN = (
     "tests/unit/verdicts/test_thinning.py",
     "tests/agent/test_agent_outbox.py",
@@ -69,14 +69,16 @@ MODULES = (
         frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
     ),
     Module("armada/sync/proof.py", ("tests/unit/sync/test_proof.py",)),
-    Module("armada/sync/retention.py", ("tests/unit/sync/test_retention.py",)),
-    Module("armada/monitor/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
-    Module(f"{_AGENT}/thinning.py", _THIN, frozenset({"thin", "choose", "find_best"})),
+    Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),
+    Module("armada/verdicts/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
+    Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
+    Module(f"{_AGENT}/thinning.py", _THIN, frozenset({"thin"})),
     Module(
         "armada/sync/release.py",
         ("tests/unit/sync/test_release.py", "tests/unit/sync/test_release_verdict.py"),
-        frozenset({"_not_there", "_is_settled", "_life", "_is_alive", "_judge_run", "_keeps_whole", "_not_fetched"}),
+        frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
     ),
+    Module("armada/verdicts/release.py", ("tests/unit/sync/test_release_verdict.py",)),
 )
 
 EQUIVALENT = {

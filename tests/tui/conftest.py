@@ -20,8 +20,8 @@ from textual.strip import Strip
 from armada.paths import HomePaths
 from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
-from armada.store.runs import Verdict
 from armada.tui.app import Dashboard
+from armada.verdicts.states import ENDED, Verdict
 from tests.waiting import WITHIN_S, pauses
 
 Use = Callable[[Pilot[None]], Awaitable[None]]
@@ -52,7 +52,7 @@ class World:
         )
         now = time.time()
         known: dict[str, Any] = {"observed_at": now, "started_at": now - 3600}
-        if state in runs.ENDED:
+        if state in ENDED:
             known["ended_at"] = now - 60
         runs.record(self.database, run_id, Verdict(state, reason, message, 1, 1, "evidence"), **(known | facts))
         return run_id

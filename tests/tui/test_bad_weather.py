@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from armada.store import runs
 from armada.store.database import Database
+from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
@@ -30,7 +31,7 @@ def test_a_daemon_that_is_killed_is_said_to_have_ended_and_the_rest_stays_right(
         daemon.wait()
         await shows(pilot, "daemon ended", "demo-aaaaaa")
         with Database(world.home.store) as database:
-            runs.record(database, "demo-aaaaaa", runs.Verdict("running", attempt=9, seq=9), step=1, total_steps=2)
+            runs.record(database, "demo-aaaaaa", Verdict("running", attempt=9, seq=9), step=1, total_steps=2)
         await shows(pilot, "50%")
 
     try:

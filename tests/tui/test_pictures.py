@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import run_sync, runs, transfers
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, shows
 from tests.tui.picture import looks_like
 
@@ -50,7 +51,7 @@ def fill(world: World) -> None:
     world.run("lora-eeeeee", name="größe-日本", host="workstation", state="succeeded", loss=0.455)
     world.checkpoint("lora-eeeeee", 20_000, home=True)
     runs.record(
-        world.database, "arc-r128-aaaaaa", runs.Verdict("running", attempt=1, seq=2), tokens_per_s=39_800.0, step=14_400
+        world.database, "arc-r128-aaaaaa", Verdict("running", attempt=1, seq=2), tokens_per_s=39_800.0, step=14_400
     )
 
 

@@ -12,6 +12,7 @@ from armada.store import checkpoints, run_sync, runs
 from armada.store.database import MIGRATIONS, Database
 from armada.tui.reading import OUTLINE, RunReader, read_curve
 from armada.tui.snapshot import Counts
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World
 
 
@@ -24,7 +25,7 @@ def test_nothing_new_means_the_very_same_rows(world: World) -> None:
 
 
 def _record(world: World) -> None:
-    runs.record(world.database, "one-aaaaaa", runs.Verdict("running", attempt=1, seq=2), step=7)
+    runs.record(world.database, "one-aaaaaa", Verdict("running", attempt=1, seq=2), step=7)
 
 
 def _home(world: World) -> None:
@@ -62,7 +63,7 @@ def test_runs_come_and_go_even_where_the_newest_number_went_with_one(world: Worl
     reader = RunReader(world.database)
     reader.read({})
     runs.delete(world.database, "two-bbbbbb")
-    runs.record(world.database, "one-aaaaaa", runs.Verdict("failed", "oom", attempt=1, seq=2))
+    runs.record(world.database, "one-aaaaaa", Verdict("failed", "oom", attempt=1, seq=2))
     assert [row.run.state for row in reader.read({})] == ["failed"]
     assert reader.changed is None
     assert reader.counts == Counts(0, 0, 1)

@@ -14,6 +14,7 @@ from armada.tui.screens.help import words
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.run_table import RunTable
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, heard, lacks, screen, shows, until
 
 
@@ -36,7 +37,7 @@ def test_a_run_shows_state_name_progress_loss_eta_checkpoint_and_cost(world: Wor
     world.run("demo-aaaaaa", name="demo", step=300, total_steps=400, step_time_s=36.0, gpus="[0, 1]")
     world.losses("demo-aaaaaa", [3.0, 2.0, 1.25])
     world.checkpoint("demo-aaaaaa", 250, home=True)
-    runs.record(world.database, "demo-aaaaaa", runs.Verdict("running", attempt=1, seq=2), step_time_s=36.0)
+    runs.record(world.database, "demo-aaaaaa", Verdict("running", attempt=1, seq=2), step_time_s=36.0)
 
     async def use(pilot: Pilot[None]) -> None:
         seen = await shows(pilot, "ckpt-250", "$10.0", "$10.00/h")
@@ -53,7 +54,7 @@ def test_a_change_in_the_store_comes_to_the_screen(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa", "1%")
         world.run("next-bbbbbb", state="queued")
-        runs.record(world.database, "demo-aaaaaa", runs.Verdict("running", attempt=1, seq=2), step=50)
+        runs.record(world.database, "demo-aaaaaa", Verdict("running", attempt=1, seq=2), step=50)
         await shows(pilot, "next-bbbbbb", "50%")
         runs.delete(world.database, "next-bbbbbb")
         await lacks(pilot, "next-bbbbbb")

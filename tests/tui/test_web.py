@@ -18,6 +18,7 @@ import pytest
 
 from armada.store import runs
 from armada.tui.web.server import MOST_WINDOWS
+from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 from tests.tui.browser import browser, needs_chromium
 from tests.tui.conftest import World
@@ -110,7 +111,7 @@ def test_chromium_draws_the_runs_and_obeys_a_key(world: World, serve: Callable[.
             await page.shows("Stop these runs")
             assert await page.picture() != before
             await page.press("Escape")
-            runs.record(world.database, "demo-aaaaaa", runs.Verdict("running", attempt=1, seq=2), step=75)
+            runs.record(world.database, "demo-aaaaaa", Verdict("running", attempt=1, seq=2), step=75)
             await page.shows("75%")
             await page.press("q")
             await page.shows_notice("The dashboard is closed")

@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.inert import inert_line
-from armada.store.runs import ENDED
 from armada.tui.arrangement import Heading
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
+from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from armada.launch.resume import resume_run
 from armada.paths import HomePaths
 from armada.store import run_sync, runs
 from armada.store.database import Database
-from armada.store.runs import Verdict
+from armada.verdicts.states import Verdict
 
 ENTRY = {
     "run_id": "q-aaaaaa",

@@ -11,7 +11,7 @@ import pytest
 from armada.errors import ConfigError, NotFound, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, telemetry
 from armada.store.database import Database
-from armada.store.runs import Verdict
+from armada.verdicts.states import Verdict
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from armada.store import checkpoints, hosts, run_sync, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.sync.forecast import BESIDE, Growth, foresee, growth_of, note_forecast
+from armada.verdicts.states import Verdict
 
 NOW = 1_800_000_000.0
 GB = 10**9
@@ -99,7 +100,7 @@ def begin(database: Database, free_bytes: object) -> None:
     spec = {"sync": {"every": "10m", "keep_remote": 2}, "outbox": {"keep": 3}}
     runs.insert(database, run_id="r-aaaaaa", name="r", host="box", task="sft", experiment=None, spec=spec)
     facts = {"state": "running", "attempt": 1, "seq": 1}
-    runs.record(database, "r-aaaaaa", runs.Verdict(**facts), started_at=NOW)  # type: ignore[arg-type]
+    runs.record(database, "r-aaaaaa", Verdict(**facts), started_at=NOW)  # type: ignore[arg-type]
     listed = [
         {"digest": f"{n:064}", "step": n, "size_bytes": 10 * GB, "file_count": 1, "created_at": NOW + n * 600.0}
         for n in range(4)
@@ -128,7 +129,7 @@ def test_the_forecast_lies_beside_the_facts_and_says_whether_the_sync_keeps_the_
 
 def test_a_run_that_ended_fills_no_disk(database: Database) -> None:
     begin(database, 60 * GB)
-    runs.record(database, "r-aaaaaa", runs.Verdict("succeeded", attempt=1, seq=2))
+    runs.record(database, "r-aaaaaa", Verdict("succeeded", attempt=1, seq=2))
     forecast = note_forecast(database, "box", now=NOW)
     assert forecast is not None
     assert (forecast.full_at, forecast.bytes_per_s) == (None, 0)

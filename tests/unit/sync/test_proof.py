@@ -13,7 +13,8 @@ import pytest
 from armada.store import checkpoints, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
-from armada.sync.proof import DOUBT, Proof, is_doubted, prove
+from armada.sync.proof import DOUBT, is_doubted, prove
+from armada.verdicts.release import Proof
 
 RUN = "q-aaaaaa"
 FILES = {"model.bin": b"weights", "empty.txt": b""}

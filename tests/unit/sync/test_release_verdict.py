@@ -12,9 +12,9 @@ from armada.home import own
 from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
-from armada.sync.proof import Proof
-from armada.sync.release import Item, judge_host, losses
+from armada.sync.release import judge_host, losses
 from armada.sync.schedule import NOT_WANTED
+from armada.verdicts.release import Item, Proof
 
 RUN = "q-aaaaaa"
 DIGEST = "d" * 64
@@ -33,7 +33,7 @@ class World:
         self.paths = HomePaths(config=folder / "config", state=folder)
         self.listed = [RUN]
         self.look: dict[str, Any] = {}
-        self.evidence: dict[str, Any] = {"supervisor": "dead", "processes": 0}
+        self.evidence: dict[str, Any] | None = {"supervisor": "dead", "processes": 0}
         self.root = "r"
         self.vanished: dict[str, list[dict[str, Any]]] = {}
 
@@ -75,6 +75,8 @@ def test_a_host_whose_only_run_has_ended_and_left_nothing_loses_nothing(world: W
         ({"supervisor": "alive"}, True),
         ({"supervisor": "unknown"}, True),
         ({"supervisor": "dead", "processes": 1}, True),
+        ({"supervisor": "a word of a newer agent", "processes": 0}, True),
+        ({}, True),
         ({"supervisor": "none", "submission": CLAIMED}, True),  # its scheduler may start it any moment
         ({"supervisor": "none", "submission": {**CLAIMED, "claimed": False}}, False),
         ({"supervisor": "dead", "submission": {**CLAIMED, "job": {"submission": 1}}}, False),
@@ -85,6 +87,12 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
     world.insert()
     world.evidence = evidence
     assert world.lost() == (["its job is running"] if lives else [])
+
+
+def test_a_run_whose_records_cannot_be_read_may_live(world: World) -> None:
+    world.insert()
+    world.evidence = None
+    assert world.lost() == ["its records there cannot be read: whether its job lives cannot be known"]
 
 
 def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from armada_agent.thinning import choose
+from armada_agent.verdicts.thinning import choose, find_best
 
 NONE: frozenset[str] = frozenset()
 
@@ -39,3 +40,22 @@ def test_the_oldest_and_the_newest_stay_while_a_home_lacks_them() -> None:
 
 def test_of_the_middle_goes_what_leaves_the_smallest_gap() -> None:
     assert chosen(entries(10, 20, 25, 40, 50)) == 20
+
+
+def measured(step: int, **metrics: Any) -> dict[str, Any]:
+    return {"digest": str(step), "step": step, "metrics": metrics}
+
+
+def test_the_best_has_the_least_loss_that_is_a_number() -> None:
+    given = [measured(1, eval_loss=0.5), measured(2, eval_loss=0.25), measured(3, eval_loss=0.5)]
+    assert find_best(given) == {"2"}
+    for odd in (math.nan, -math.inf, math.inf, "0.1", None, [0.1]):
+        assert find_best([*given, measured(4, eval_loss=odd)]) == {"2"}, odd
+    assert find_best([measured(1), measured(2)]) == NONE
+
+
+def test_what_the_job_last_called_its_best_stays_as_well() -> None:
+    given = [measured(1), measured(2, eval_loss=0.25, best_step=1), measured(3, eval_loss=0.5)]
+    assert find_best(given) == {"1", "2"}
+    assert find_best([*given, measured(4, best_step=3)]) == {"2", "3"}
+    assert find_best([*given, measured(4, best_step=9)]) == {"2"}  # it is not here any more

@@ -1,4 +1,4 @@
-"""The table in armada.monitor.state, case by case."""
+"""The table in armada.verdicts.state, case by case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from armada.monitor.state import decide
+from armada.verdicts.state import decide
 
 JOB = {"number": 1, "claimed": True, "job": {"submission": 1}}
 RUNNING = {"state": "running", "attempt": 1, "seq": 4}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from armada.config.sync import Kept
 from armada.sync.fetch import MOST_STREAMS, streams_for
-from armada.sync.retention import Candidate, decide_home, decide_host, is_resume_only
+from armada.verdicts.retention import Candidate, decide_home, decide_host, is_resume_only
 
 
 def checkpoint(

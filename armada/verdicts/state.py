@@ -39,8 +39,8 @@ from typing import Any
 
 from armada.inert import inert_line
 from armada.plausible import mapping, whole
-from armada.store.runs import ENDED, STATES, Verdict
 from armada.units import span
+from armada.verdicts.states import ENDED, STATES, Verdict
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"

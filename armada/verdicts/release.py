@@ -1,0 +1,258 @@
+"""What destroying a host would lose, run by run. What was not seen counts as lost.
+
+| of a run on the host                                            | lost                                                         |
+|-----------------------------------------------------------------|--------------------------------------------------------------|
+| it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
+| its job lives, may live, or may be started                      | yes                                                          |
+| its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
+| its records cannot be read                                      | yes: nobody knows whether its job lives                      |
+| home knows nothing of it                                        | yes                                                          |
+| another home that registered for it has not fetched all         | yes                                                          |
+| a checkpoint: every byte of it was read at home, none changed   | no                                                           |
+| … it is damaged at home                                         | yes                                                          |
+| … it is not at home                                             | yes, unless `keep_home` does not want it and what it keeps is whole |
+| a checkpoint is announced, and not finished                     | yes                                                          |
+| a log or an output that is not home as it is there              | yes                                                          |
+| … with a name that cannot come home, or that cannot be listed   | yes                                                          |
+| files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
+| code with changes that no revision holds                        | no, but it is said                                           |
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.plausible import mapping
+from armada.units import amount, counted
+from armada.verdicts.states import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Proof(enum.Enum):
+    """What home has of a checkpoint."""
+
+    PROVEN = "proven"
+    DAMAGED = "damaged"
+    MISSING = "missing"
+
+
+class Life(enum.Enum):
+    """What a host shows of a run's job."""
+
+    NONE = "none"
+    LIVES = "lives"
+    """Or may: nobody can say, or somebody may start it any moment."""
+    GUESSED_GONE = "gone"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of the verdict; `lost` says whether destroying the host would lose it."""
+
+    run_id: str
+    what: str
+    lost: bool
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointThere:
+    """A finished checkpoint on a host, and what home has of it.
+
+    Attributes:
+        step: Its training step.
+        size_bytes: All of it.
+        here: What home has, by bytes that were read.
+        unwanted: `keep_home` does not want it, and all that home keeps of the run is proven.
+    """
+
+    step: int
+    size_bytes: int
+    here: Proof
+    unwanted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHome:
+    """Another home that registered for a run.
+
+    Attributes:
+        id: Its own.
+        named: As a person knows it.
+        seen_at: When it last spoke of the run, unix time; None: never.
+        missing: How many of the checkpoints there it has neither fetched nor given up.
+        settled: Whether it has all of the run's logs and outputs.
+    """
+
+    id: str
+    named: str
+    seen_at: float | None
+    missing: int
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunThere:
+    """What was seen of one run on a host, just now.
+
+    Attributes:
+        run_id: Which.
+        host: Its name at home.
+        known: Whether home's store has the run.
+        life: Of its job.
+        others: The other homes that registered for it.
+        checkpoints: The finished ones there.
+        announced: How many wait to be finished.
+        finishing: How many of these are being hashed.
+        stale: Logs and outputs that home has not got as they are there: path and bytes.
+        unnameable: Names that cannot come home.
+        problem: Why its outputs cannot be listed.
+        truncated: It has more outputs than can be listed.
+        unnamed: Files that no `sync.outputs` names: their number, their bytes, some of their paths.
+        dirty: Its code had changes that no revision holds.
+    """
+
+    run_id: str
+    host: str
+    known: bool
+    life: Life
+    others: Sequence[OtherHome] = ()
+    checkpoints: Sequence[CheckpointThere] = ()
+    announced: int = 0
+    finishing: int = 0
+    stale: Sequence[tuple[str, int]] = ()
+    unnameable: Sequence[str] = ()
+    problem: str | None = None
+    truncated: bool = False
+    unnamed: tuple[int, int, Sequence[str]] = field(default=(0, 0, ()))
+    dirty: bool = False
+
+
+def life_of(evidence: object) -> Life:
+    """Say what of a run lives, or may, from its part of a `run.observe` answer."""
+    if not isinstance(evidence, dict):
+        return Life.UNREADABLE
+    if mapping(evidence.get("scheduler")).get("state") == "gone":
+        return Life.GUESSED_GONE
+    if evidence.get("supervisor") not in ("dead", "none") or evidence.get("processes"):
+        return Life.LIVES
+    submission = mapping(evidence.get("submission"))
+    ended = mapping(evidence.get("state")).get("state") in ENDED
+    return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
+
+
+def unseen(run_id: str, host: str) -> Item:
+    """Judge a run that the host listed and that a later answer has not seen."""
+    what = "it was there a moment ago and cannot be seen now"
+    return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
+
+
+def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
+    """List what of a run would be lost with its host, and what a person may want to know before.
+
+    Args:
+        seen: The evidence.
+        ignore_work: A person said that files which no `sync.outputs` names do not count.
+    """
+    return [
+        *_of_life(seen),
+        *_of_homes(seen),
+        *(item for each in seen.checkpoints if (item := _of_checkpoint(seen, each))),
+        *_of_announced(seen),
+        *_of_outputs(seen),
+        *_of_work(seen, ignore_work=ignore_work),
+    ]
+
+
+def _of_life(seen: RunThere) -> list[Item]:
+    if seen.life is Life.GUESSED_GONE:
+        what = "its scheduler no longer lists its job, and nothing says how it ended: it may still run"
+        hint = f"armada stop {seen.run_id}, once you know that it does not"
+        return [Item(seen.run_id, what, lost=True, hint=hint)]
+    if seen.life is Life.UNREADABLE:
+        what = "its records there cannot be read: whether its job lives cannot be known"
+        return [Item(seen.run_id, what, lost=True, hint=f"armada show {seen.run_id}")]
+    if seen.life is Life.LIVES:
+        return [Item(seen.run_id, "its job is running", lost=True, hint=f"armada stop {seen.run_id}")]
+    return []
+
+
+def _of_homes(seen: RunThere) -> list[Item]:
+    items = []
+    if not seen.known:
+        whose = " and ".join(home.named for home in seen.others) or "another home"
+        what = f"{whose} started it, and this home knows nothing of it"
+        items.append(Item(seen.run_id, what, lost=True, hint="ask its owner, or take it up: armada recover"))
+    for home in seen.others:
+        if home.settled and not home.missing:
+            continue
+        what = counted(home.missing, "checkpoint") if home.missing else "the end of its logs and outputs"
+        last = f", last here on {time.strftime('%Y-%m-%d', time.localtime(home.seen_at))}" if home.seen_at else ""
+        forget = f"armada hosts forget-home {seen.host} {home.id[:8]}"
+        hint = f"sync there; or, if that home is gone or agrees: {forget}"
+        items.append(Item(seen.run_id, f"{home.named}{last}, has not fetched {what}", lost=True, hint=hint))
+    return items
+
+
+def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
+    if each.here is Proof.PROVEN:
+        return None
+    if each.here is Proof.DAMAGED:
+        what = f"checkpoint-{each.step} is damaged at home: the only whole copy is there"
+        return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id}")
+    what = f"checkpoint-{each.step} ({amount(each.size_bytes)}) is only there"
+    what += "; sync.keep_home does not want it" if each.unwanted else ""
+    hint = f"armada pull {seen.run_id} --checkpoint {each.step}"
+    return Item(seen.run_id, what, lost=not each.unwanted, hint=hint)
+
+
+def _of_announced(seen: RunThere) -> list[Item]:
+    if not seen.announced:
+        return []
+    named = counted(seen.announced, "checkpoint")
+    if seen.finishing >= seen.announced or seen.life is not Life.NONE:
+        what, hint = f"{named} announced and still being hashed", "look again in a while"
+    else:
+        what = f"{named} announced that cannot be hashed"
+        hint = "its supervisor.log on the host says why; copy it yourself"
+    return [Item(seen.run_id, what, lost=True, hint=hint)]
+
+
+def _of_outputs(seen: RunThere) -> list[Item]:
+    items = []
+    if seen.stale:
+        named = ", ".join(inert_line(path, 60) for path, _ in seen.stale[:3])
+        size = amount(sum(size_bytes for _, size_bytes in seen.stale))
+        what = f"{len(seen.stale)} logs and outputs are not home ({size}): {named}"
+        items.append(Item(seen.run_id, what, lost=True, hint=f"armada sync now {seen.run_id}"))
+    if seen.unnameable:
+        example = inert_line(ascii(seen.unnameable[0]), 60)
+        what = f"{len(seen.unnameable)} outputs have names that cannot come home, such as {example}"
+        items.append(Item(seen.run_id, what, lost=True, hint="rename them on the host"))
+    if seen.problem is not None:
+        items.append(Item(seen.run_id, f"what it has there cannot be listed: {inert_line(seen.problem)}", lost=True))
+    elif seen.truncated:
+        what = "it has more outputs than can be listed"
+        items.append(Item(seen.run_id, what, lost=True, hint="copy them yourself"))
+    return items
+
+
+def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
+    items = []
+    count, size_bytes, examples = seen.unnamed
+    if count:
+        named = ", ".join(inert_line(path, 60) for path in examples[:3])
+        what = f"{count} files it wrote ({amount(size_bytes)}) are named by no sync.outputs: {named}"
+        hint = "copy what you need, then --ignore-work"
+        items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
+    if seen.dirty:
+        what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
+        items.append(Item(seen.run_id, what, lost=False, hint="commit them, if they are worth it"))
+    return items

@@ -1,0 +1,22 @@
+"""The words for what a run may be, and a verdict that says one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+"""States from which nothing follows."""
+
+STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDED))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an observation says a run's state is; `(attempt, seq)` orders observations, `because` names the evidence."""
+
+    state: str
+    reason: str | None = None
+    message: str | None = None
+    attempt: int = 0
+    seq: int = 0
+    because: str | None = None

@@ -1,0 +1,65 @@
+"""Which finished checkpoint a nearly full disk takes next. The newest and the best never go.
+
+| a checkpoint                                   | goes                                                             |
+|------------------------------------------------|------------------------------------------------------------------|
+| the newest, the best, what the job called best | never                                                            |
+| every home of the run holds it                 | first, from the oldest on                                        |
+| a home lacks it                                | then, while the disk is scarce: the one that leaves the least gap |
+| the oldest, and a home lacks it                | never                                                            |
+"""
+
+import math
+from typing import Any, Dict, FrozenSet, List, Optional
+
+Entry = Dict[str, Any]
+"""A finished checkpoint: `digest`, `step`, the `metrics` of its manifest, and whether every home has `acknowledged` it."""
+
+
+def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optional[Entry]:
+    """Pick the next checkpoint to delete, or None.
+
+    Args:
+        entries: Finished checkpoints, oldest first.
+        best: Digests that stay because they are, or may be, the best.
+        is_scarce: Whether those may go that a home has not acknowledged.
+    """
+    spare = [entry for entry in entries[:-1] if entry["digest"] not in best]
+    acknowledged = [entry for entry in spare if entry["acknowledged"]]
+    if acknowledged:
+        return acknowledged[0]
+    middle = [entry for entry in spare if entry is not entries[0]]
+    if not is_scarce or not middle:
+        return None
+    # The one whose loss leaves the smallest gap in steps, so that what stays is spread over the run.
+    steps = {entry["digest"]: index for index, entry in enumerate(entries)}
+
+    def gap(entry: Entry) -> int:
+        index = steps[entry["digest"]]
+        return int(entries[index + 1]["step"] - entries[index - 1]["step"])
+
+    return min(middle, key=gap)
+
+
+def find_best(entries: List[Entry]) -> FrozenSet[str]:
+    """Find the checkpoint with the least evaluation loss, and the one that the job last called its best.
+
+    They differ where the best was measured by a former attempt, or its own manifest does not carry a loss.
+
+    Args:
+        entries: Finished checkpoints, oldest first.
+
+    Returns:
+        Their digests.
+    """
+    losses = {}
+    called = None  # type: Optional[int]
+    for entry in entries:
+        loss, step = entry["metrics"].get("eval_loss"), entry["metrics"].get("best_step")
+        if isinstance(loss, (int, float)) and math.isfinite(loss):
+            losses[entry["digest"]] = float(loss)
+        if isinstance(step, int):
+            called = step
+    best = {entry["digest"] for entry in entries if called is not None and entry["step"] == called}
+    if losses:
+        best.add(min(losses, key=lambda digest: losses[digest]))
+    return frozenset(best)
