@@ -25,7 +25,7 @@ _FENCE_S = 10.0
 _PREEMPTED = "preempted"
 _MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-_SIGNALS_APART_S = 3.0
+_SIGNALS_APART_S = 10.0  # of a node that is so busy with ending a job that little else runs
 _ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 

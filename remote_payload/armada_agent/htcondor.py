@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files, identity, signs
+from armada_agent import engines, files, signs
 from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
@@ -63,7 +63,7 @@ def look_up(handed: Handed) -> Optional[str]:
     return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
 
 
-def look(handed: Handed, poll_s: float, clock: signs.Clock = identity.moment) -> Dict[str, Any]:
+def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from its event log and the job's signs of life.
 
     Reading the log asks nobody, so it needs no period.

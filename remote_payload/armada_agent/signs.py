@@ -25,12 +25,12 @@ class Memory:
 
     Args:
         handed: The submission.
-        clock: Says `boot` and `seconds`, as `identity.moment`.
+        clock: Says `boot` and `seconds`, in place of `identity.moment`.
     """
 
-    def __init__(self, handed: Handed, clock: Clock = identity.moment) -> None:
+    def __init__(self, handed: Handed, clock: Optional[Clock] = None) -> None:
         self._path = handed.file(_FILE)
-        moment = clock()
+        moment = (clock or identity.moment)()
         self._boot, self.now_s = str(moment["boot"]), float(moment["seconds"])
         self._others: List[Dict[str, Any]] = []
         self.watch: liveness.Watch = {}

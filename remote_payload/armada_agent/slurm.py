@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files, identity, signs
+from armada_agent import engines, files, signs
 from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
@@ -86,7 +86,7 @@ def look_up(handed: Handed) -> Optional[str]:
     return recorded["id"] if recorded else None
 
 
-def look(handed: Handed, poll_s: float, clock: signs.Clock = identity.moment) -> Dict[str, Any]:
+def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from Slurm's word and the job's signs of life.
 
     Args:

@@ -39,7 +39,7 @@ def test_a_preempted_run_goes_on(cluster: Cluster) -> None:
     cluster.preempt(run_id)
     cluster.hurry(run_id)
     run = cluster.becomes(run_id, "succeeded", "failed")
-    assert (run["state"], run["attempt"]) == ("succeeded", 2), run
+    assert (run["state"], run["attempt"]) == ("succeeded", 2), (run["reason"], run["message"], run["because"])
 
 
 def test_what_could_never_run_is_refused(cluster: Cluster) -> None:

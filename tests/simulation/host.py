@@ -45,6 +45,7 @@ class SimHost:
     boot: int = 1
     reachable: bool = True
     clock_offset: float = 0.0
+    clock_was_set: bool = False
     jobs: list[Job] = field(default_factory=list)
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)

@@ -182,7 +182,8 @@ class Teller:
         self.world.break_off(1 + (4 * one + two) ** 2 // 4)
 
     def do_set_clock(self, one: int, two: int) -> None:
-        self._host(two).clock_offset = _CLOCKS[one % len(_CLOCKS)]
+        host = self._host(two)
+        host.clock_offset, host.clock_was_set = _CLOCKS[one % len(_CLOCKS)], True
 
     def do_set_home_clock(self, one: int, _two: int) -> None:
         self.world.home_clock_offset = _CLOCKS[one % len(_CLOCKS)]

@@ -88,7 +88,7 @@ class Job:
 
     def _write(self, folder: Path, content: dict[str, bytes]) -> None:
         folder.mkdir(parents=True)
-        long_ago = self.host.world.now() - 3600
+        long_ago = self.host.world.clock + self.host.clock_offset - 3600
         for name, data in content.items():
             (folder / name).write_bytes(data)
             os.utime(folder / name, (long_ago, long_ago))
