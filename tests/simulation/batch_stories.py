@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada_agent.verdicts.liveness import SILENT_S
+from armada_agent.verdicts.liveness import ALIVE_S, SILENT_S
 
 from tests.simulation.home import MOST_WITHOUT
 from tests.simulation.slurm import LIES, BatchJob
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _LOOK_EVERY_S = 30.0
+_FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
 
 WEIGHTS = {
     "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
-    "start_job": 9, "preempt": 2, "time_limit": 3, "node_dies": 1, "notice": 2, "forget_job": 1,
+    "start_job": 9, "freeze": 2, "preempt": 2, "time_limit": 3, "node_dies": 1, "notice": 2, "forget_job": 1,
     "lie": 3, "truth": 3, "remember": 2, "lose_answer": 1, "accounting": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
@@ -119,6 +120,16 @@ class BatchTeller(Teller):
         for _ in range(_LOOKS):
             self.world.tick(_LOOK_EVERY_S)
             self.do_look(one, two)
+
+    def do_freeze(self, one: int, two: int) -> None:
+        """The nodes hang: nothing of theirs is written for almost as long as a scheduler's word against them is not believed."""
+        self._act(None, self.world.tick)
+        self.do_look(one, two)
+        believed_after_s = ALIVE_S if self.cluster.slurm.lie == "over" else SILENT_S
+        for _ in range(int(believed_after_s / _FROZEN_LOOK_EVERY_S) - 1):
+            self.world.clock += _FROZEN_LOOK_EVERY_S
+            self.do_look(one, two)
+        self._act(None, self.world.tick)
 
     def do_kill_supervisor(self, one: int, _two: int) -> None:
         if running := self._running(one):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -168,9 +170,17 @@ class _Pausing:
 def new_home(world: World, name: str, place: Path) -> SimHome:
     home = SimHome(world, name, place)
     home.paths.make()
-    with home.store():
-        pass
+    home.paths.store.write_bytes(_empty_store())
     return home
+
+
+@functools.cache
+def _empty_store() -> bytes:
+    """A new store's bytes: making one takes longer than most stories."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "armada.db"
+        Database(path).close()
+        return path.read_bytes()
 
 
 MOST_WITHOUT = 2

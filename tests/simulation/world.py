@@ -318,7 +318,10 @@ def _read(path: Path) -> bytes:
 
 
 def _listing(folder: Path) -> set[str]:
-    return {str(path) for path in folder.rglob("*") if path.is_file() and "armada.db" not in path.name}
+    found: set[str] = set()
+    for at, _, names in os.walk(folder):
+        found.update(f"{at}/{name}" for name in names if not name.startswith("armada.db"))
+    return found
 
 
 def any_of(items: list[Any], number: int) -> Any:
