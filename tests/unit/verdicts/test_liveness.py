@@ -85,7 +85,12 @@ def test_one_answer_read_often_is_one_look() -> None:
     assert liveness.judge(seen, 6000.0, True, 15.0) == "unknown"
 
 
-@pytest.mark.parametrize("damaged", [None, {}, {"since": "x"}, {"since": 0, "still": 0, "looks": 1, "changed": "y"}])
+WATCH = {"word": "ended", "since": 0.0, "looks": 2, "answer": 0, "sign": "a", "still": 0.0, "changed": None}
+LACKING = [{key: value for key, value in WATCH.items() if key != lacking} for lacking in WATCH]
+WRONG = [{**WATCH, key: "x"} for key in ("since", "looks", "still", "changed")]
+
+
+@pytest.mark.parametrize("damaged", [None, {}, {**WATCH, "word": 7}, *LACKING, *WRONG])
 def test_a_reader_without_a_memory_concludes_nothing(damaged: dict[str, Any] | None) -> None:
     seen = liveness.follow(damaged, 5.0, "ended", 1, "a")
     assert (seen["since"], seen["still"], seen["looks"], seen["changed"]) == (5.0, 5.0, 1, None)
