@@ -59,7 +59,7 @@ def find_best(entries: List[Entry]) -> FrozenSet[str]:
             losses[entry["digest"]] = float(loss)
         if isinstance(step, int):
             called = step
-    best = {entry["digest"] for entry in entries if called is not None and entry["step"] == called}
+    best = {entry["digest"] for entry in entries if entry["step"] == called}
     if losses:
         best.add(min(losses, key=lambda digest: losses[digest]))
     return frozenset(best)

@@ -89,6 +89,23 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
     assert world.lost() == (["its job is running"] if lives else [])
 
 
+@pytest.mark.parametrize("supervisor", ["unknown", "dead", "none"])
+def test_a_job_that_its_scheduler_only_no_longer_lists_may_live(world: World, supervisor: str) -> None:
+    world.insert()
+    world.evidence = {"supervisor": supervisor, "processes": 0, "scheduler": {"state": "gone"}}
+    assert world.lost() == [
+        "its scheduler no longer lists its job, and nothing says how it ended: it may still run",
+    ]
+
+
+def test_what_is_announced_may_yet_be_hashed_while_the_job_lives(world: World) -> None:
+    world.insert()
+    world.look = {"announced": 1, "finishing": 0}
+    assert world.lost() == ["1 checkpoint announced that cannot be hashed"]
+    world.evidence = {"supervisor": "alive"}
+    assert world.lost() == ["its job is running", "1 checkpoint announced and still being hashed"]
+
+
 def test_a_run_whose_records_cannot_be_read_may_live(world: World) -> None:
     world.insert()
     world.evidence = None
