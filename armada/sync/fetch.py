@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
@@ -76,8 +77,10 @@ class Streams:
         self._idle.append(stream)
 
     def warm(self, count: int) -> None:
-        for _ in range(count - len(self._idle)):
-            self._idle.append(self._session.open_stream())
+        """Open streams before they are needed; who needs one that was refused finds out why, or does without."""
+        with contextlib.suppress(HostUnreachable):
+            for _ in range(count - len(self._idle)):
+                self._idle.append(self._session.open_stream())
 
     def close(self) -> None:
         _hang_up(list(self._idle))

@@ -87,6 +87,7 @@ class Job:
             write_line(self.folder / "output.log", f"step {self.step} of {self.pid}", now)
 
     def _write(self, folder: Path, content: dict[str, bytes]) -> None:
+        shutil.rmtree(folder, ignore_errors=True)  # one that it had written before, or half
         folder.mkdir(parents=True)
         long_ago = self.host.world.clock + self.host.clock_offset - 3600
         for name, data in content.items():

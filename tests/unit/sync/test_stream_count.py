@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from armada.config.hosts import Host
+from armada.errors import LinkLost
 from armada.paths import HomePaths
 from armada.session import HostSession
-from armada.sync.fetch import Fetcher
+from armada.sync.fetch import Fetcher, Streams
 
 
 @pytest.mark.parametrize(("reuse_only", "most"), [(False, 8), (True, 4)])
@@ -21,3 +22,23 @@ def test_a_connection_that_is_all_there_is_keeps_sessions_for_agents(
     with HostSession(host, home) as session, Fetcher(session, streams=8) as fetcher:
         assert fetcher.count(1 << 40) == most
         assert fetcher.count(1) == 1
+
+
+class FewSessions:
+    """As much of a session as a pool of streams uses; its host opens one channel more."""
+
+    def __init__(self) -> None:
+        self.streams = ["a stream"]
+
+    def open_stream(self) -> str:
+        if not self.streams:
+            raise LinkLost("the agent has ended", host="box")  # ssh had ended before anything was written to it
+        return self.streams.pop()
+
+
+def test_streams_that_are_refused_before_they_are_needed_hold_up_nothing() -> None:
+    pool = Streams(FewSessions())  # type: ignore[arg-type]  # all that is used of a session
+    pool.warm(3)
+    assert pool.take() == "a stream"  # type: ignore[comparison-overlap]
+    with pytest.raises(LinkLost):
+        pool.take()
