@@ -93,7 +93,7 @@ def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
         with Database(own_home.store) as database:
             return [run.state for run in runs.every(database)] == ["preparing"]  # its request goes out now
 
-    eventually(handed_over)
+    eventually(handed_over, longest_pause_s=0.02)  # it lasts for a round trip
     link.toggle()
     _, err = launch.communicate(timeout=240)
     assert launch.returncode == 9, err
