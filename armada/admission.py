@@ -14,6 +14,7 @@ from armada.inert import inert_line
 from armada.operations import is_alive
 from armada.store import operations as records
 from armada.store import runs
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
         if alive:
             raise Conflict(
-                f"{len(alive)} runs on {host} may still go on, {alive[0].run_id} is one",
+                f"{counted(len(alive), 'run')} on {host} may still go on, such as {alive[0].run_id}",
                 hint=f"armada stop {alive[0].run_id}",
             )
         for each in records.on_host(database, host):

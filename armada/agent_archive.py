@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.util
 import io
+import marshal
 import os
 import sys
 import zipfile
@@ -65,8 +66,6 @@ def pack(files: dict[str, bytes]) -> bytes:
 
 def compile_all(sources: dict[str, bytes]) -> dict[str, bytes]:
     """Compile each module for this Python, without docstrings; the sources stay beside it, for other versions and for tracebacks."""
-    import marshal
-
     compiled = {}
     for name, source in sources.items():
         code = compile(source, name, "exec", dont_inherit=True, optimize=2)
@@ -90,18 +89,28 @@ def _kept(folder: Path, sources: dict[str, bytes]) -> tuple[bytes, str] | None:
     try:
         place.parent.mkdir(exist_ok=True)
         place.unlink(missing_ok=True)  # it is damaged, or is not there
+        part.touch()  # where nothing can be kept, nothing is compiled either: every command would do it again
         made = pack(sources | compile_all(sources))
         part.write_bytes(hashlib.sha256(made).digest() + made)
-        with contextlib.suppress(FileExistsError):  # who is first is everybody's
-            os.link(part, place)
+        _publish(part, place)
         for other in place.parent.glob(f"agent-*.{tag}.pyz"):
-            other.unlink(missing_ok=True) if other != place else None
-    except OSError:  # a folder of somebody else's, a full disk, no hard links
+            if other != place:
+                other.unlink(missing_ok=True)
+    except OSError:  # a folder of somebody else's, a full disk
         return None
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
     return _read(place)
+
+
+def _publish(part: Path, place: Path) -> None:
+    try:
+        os.link(part, place)
+    except FileExistsError:
+        return  # who is first is everybody's
+    except OSError:  # a file system without hard links
+        part.rename(place)
 
 
 def _read(place: Path) -> tuple[bytes, str] | None:

@@ -28,7 +28,7 @@ from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
 from armada.units import counted
 from armada.verdicts.presence import There
-from armada.verdicts.release import Proof
+from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from armada.sync import schedule
 from armada.sync import staging as places
 from armada.sync.manifest import Manifest, ManifestRejected
 from armada.sync.proof import prove
-from armada.verdicts.release import Proof
+from armada.verdicts.proof import Proof
 from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from armada.store import checkpoints, files_home
 from armada.sync import staging as places
 from armada.sync.manifest import ManifestRejected
-from armada.verdicts.release import Proof
+from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
 from armada.verdicts.presence import There
-from armada.verdicts.release import CheckpointThere, Item, Life, OtherHome, Proof, RunThere, judge, life_of, unseen
+from armada.verdicts.proof import Proof
+from armada.verdicts.release import CheckpointThere, Item, Life, OtherHome, RunThere, judge, life_of, unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -118,7 +119,8 @@ def _judge_some(
 
 def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The runs whose folders an answer has seen."""
-    entries = [entry for entry in answer.get("runs") or [] if isinstance(entry, dict)]
+    listed = answer.get("runs")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return {str(entry.get("run_id")): entry for entry in entries if entry.get("exists") is True}
 
 

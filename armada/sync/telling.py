@@ -17,7 +17,7 @@ from armada.sync import schedule
 from armada.sync.causes import cause_of
 from armada.sync.proof import prove
 from armada.sync.report import Trouble
-from armada.verdicts.release import Proof
+from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,18 +28,11 @@ from typing import TYPE_CHECKING
 from armada.inert import inert_line
 from armada.plausible import mapping
 from armada.units import amount, counted
+from armada.verdicts.proof import Proof
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class Proof(enum.Enum):
-    """What home has of a checkpoint."""
-
-    PROVEN = "proven"
-    DAMAGED = "damaged"
-    MISSING = "missing"
 
 
 class Life(enum.Enum):

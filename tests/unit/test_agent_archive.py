@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,34 @@ def test_where_bytecode_may_not_be_kept_it_has_the_sources_alone(
     assert not (folder / "__pycache__").exists()
     (folder / "__pycache__").write_text("somebody's file")
     assert build() == plain
+
+
+def test_where_nothing_can_be_written_nothing_is_compiled(
+    build: Callable[[], tuple[bytes, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an installation of somebody else's: each command would compile it all again."""
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    compiled: list[object] = []
+    monkeypatch.setattr(agent_archive, "compile_all", compiled.append)
+    content, _ = build()
+    assert all(name.endswith(".py") for name in names(content))
+    assert compiled == []
+
+
+def test_a_file_system_without_hard_links_keeps_it_too(
+    build: Callable[[], tuple[bytes, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    content, _ = first = build()
+    assert "armada_agent/serve.pyc" in names(content)
+    assert build() == first
 
 
 def test_of_two_that_make_one_at_once_the_first_is_everybodys(

@@ -14,7 +14,7 @@ from armada.store import checkpoints, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.sync.proof import DOUBT, is_doubted, prove
-from armada.verdicts.release import Proof
+from armada.verdicts.proof import Proof
 
 RUN = "q-aaaaaa"
 FILES = {"model.bin": b"weights", "empty.txt": b""}

@@ -14,7 +14,8 @@ from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.release import judge_host, losses
 from armada.sync.schedule import NOT_WANTED
-from armada.verdicts.release import Item, Proof
+from armada.verdicts.proof import Proof
+from armada.verdicts.release import Item
 
 RUN = "q-aaaaaa"
 DIGEST = "d" * 64
@@ -35,7 +36,7 @@ class World:
         self.look: dict[str, Any] = {}
         self.evidence: dict[str, Any] | None = {"supervisor": "dead", "processes": 0}
         self.root = "r"
-        self.vanished: dict[str, list[dict[str, Any]]] = {}
+        self.vanished: dict[str, Any] = {}
 
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
@@ -119,12 +120,18 @@ def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> N
 @pytest.mark.parametrize("method", ["sync.look", "run.observe"])
 @pytest.mark.parametrize(
     "seen",
-    [[], [None], [{"run_id": RUN, "exists": False}], [{"run_id": RUN}], [{"run_id": "q-222222", "exists": True}]],
-    ids=["left out", "no object", "not there", "nobody says", "another"],
+    [
+        None,
+        7,
+        [],
+        [None],
+        [{"run_id": RUN, "exists": False}],
+        [{"run_id": RUN}],
+        [{"run_id": "q-222222", "exists": True}],
+    ],
+    ids=["no list", "a number", "left out", "no object", "not there", "nobody says", "another"],
 )
-def test_a_run_that_was_listed_and_is_not_seen_any_more_would_be_lost(
-    world: World, method: str, seen: list[dict[str, Any]]
-) -> None:
+def test_a_run_that_was_listed_and_is_not_seen_any_more_would_be_lost(world: World, method: str, seen: object) -> None:
     world.insert()
     assert world.lost() == []
     world.vanished = {method: seen}

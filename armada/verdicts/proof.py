@@ -1,0 +1,13 @@
+"""What home has of a checkpoint, by bytes that were read; `sync/proof.py` reads them."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Proof(enum.Enum):
+    """What home has of a checkpoint."""
+
+    PROVEN = "proven"
+    DAMAGED = "damaged"
+    MISSING = "missing"
