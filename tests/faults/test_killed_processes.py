@@ -46,11 +46,13 @@ def kill(chosen: Callable[[list[str]], bool], *, spare_parents: bool = False) ->
 
     Args:
         chosen: Which arguments.
-        spare_parents: Of two such processes of which one is the other's parent, only the child: a supervisor, not its guardian.
+        spare_parents: Of such processes of which one is another's parent, only the youngest: a supervisor, not its guardian, nor who
+            started that and is about to end.
     """
     found = [pid for pid, argv in arguments() if chosen(argv)]
     if spare_parents:
-        found = [pid for pid in found if (stat := identity.read_stat(pid)) is not None and stat.parent in found]
+        parents = {pid: stat.parent for pid in found if (stat := identity.read_stat(pid)) is not None}
+        found = [pid for pid in parents if parents[pid] in found and pid not in parents.values()]
     for pid in found:
         with contextlib.suppress(ProcessLookupError):  # it ended by itself
             os.kill(pid, signal.SIGKILL)
