@@ -122,8 +122,7 @@ def _read_all(sources: list[int], request: socket.socket, arguments: Sequence[st
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if time.monotonic() > deadline:
-                with contextlib.suppress(OSError):
-                    request.sendall(b"kill\n")
+                _kill(request)
                 raise subprocess.TimeoutExpired(list(arguments), timeout_s, bytes(said[sources[0]]))
             for key, _ in ready:
                 piece = os.read(key.fd, _PIECE_BYTES)
@@ -131,6 +130,14 @@ def _read_all(sources: list[int], request: socket.socket, arguments: Sequence[st
                 if not piece:
                     selector.unregister(key.fd)
     return [bytes(said[source]) for source in sources]
+
+
+def _kill(request: socket.socket) -> None:
+    """Return once the command is reaped: until then it may hold its locks."""
+    with contextlib.suppress(OSError):
+        request.sendall(b"kill\n")
+        while request.recv(_PIECE_BYTES):
+            pass
 
 
 _servers: list[ForkServer] = []
