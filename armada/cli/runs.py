@@ -365,11 +365,11 @@ def _remove(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.config.sync import settings_of
     from armada.home import own
-    from armada.monitor.observe import AWAY_WORDS, ask_about, observe, where
+    from armada.monitor.observe import ask_about, observe, where
     from armada.store import checkpoints, runs
     from armada.sync.keeping import tidy, wanted
     from armada.sync.staging import leave, only_one
-    from armada.verdicts.presence import There
+    from armada.verdicts.presence import AWAY_WORDS, There
 
     context = Context()
     run = context.run(options.run)

@@ -123,6 +123,13 @@ Word = Annotated[FilledText, AfterValidator(_is_a_word), shaped(_WORD)]
 Line = Annotated[FilledText, AfterValidator(_is_one_line)]
 
 
+def cancel_command(kind: str, run_id: str, submission: int) -> str:
+    """The words that end a run's job on its login node, by the name that `submission` has in the queue of a batch system."""
+    name = f"armada.{run_id}.{max(1, submission)}"
+    words = {"slurm": f"scancel --name {name}", "htcondor": f"condor_rm -constraint 'JobBatchName == \"{name}\"'"}
+    return words.get(kind, kind)
+
+
 class BatchSettings(Settings):
     """What both batch systems know."""
 

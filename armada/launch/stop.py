@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.monitor.observe import ROOT_AWAY, ask_about, observe
 from armada.plausible import mapping
@@ -49,7 +50,7 @@ def stop_run(
     except NotFound:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
-        if run.reason == NOT_ON_HOST and run.attempt:
+        if run.reason == NOT_ON_HOST and (run.attempt or run.submission):
             return _conclude_removed(database, session, run)
         # Otherwise its launch broke off before the host had heard of it; there is nothing to end but our own record.
         if run.reason != ROOT_AWAY and (run.state == "preparing" or run.reason == NOT_ON_HOST):
@@ -89,14 +90,13 @@ def stop_run(
 
 def _conclude_removed(database: Database, session: HostSession, run: Run) -> Run:
     """Write the end of a run whose folder was removed while it ran: nobody on its host can."""
-    removed = f"its folder on {run.host} was removed while it ran"
+    removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     scheduler = str((runs.spec(database, run.run_id).get("scheduler") or {}).get("kind") or "")
     if scheduler:
-        name = f"armada.{run.run_id}.{max(1, run.submission)}"
-        cancel = {"slurm": f"scancel --name {name}", "htcondor": f"condor_rm -constraint 'JobBatchName == \"{name}\"'"}
+        cancel = cancel_command(scheduler, run.run_id, run.submission)
         raise OutcomeUnknown(
-            f"{removed}, and with it the number of its job: whether {scheduler} still runs it cannot be known",
-            hint=f"{cancel.get(scheduler, scheduler)}  # there; then armada rm {run.run_id}",
+            f"{removed}, and with it the number of its job: whether {scheduler} still has it cannot be known",
+            hint=f"{cancel}  # there; then armada rm {run.run_id}",
             host=run.host,
         )
     if run.root_id is None or mapping(ask_about(session, run).get("remains")).get("is_shared"):

@@ -20,7 +20,7 @@ from armada.store.database import Database
 from armada.units import duration_s
 from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
-from armada.verdicts.presence import There, presence
+from armada.verdicts.presence import AWAY_WORDS, There, presence
 from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, decide, of_newest_submission, quiet_for
 from armada.verdicts.states import ENDED, Verdict
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
-AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
 REMOVED_WORDS = " while it ran; none of its processes is seen there, and how it ended cannot be known"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 SHORTEST_STALL_S = 10.0

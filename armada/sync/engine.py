@@ -15,7 +15,7 @@ from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
 from armada.home import own
 from armada.inert import inert_line
-from armada.monitor.observe import AWAY_WORDS, UNKNOWN_WORDS, observe, outbox_entries, where, wiped_by
+from armada.monitor.observe import UNKNOWN_WORDS, observe, outbox_entries, where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync import keeping, schedule
 from armada.sync.bring import Carrier
@@ -27,7 +27,7 @@ from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
 from armada.units import counted
-from armada.verdicts.presence import There
+from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:

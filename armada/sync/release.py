@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
 from armada.errors import NotFound
 from armada.home import own
-from armada.monitor.observe import AWAY_WORDS, outbox_entries, where
+from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
 from armada.plausible import mapping
 from armada.store import checkpoints, run_sync, runs
@@ -15,9 +16,19 @@ from armada.sync.outputs import read_listing, stale
 from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
-from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
-from armada.verdicts.release import CheckpointThere, Item, Life, OtherHome, RunThere, judge, life_of, unseen
+from armada.verdicts.release import (
+    CheckpointThere,
+    Item,
+    Life,
+    OtherHome,
+    RunMissing,
+    RunThere,
+    judge,
+    judge_missing,
+    life_of,
+    unseen,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,14 +72,23 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
         "runs": [{"run_id": run.run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for run in missing[:1000]]
     }
     answer = session.call("run.observe", question, timeout_s=60.0)
-    items = []
+    listed = answer.get("runs")
+    told = {str(mapping(each).get("run_id")): mapping(each) for each in (listed if isinstance(listed, list) else [])}
+    items: list[Item] = []
     for run in missing:
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
+        kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
+        may_wait = kind and run.submission and not run.ended
         entry = {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}
-        seen = where(run, entry)
-        if seen is not There.REMOVED and not _is_settled(database, run.run_id):
-            items.append(Item(run.run_id, AWAY_WORDS, lost=True, hint="mount it, then repeat the command"))
+        seen = RunMissing(
+            run.run_id,
+            where(run, entry),
+            settled=_is_settled(database, run.run_id),
+            processes=_count(mapping(told.get(run.run_id, {}).get("remains")).get("processes")),
+            queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
+        )
+        items += judge_missing(seen)
     return items
 
 

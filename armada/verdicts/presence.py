@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
+
+
 class There(enum.Enum):
     """What a host showed of a run's folder when it was asked."""
 

@@ -16,6 +16,13 @@
 | … with a name that cannot come home, or that cannot be listed   | yes                                                          |
 | files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
 | code with changes that no revision holds                        | no, but it is said                                           |
+
+| of a run that was there and is not seen                         | lost                                                         |
+|-----------------------------------------------------------------|--------------------------------------------------------------|
+| processes of it live there                                      | yes                                                          |
+| its root is another one: a file system may be away              | yes, unless all of it was home and is still proven there     |
+| its folder was removed before a batch system's job had ended    | yes: nobody knows whether that still waits or runs           |
+| its folder was removed                                          | no                                                           |
 """
 
 from __future__ import annotations
@@ -28,6 +35,7 @@ from typing import TYPE_CHECKING
 from armada.inert import inert_line
 from armada.plausible import mapping
 from armada.units import amount, counted
+from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
 from armada.verdicts.states import ENDED
 
@@ -126,6 +134,39 @@ class RunThere:
     truncated: bool = False
     unnamed: tuple[int, int, Sequence[str]] = field(default=(0, 0, ()))
     dirty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunMissing:
+    """What is known of a run that was put on a host and is not seen there now.
+
+    Attributes:
+        run_id: Which.
+        there: What became of its folder.
+        settled: All of it came home, and what its host had last is proven to be here still.
+        processes: How many of its processes are seen there.
+        queued: The words that end its job by name, where a batch system may still have one; else None.
+    """
+
+    run_id: str
+    there: There
+    settled: bool
+    processes: int
+    queued: str | None
+
+
+def judge_missing(seen: RunMissing) -> list[Item]:
+    """List what may be lost of a run that is not seen on its host."""
+    if seen.processes:
+        what = f"its folder is not there, and its job runs (processes: {seen.processes})"
+        return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
+    if seen.there is not There.REMOVED:
+        hint = "mount it, then repeat the command"
+        return [] if seen.settled else [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
+    if seen.queued is not None:
+        what = "its folder there was removed, and its scheduler may still have its job"
+        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # there; then armada rm {seen.run_id}")]
+    return []
 
 
 def life_of(evidence: object) -> Life:

@@ -32,6 +32,17 @@ _HOLDS = {
 }
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
+_ENDS = {"3": "removed", "4": "ended_silently"}
+_SECOND_S = 4.0  # whoever looks waits twenty seconds for this host
+_STATUS = {
+    "1": engines.PENDING,
+    "2": engines.RUNNING,
+    "3": engines.ENDED,
+    "4": engines.ENDED,
+    "5": engines.HELD,
+    "6": engines.ENDING,
+    "7": engines.RUNNING,
+}
 
 
 def submit(handed: Handed, lock: int) -> str:
@@ -66,13 +77,13 @@ def look_up(handed: Handed) -> Optional[str]:
 def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from its event log and the job's signs of life.
 
-    Reading the log asks nobody, so it needs no period.
+    Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, the queue is asked in the end.
     """
     log = _Log(handed)
     seen = log.read()
-    state = seen.get("state")
-    if state is None:
-        return sight(engines.UNKNOWN, None, error=log.error or "its event log says nothing yet")
+    if log.error is None and seen.get("state") is None:
+        log.error = "its event log says nothing of it: %s" % handed.file("job.log")
+    state = seen["state"] if log.error is None else liveness.MISSING
     said = sight(
         state,
         time.time() if log.error is None else seen.get("at"),
@@ -82,13 +93,59 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
         node=seen.get("node"),
         error=log.error,
     )
-    if state not in (engines.PENDING, engines.HELD, engines.ENDED) or not signs.has_begun(handed.paths, handed.number):
+    begun = signs.has_begun(handed.paths, handed.number)
+    doubted = (engines.PENDING, engines.HELD, engines.ENDED) if begun else ()
+    if state not in doubted + (liveness.MISSING,):
         signs.forget(handed)
         return said
     memory = signs.Memory(handed, clock)
-    memory.follow(state, None, handed.paths)
-    believed = liveness.judge(memory.watch, memory.now_s, True, poll_s, needs_looks=False)
-    return signs.correct(said, believed, "HTCondor", memory, begun=True)
+    # A log's last line is one answer however often it is read; that there is none is found anew each time.
+    memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
+    believed = liveness.judge(memory.watch, memory.now_s, begun, poll_s, needs_looks=False)
+    if believed == liveness.ASK:
+        return _find_missing(handed, said, memory)
+    if believed == engines.UNKNOWN and state == liveness.MISSING:
+        return dict(said, state=engines.UNKNOWN)
+    return signs.correct(said, believed, "HTCondor", memory, begun)
+
+
+def _find_missing(handed: Handed, said: Dict[str, Any], memory: signs.Memory) -> Dict[str, Any]:
+    """Find out what became of a job whose event log is gone and that shows no sign of life."""
+    second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
+    if second is None or second.get("error"):
+        words = [said["error"], "the queue cannot be asked: %s" % second["error"] if second else ""]
+        return dict(said, state=engines.UNKNOWN, error="; ".join(word for word in words if word))
+    at = time.time()
+    status: Any = second.get("queued")
+    if isinstance(status, str):
+        word = "by condor_q, JobStatus %.20s; %s" % (status, said["error"])
+        queued = _STATUS.get(status, engines.UNKNOWN)
+        error = word if queued == engines.UNKNOWN else None
+        return sight(queued, at, detail="condor_q", reason=_ENDS.get(status), message=word, error=error)
+    recorded: Any = second.get("recorded")
+    status = recorded if isinstance(recorded, str) else ""
+    believed = liveness.confirm(memory.lasted_s, True, _STATUS.get(status))
+    if believed == engines.ENDED:
+        return sight(believed, at, detail="condor_history", reason=_ENDS.get(status))
+    if believed == engines.GONE:
+        return sight(engines.GONE, at)
+    return dict(said, state=engines.UNKNOWN, error="%s; condor_q has no such job" % said["error"])
+
+
+def _ask_second(handed: Handed) -> Dict[str, Any]:
+    """Ask the queue for a submission, and what ended for it where it is not there: `JobStatus` of either."""
+    chosen = ["-constraint", 'ArmadaSubmission == "%s"' % handed.name, "-autoformat", "JobStatus"]
+    try:
+        queued = engines.run_tool(["condor_q"] + chosen, timeout_s=_SECOND_S).split()
+    except EngineError as error:
+        return {"error": error.message[:500]}
+    if queued:
+        return {"queued": queued[0]}
+    try:
+        recorded = engines.run_tool(["condor_history", "-limit", "1"] + chosen, timeout_s=_SECOND_S).split()
+    except EngineError:
+        recorded = []  # a long history takes its time, and many sites keep none: then there is nobody to ask
+    return {"recorded": recorded[0] if recorded else None}
 
 
 def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
@@ -268,8 +325,8 @@ class _Log:
                 stream.seek(offset)
                 block = stream.read()
         except FileNotFoundError:
-            if seen:
-                self.error = "its event log is gone: %s" % self._path
+            if seen or self._job_id:
+                self.error = "its event log is not there: %s" % self._path
             return dict(seen)
         except OSError as error:
             self.error = str(error)

@@ -13,6 +13,7 @@ RUN_MARKER = "ARMADA_RUN_ID"
 ROOT_MARKER = "ARMADA_ROOT"
 GPU_MARKER = "ARMADA_GPUS"
 SUPERVISOR_MARKER = "ARMADA_SUPERVISOR"
+ATTEMPT_MARKER = "ARMADA_ATTEMPT"
 _ENVIRON_LIMIT = 4 * 1024 * 1024
 _STUCK_AFTER_S = 30.0
 
@@ -20,13 +21,15 @@ _STUCK_AFTER_S = 30.0
 class Process:
     """A living process and what its first environment says."""
 
-    __slots__ = ("gpus", "root", "run_id", "stat", "supervises")
+    __slots__ = ("attempt", "gpus", "root", "run_id", "stat", "supervises")
 
     def __init__(self, stat: identity.Stat, environment: Dict[str, str]) -> None:
         self.stat = stat
         self.run_id = environment.get(RUN_MARKER)
         self.root = environment.get(ROOT_MARKER)
         self.supervises = environment.get(SUPERVISOR_MARKER)
+        attempt = environment.get(ATTEMPT_MARKER, "")
+        self.attempt = int(attempt) if attempt.isdigit() and len(attempt) < 10 else 0
         self.gpus = [uuid for uuid in environment.get(GPU_MARKER, "").split(",") if uuid]
 
     @property
@@ -52,7 +55,10 @@ def parse_environment(content: bytes) -> Dict[str, str]:
 
 
 def members(
-    paths: RunPaths, leader: Optional[Dict[str, Any]] = None, table: Optional[List[Process]] = None
+    paths: RunPaths,
+    leader: Optional[Dict[str, Any]] = None,
+    table: Optional[List[Process]] = None,
+    up_to: Optional[int] = None,
 ) -> List[Process]:
     """Find the processes of a run.
 
@@ -63,6 +69,7 @@ def members(
         paths: The run; one of the same name under another root is somebody else's.
         leader: Identity of the job's first process, when known.
         table: A scan to search instead of a new one.
+        up_to: The attempt whose processes are wanted, with those of earlier ones; a later one may run beside it. None: all.
     """
     table = scan() if table is None else table
     session = _living_session(leader, table)
@@ -71,7 +78,9 @@ def members(
     ours |= {
         process.pid
         for process in table
-        if process.run_id == paths.run_id and (process.root is None or os.path.realpath(process.root) == root)
+        if process.run_id == paths.run_id
+        and (process.root is None or os.path.realpath(process.root) == root)
+        and (up_to is None or process.attempt <= up_to)
     }
     return _with_descendants(ours, table)
 

@@ -16,6 +16,8 @@ from armada_agent.verdicts import liveness
 _MOST_HEARTBEATS = 256
 _MOST_READERS = 8
 _FILE = "liveness.json"
+_APART_S = 1.0
+_asked_at: Dict[str, float] = {}
 
 Clock = Callable[[], Dict[str, Any]]
 
@@ -62,16 +64,27 @@ class Memory:
                 self.second = None  # it was about something else
             self._keep()
 
-    def has_fresh_second(self) -> bool:
-        """Tell whether the last answer to the second question is still good."""
+    def ask_second(self, root: str, ask: Callable[[], Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+        """Answer the second question, which costs a controller more than a row of its queue; asked again when its answer is old.
+
+        Args:
+            root: Of the jobs that are missing under one root, each look asks for one.
+            ask: Asks it.
+
+        Returns:
+            What `ask` returned, then or before; None: it is to be asked soon.
+        """
+        last = _asked_at.get(root)
+        if not self._has_fresh_second() and (last is None or not 0 <= self.now_s - last < _APART_S):
+            self.second = dict(ask(), at=self.now_s)
+            self._keep()
+            _asked_at[root] = self.now_s
+        return self.second
+
+    def _has_fresh_second(self) -> bool:
         if self.second is None or not isinstance(self.second.get("at"), (int, float)):
             return False
         return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(self.lasted_s)
-
-    def note_second(self, answer: Dict[str, Any]) -> None:
-        """Keep an answer to the second question, which costs a controller more than a row of its queue."""
-        self.second = dict(answer, at=self.now_s)
-        self._keep()
 
     def _keep(self) -> None:
         own = {"boot": self._boot, "watch": self.watch, "second": self.second}

@@ -17,8 +17,6 @@ POLL_S = 15.0
 _LONGEST_BACKOFF_S = 300.0
 _LOOK_S = 12.0  # whoever looks waits twenty seconds for this host, and has other runs to hear of
 _SECOND_S = 4.0
-_SECOND_APART_S = 1.0  # of many jobs that are missing, each look asks for one by its id
-_asked_at: Dict[str, float] = {}
 _FIELDS = ("id", "state", "reason", "node", "name")
 _SACCT_FIELDS = ("id", "state", "exit", "start", "node", "name")
 _PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD")
@@ -414,11 +412,7 @@ def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
 
 def _find_missing(handed: Handed, queue: "_Queue", memory: signs.Memory) -> Dict[str, Any]:
     """Find out what became of a job that the queue goes on not showing and that shows no sign of life."""
-    last = _asked_at.get(handed.paths.root)
-    if not memory.has_fresh_second() and (last is None or not 0 <= memory.now_s - last < _SECOND_APART_S):
-        memory.note_second(_ask_second(handed))
-        _asked_at[handed.paths.root] = memory.now_s
-    second = memory.second
+    second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None:
         return sight(
             engines.UNKNOWN, queue.looked_at, message="not in the queue's last answer; asked for by its id soon"

@@ -272,7 +272,11 @@ class Supervisor:
         time.sleep(_TICK_S)
 
     def _sweep(self, grace_s: float) -> None:
-        processes.sweep(lambda: processes.members(self._paths, self._leader), grace_s, self._report_stuck)
+        def find() -> List[processes.Process]:
+            # A batch system that gave this attempt up may have started the next one beside it.
+            return processes.members(self._paths, self._leader, up_to=self._attempt)
+
+        processes.sweep(find, grace_s, self._report_stuck)
 
     def _report_stuck(self, pids: List[int]) -> None:
         shown = ", ".join(map(str, pids[:20]))

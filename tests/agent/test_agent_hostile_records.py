@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import checkpoints, detached, engines, files, harvest, processes, remains, serve, slurm, submissions
+from armada_agent import (
+    checkpoints,
+    detached,
+    engines,
+    files,
+    harvest,
+    processes,
+    remains,
+    serve,
+    signs,
+    submissions,
+)
 from armada_agent.journal import Journal
 from armada_agent.outbox import Outbox
 from armada_agent.paths import RunPaths
@@ -69,7 +80,7 @@ class HostUnderTest:
         shutil.copytree(self.pattern, self.hostile, copy_function=os.link)  # nothing is written in place
         shutil.rmtree(self.root / "schedulers", ignore_errors=True)
         checkpoints._known.clear()  # noqa: SLF001  # every conversation is a process of its own
-        slurm._asked_at.clear()  # noqa: SLF001
+        signs._asked_at.clear()  # noqa: SLF001
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """One request, as a line; the answer is the line that crosses, read as strictly as any JSON reader does."""

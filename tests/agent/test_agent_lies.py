@@ -62,7 +62,7 @@ class Cluster:
     def __init__(self, folder: Path, engine: str) -> None:
         self.folder = folder / "bin"
         self.folder.mkdir()
-        for name in ("squeue", "sacct", "scontrol", "scancel"):
+        for name in ("squeue", "sacct", "scontrol", "scancel", "condor_q", "condor_history"):
             (self.folder / name).write_text(PROGRAM.format(folder=self.folder, name=name))
             (self.folder / name).chmod(0o755)
             self.say(name, "", code=0 if name == "squeue" else 1)
@@ -318,9 +318,41 @@ def test_an_event_log_that_is_lost_or_cut_ends_nothing(cluster: Cluster) -> None
     cluster.log(SUBMITTED + EXECUTING)
     assert cluster.be_silent(20) == ["running"]
     Path(cluster.handed.file("job.log")).unlink()
-    assert set(cluster.be_silent(600)) == {"running"}
-    assert "its event log is gone" in cluster.look()["error"]
+    assert "running" in cluster.live(600)
+    assert set(cluster.be_silent(600)[3:]) == {"unknown"}
+    assert "its event log is not there" in cluster.look()["error"]
     cluster.log("")
     assert set(cluster.be_silent(600)) == {"unknown"}
+    assert "the queue cannot be asked" in cluster.look()["error"]
     cluster.log((REMOVED * 9).replace("(003.", "(030."))
     assert set(cluster.be_silent(600)) == {"unknown"}
+
+
+@on_htcondor
+@pytest.mark.parametrize(
+    ("queued", "recorded", "state", "reason"),
+    [
+        ("2\n", None, "running", None),
+        ("1\n", None, "pending", None),
+        ("5\n", None, "held", None),
+        ("3\n", None, "ended", "removed"),
+        ("9\n", None, "unknown", None),
+        ("", "4\n", "ended", "ended_silently"),
+        ("", "3\n", "ended", "removed"),
+        ("", "2\n", "unknown", None),
+        ("", "", "gone", None),
+        ("", None, "gone", None),
+    ],
+)
+def test_where_its_event_log_is_lost_the_queue_is_asked(
+    cluster: Cluster, queued: str, recorded: str | None, state: str, reason: str | None
+) -> None:
+    cluster.say("condor_q", queued)
+    cluster.say("condor_history", recorded or "", code=1 if recorded is None else 0)
+    assert set(cluster.be_silent(160)) == {"unknown"}
+    assert cluster.be_silent(60)[-1] == state
+    assert cluster.look()["reason"] == reason
+    cluster.beat()
+    assert cluster.look()["state"] == "running"
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]

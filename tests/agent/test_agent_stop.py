@@ -220,6 +220,25 @@ def test_a_recorded_leader_with_another_start_claims_no_session() -> None:
         bystander.kill()
 
 
+def test_an_attempt_that_was_given_up_claims_no_process_of_the_next() -> None:
+    run = RunPaths("/no-such-root", "no-such-run")
+    with contextlib.ExitStack() as stack:
+        pids = []
+        for attempt in ("1", "2", "2x"):
+            marks = {processes.RUN_MARKER: run.run_id, processes.ATTEMPT_MARKER: attempt}
+            job = stack.enter_context(subprocess.Popen(["sleep", "1000"], env={**os.environ, **marks}))
+            stack.callback(job.kill)
+            pids.append(job.pid)
+        found = {up_to: [process.pid for process in processes.members(run, up_to=up_to)] for up_to in (0, 1, 2, None)}
+    first, _, unreadable = pids
+    assert {up_to: sorted(each) for up_to, each in found.items()} == {
+        0: [unreadable],  # what names no attempt is everybody's
+        1: sorted([first, unreadable]),
+        2: sorted(pids),
+        None: sorted(pids),
+    }
+
+
 def test_the_session_of_processes_from_outside_a_container_is_nobodys() -> None:
     # Inside a pid namespace every process whose session leader lives outside is shown with session 0.
     leader = identity.identify()

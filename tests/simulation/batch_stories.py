@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada_agent.verdicts.liveness import ALIVE_S, SILENT_S
+from armada_agent.verdicts.liveness import SILENT_S
 
 from tests.simulation.home import MOST_WITHOUT
-from tests.simulation.slurm import LIES, BatchJob
 from tests.simulation.stories import Teller
 from tests.simulation.world import any_of
 
 if TYPE_CHECKING:
     from armada.store.runs import Run
+    from tests.simulation.batch_system import BatchJob
     from tests.simulation.cluster import BatchSupervision, SimCluster
     from tests.simulation.home import SimHome
-    from tests.simulation.host import SimHost
+    from tests.simulation.host import Scheduler, SimHost
     from tests.simulation.world import World
 
 _LOOK_EVERY_S = 30.0
@@ -25,7 +25,7 @@ _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
 WEIGHTS = {
     "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
-    "start_job": 9, "freeze": 2, "preempt": 2, "time_limit": 3, "node_dies": 1, "notice": 2, "forget_job": 1,
+    "start_job": 9, "freeze": 2, "preempt": 2, "time_limit": 3, "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1,
     "lie": 3, "truth": 3, "remember": 2, "lose_answer": 1, "accounting": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
@@ -40,37 +40,37 @@ class BatchTeller(Teller):
 
     cluster: SimCluster
 
-    def __init__(self, world: World, *, scripts: bool = False) -> None:
+    def __init__(self, world: World, *, scripts: bool = False, scheduler: Scheduler = "slurm") -> None:
+        self._scheduler = scheduler
         super().__init__(world, scripts=scripts)
         self._saved_before: dict[str, int] = {}
         self._fruitless: dict[str, int] = {}
 
     def add_host(self) -> SimHost:
-        self.cluster = self.world.add_cluster("box")
+        self.cluster = self.world.add_cluster("box", self._scheduler)
         return self.cluster
 
     # The batch system and its nodes.
 
     def do_start_job(self, one: int, _two: int) -> None:
-        waiting = [job for job in self.cluster.slurm.jobs if job.state == "PENDING"]
+        waiting = [job for job in self._jobs if job.waits]
         if job := any_of(waiting, one):
             self._saved_before[job.id] = self._saved(job)
-            self._act(None, lambda: self.cluster.slurm.start(job))
+            self._act(None, lambda: self.cluster.batch_system.start(job))
 
     def do_preempt(self, one: int, _two: int) -> None:
         """Somebody more important needs its node: it gets its signal, and comes back later."""
         if running := self._running(one):
-            running.job.goes_back = True
-            running.signal(15)
+            self.cluster.batch_system.preempt(running.job)
 
     def do_time_limit(self, one: int, _two: int) -> None:
-        """Slurm warns it before its time is up; it goes back only while that gets it further."""
+        """It is warned before its time is up; it goes back only while that gets it further."""
         if not (running := self._running(one)) or running.has_signal:
             return
         job = running.job
         running.signal(10)
         self._act(None, self.world.tick)
-        if job.state != "PENDING":
+        if not job.waits:
             return
         gained = self._saved(job) > self._saved_before[job.id]
         self._fruitless[job.id] = 0 if gained else self._fruitless.get(job.id, 0) + 1
@@ -87,33 +87,52 @@ class BatchTeller(Teller):
     def do_notice(self, _one: int, two: int) -> None:
         """The controller notices which nodes are dead: their jobs go back, or fail where the site wants that."""
         for job in self._lost():
-            if two % 2:
-                self.cluster.slurm.end(job, "NODE_FAIL")
-            else:
-                job.goes_back = True
-                self.cluster.slurm.left(job, 1)
+            self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
+
+    def do_give_up(self, one: int, _two: int) -> None:
+        """A job's node is cut off, and believed dead while the job goes on."""
+        if running := self._running(one):
+            running.given_up = True
+            self.cluster.batch_system.lose_node(running.job, for_good=False)
+
+    def do_tick(self, one: int, two: int) -> None:
+        former = self.cluster.given_up()
+        followed = {each.run_id for each in former}
+        later = [each for each in self.cluster.batch() if each.run_id in followed and each.child.alive]
+        innocent = [each.child for each in later if not each.has_signal]
+        super().do_tick(one, two)
+        self.world.hold(all(job.alive for job in innocent), "a former attempt ended the job of the next")
+        beside = [
+            each.run_id
+            for each in later
+            if self.cluster.mounted
+            for e in former
+            if e.run_id == each.run_id and e.child.alive
+        ]
+        self.world.hold(not beside, f"a former attempt of {beside} goes on beside the next")
 
     def do_forget_job(self, one: int, _two: int) -> None:
         """A controller that was set back no longer knows a job; one that runs goes on."""
-        if job := any_of([job for job in self.cluster.slurm.jobs if job.lives and not job.forgotten], one):
+        if job := any_of([job for job in self._jobs if job.lives and not job.forgotten], one):
             job.forgotten = True
-            if job.state == "PENDING":
+            if job.waits:
                 job.state = "LOST"
 
     def do_lie(self, one: int, two: int) -> None:
-        self.cluster.slurm.lie = LIES[(4 * one + two) % len(LIES)]
+        lies = self.cluster.batch_system.LIES
+        self.cluster.batch_system.set_lie(lies[(4 * one + two) % len(lies)])
 
     def do_truth(self, _one: int, _two: int) -> None:
-        self.cluster.slurm.lie = None
+        self.cluster.batch_system.set_lie(None)
 
     def do_remember(self, _one: int, _two: int) -> None:
-        self.cluster.slurm.remember()
+        self.cluster.batch_system.remember()
 
     def do_lose_answer(self, _one: int, _two: int) -> None:
-        self.cluster.slurm.loses_answers = True
+        self.cluster.batch_system.loses_answers = True
 
     def do_accounting(self, _one: int, two: int) -> None:
-        self.cluster.slurm.has_accounting = two % 2 == 0
+        self.cluster.batch_system.has_accounting = two % 2 == 0
 
     def do_watch(self, one: int, two: int) -> None:
         """The daemon looks every half minute."""
@@ -125,7 +144,7 @@ class BatchTeller(Teller):
         """The nodes hang: nothing of theirs is written for almost as long as a scheduler's word against them is not believed."""
         self._act(None, self.world.tick)
         self.do_look(one, two)
-        believed_after_s = ALIVE_S if self.cluster.slurm.lie == "over" else SILENT_S
+        believed_after_s = self.cluster.batch_system.believed_after_s() or SILENT_S
         for _ in range(int(believed_after_s / _FROZEN_LOOK_EVERY_S) - 1):
             self.world.clock += _FROZEN_LOOK_EVERY_S
             self.do_look(one, two)
@@ -137,6 +156,10 @@ class BatchTeller(Teller):
 
     # Helpers.
 
+    @property
+    def _jobs(self) -> list[BatchJob]:
+        return self.cluster.batch_system.jobs
+
     def _running(self, number: int) -> BatchSupervision | None:
         running: BatchSupervision | None = any_of(self.cluster.batch(), number)
         return running
@@ -144,7 +167,7 @@ class BatchTeller(Teller):
     def _lost(self) -> list[BatchJob]:
         """Jobs whose node is dead while the controller has them running."""
         alive = [one.job for one in self.cluster.batch()]
-        return [job for job in self.cluster.slurm.jobs if job.state == "RUNNING" and job not in alive]
+        return [job for job in self._jobs if job.state == "RUNNING" and job not in alive]
 
     def _saved(self, job: BatchJob) -> int:
         return max((saved.step for saved in self.world.all_saved if saved.run_id == job.run_id), default=0)
@@ -159,8 +182,8 @@ class BatchTeller(Teller):
             if run.ended:
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return
-            slurm = self.cluster.slurm
-            if slurm.lie or self._lost() or any(job.forgotten for job in slurm.jobs) or self._goes_on(run_id):
+            lies = self.cluster.batch_system.lie or any(job.forgotten for job in self._jobs)
+            if lies or self._lost() or self._goes_on(run_id):
                 return
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
@@ -169,4 +192,5 @@ class BatchTeller(Teller):
         )
 
     def _goes_on(self, run_id: str) -> bool:
-        return bool(self.world.alive(run_id)) or self.world.supervised(run_id) or self.world.waits(run_id)
+        world = self.world
+        return bool(world.alive(run_id)) or world.supervised(run_id) or world.waits(run_id) or world.untaken(run_id)

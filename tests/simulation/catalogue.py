@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
+from tests.simulation.host import Scheduler
 from tests.simulation.stories import WEIGHTS, Story, Teller, outcome, random_story, shorten
 
 # What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
@@ -67,17 +70,29 @@ FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
 }
 
 
+# Of every batch system: what later stories found.
+FOUND_ON_CLUSTERS_BY_CHANCE = {
+    "a former attempt that was given up ends the job of the next": "launch start_job save tick give_up start_job tick",
+    "release, its folder was removed while its job waits": "launch start_job preempt tick lose_run release",
+    "stopped, its folder was removed while its job waits": "launch look lose_run stop",
+}
+
+FOUND_WITH_HTCONDOR = {
+    "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
+}
+
+
 @dataclass(frozen=True)
 class Telling:
-    """A story and the world it is told to: whose jobs are scripts, whose host is a cluster."""
+    """A story and the world it is told to: whose jobs are scripts, what starts them."""
 
     story: Story
     scripts: bool = False
-    on_cluster: bool = False
+    scheduler: Scheduler = "direct"
 
     @property
-    def teller(self) -> type[Teller]:
-        return BatchTeller if self.on_cluster else Teller
+    def teller(self) -> Callable[..., Teller]:
+        return Teller if self.scheduler == "direct" else functools.partial(BatchTeller, scheduler=self.scheduler)
 
     def outcome(self) -> str | None:
         """What breaks, or None."""
@@ -90,24 +105,30 @@ class Telling:
 
 def found_once() -> dict[str, Telling]:
     """By what they broke."""
-    direct = {words: Telling(read(story)) for words, story in (FOUND | FOUND_BY_CHANCE).items()}
-    scripts = {words: Telling(read(story), scripts=True) for words, story in FOUND_WITH_SCRIPTS.items()}
-    clusters = {words: Telling(read(story), on_cluster=True) for words, story in FOUND_ON_CLUSTERS.items()}
-    both = {
-        words: Telling(read(story), scripts=True, on_cluster=True)
-        for words, story in FOUND_ON_CLUSTERS_WITH_SCRIPTS.items()
+    groups: list[tuple[dict[str, str], bool, Scheduler]] = [
+        (FOUND | FOUND_BY_CHANCE, False, "direct"),
+        (FOUND_WITH_SCRIPTS, True, "direct"),
+        (FOUND_ON_CLUSTERS, False, "slurm"),
+        (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),
+        (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
+        (FOUND_WITH_HTCONDOR, False, "htcondor"),
+    ]
+    return {
+        words: Telling(read(story), scripts, scheduler)
+        for found, scripts, scheduler in groups
+        for words, story in found.items()
     }
-    return direct | scripts | clusters | both
 
 
-def by_chance(seed: int, *, scripts: bool, on_cluster: bool) -> Telling:
-    return Telling(random_story(seed, of=BATCH_WEIGHTS if on_cluster else WEIGHTS), scripts, on_cluster)
+def by_chance(seed: int, *, scripts: bool, scheduler: Scheduler) -> Telling:
+    return Telling(random_story(seed, of=WEIGHTS if scheduler == "direct" else BATCH_WEIGHTS), scripts, scheduler)
 
 
 def numbered(seed: int, number: int) -> Telling:
-    """One of endlessly many: every second has scripts, every fourth and its neighbour are of a cluster."""
+    """One of endlessly many: every second has scripts, every fourth and its neighbour are of a cluster, of either kind in turn."""
     chosen = random.Random(f"{seed}:{number}").randrange(1 << 40)
-    return by_chance(chosen, scripts=number % 2 == 1, on_cluster=number % 4 >= 2)
+    of_clusters: Scheduler = "htcondor" if number // 4 % 2 else "slurm"
+    return by_chance(chosen, scripts=number % 2 == 1, scheduler=of_clusters if number % 4 >= 2 else "direct")
 
 
 def read(words: str) -> Story:

@@ -1,43 +1,58 @@
-"""A simulated cluster: a login node with the agent, worker nodes with the real batch supervisor, one disk, and a Slurm that may lie."""
+"""A simulated cluster: a login node with the agent, worker nodes with the real batch supervisor, one disk, a scheduler that may lie."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from armada_agent import batch
+from armada_agent.observation import ENDED
 from armada_agent.paths import RunPaths
 
-from tests.simulation.host import SimHost, current
-from tests.simulation.slurm import BatchJob, SimSlurm
+from tests.simulation.batch_system import BatchJob, BatchSystem
+from tests.simulation.host import Scheduler, SimHost, current
+from tests.simulation.htcondor import SimHtcondor
+from tests.simulation.slurm import SimSlurm
 from tests.simulation.supervising import Supervision, new_pid
 
 if TYPE_CHECKING:
     from armada_agent import processes
+
+    from tests.simulation.supervising import Job
 
 
 @dataclass(eq=False)
 class SimCluster(SimHost):
     """What its login node restarts, its workers do not notice; no process of theirs is in its table."""
 
-    slurm: SimSlurm = field(init=False)
+    scheduler: Scheduler = "slurm"
+    batch_system: BatchSystem = field(init=False)
     starting: BatchJob | None = None
+    on_worker: bool = False
+    """A supervisor computes: all work on the same node, where each could harm the others most."""
 
     def __post_init__(self) -> None:
-        self.slurm = SimSlurm(self)
-
-    @property
-    def scheduler(self) -> Literal["direct", "slurm"]:
-        return "slurm"
+        self.batch_system = SimSlurm(self) if self.scheduler == "slurm" else SimHtcondor(self)
 
     def waits(self, run_id: str) -> bool:
-        return any(job.state == "PENDING" for job in self.slurm.of_run(run_id))
+        return any(job.waits and not self._is_over(job) for job in self.batch_system.of_run(run_id))
+
+    def _is_over(self, job: BatchJob) -> bool:
+        """Whether a job leaves again as soon as it starts, because the end of its submission is written."""
+        for folder in self.folders(job.run_id):
+            with contextlib.suppress(OSError):
+                state = json.loads((folder / "state.json").read_bytes())
+                if state["state"] in ENDED and state["submission"] == job.number:
+                    return True
+        return False
 
     def power_cut(self) -> None:
         self.boot += 1
 
     def processes(self) -> list[processes.Process]:
-        return []
+        return super().processes() if self.on_worker else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent import aftermath
@@ -53,10 +68,18 @@ class SimCluster(SimHost):
             code = batch.supervise(str(self.root), job.run_id, job.number, job.id)
         self.starting = None
         if not any(one.job is job for one in self.batch()):
-            self.slurm.left(job, code)
+            self.batch_system.left(job, code)
 
     def batch(self) -> list[BatchSupervision]:
-        return [one for one in self.supervisions if isinstance(one, BatchSupervision)]
+        """The supervisors whose jobs the batch system knows to run."""
+        return [one for one in self.supervisions if isinstance(one, BatchSupervision) and not one.given_up]
+
+    def given_up(self) -> list[BatchSupervision]:
+        """Those on nodes that the batch system believes dead."""
+        return [one for one in self.supervisions if isinstance(one, BatchSupervision) and one.given_up]
+
+    def has_given_up(self, job: Job) -> bool:
+        return any(one.child is job for one in self.given_up())
 
     def signal_batch(self, job: BatchJob, number: int) -> None:
         for one in self.batch():
@@ -70,17 +93,18 @@ class SimCluster(SimHost):
                 one.lose()
 
 
-def controller() -> SimSlurm:
-    """The Slurm of the cluster whose agent or supervisor computes now."""
+def controller() -> BatchSystem:
+    """The batch system of the cluster whose agent or supervisor computes now."""
     cluster = current()
     assert isinstance(cluster, SimCluster)
-    return cluster.slurm
+    return cluster.batch_system
 
 
 class BatchSupervision(Supervision):
     """A living supervisor on a worker."""
 
     job: BatchJob
+    given_up: bool = False
 
     @classmethod
     def take_up(cls, real: Any) -> Self:
@@ -93,6 +117,15 @@ class BatchSupervision(Supervision):
         host.supervisions.append(made)
         made._start()
         return made
+
+    def step(self) -> None:
+        assert isinstance(self.host, SimCluster)
+        self._real._looked_at = float("-inf")  # noqa: SLF001  # there is time for it between any two of our steps
+        self.host.on_worker = True
+        try:
+            super().step()
+        finally:
+            self.host.on_worker = False
 
     def signal(self, number: int) -> None:
         self._real._note_signal(number, None)  # noqa: SLF001
@@ -109,29 +142,34 @@ class BatchSupervision(Supervision):
     def leave(self) -> None:
         """It has concluded: the job goes with it, back into the queue or not."""
         super().leave()
-        for job in self.host.jobs_of(self.run_id):
-            job.die(143)  # Slurm ends what is left of a step
+        self._end_job(143)  # a batch system ends what is left of a job
         state = self._real.state
         code = 0 if state in ("succeeded", "cancelled") else self._real.exit_code or 1
-        self._slurm.left(self.job, code)
+        if not self.given_up:
+            self._batch_system.left(self.job, code)
 
     def lose(self) -> None:
         """Supervisor and job are no more, and nobody has said so."""
         super().leave()
-        for job in self.host.jobs_of(self.run_id):
-            job.die(137)
+        self._end_job(137)
+
+    def _end_job(self, status: int) -> None:
+        if self.child is not None and self.child.alive:
+            self.child.die(status)
 
     def die(self) -> None:
-        """kill -9 on a worker: Slurm ends what is left of the step, and the job with it."""
+        """kill -9 on a worker: the batch system ends what is left of the job."""
         self.lose()
-        self._slurm.left(self.job, 1)
+        if not self.given_up:
+            self._batch_system.left(self.job, 1)
 
     @property
-    def _slurm(self) -> SimSlurm:
+    def _batch_system(self) -> BatchSystem:
         assert isinstance(self.host, SimCluster)
-        return self.host.slurm
+        return self.host.batch_system
 
 
-def job_file(run_id: str) -> dict[str, str]:
-    """What home renders for Slurm, as far as anything here reads it."""
-    return {"launch/job.sbatch": f"#!/bin/bash\n# armada_submission {run_id}\n"}
+def job_file(scheduler: str, run_id: str) -> dict[str, str]:
+    """What home renders for a batch system, as far as anything here reads it."""
+    name = {"slurm": "job.sbatch", "htcondor": "job.sub"}[scheduler]
+    return {f"launch/{name}": f"# armada_submission {run_id}\n"}

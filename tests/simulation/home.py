@@ -70,7 +70,7 @@ class SimHome:
 
     def launch(self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, **sync: Any) -> None:
         spec = _spec(run_id, host, script=script, retries=retries, sync=sync)
-        files = job_file(run_id) if "scheduler" in spec else {}
+        files = job_file(host.scheduler, run_id) if "scheduler" in spec else {}
         with self.store() as database:
             root = host.ask("run.observe", {"runs": []})["root"]  # as the facts of its preflight say
             runs.insert(
@@ -192,9 +192,9 @@ EXPECTED = (ArmadaError, OSError)
 
 def _spec(run_id: str, host: SimHost, *, script: bool, retries: int, sync: dict[str, Any]) -> dict[str, Any]:
     watch = {"resume": ["--resume", "{step}"], "checkpoints": {"pattern": "out/checkpoint-*", "quiet_s": 0.0}}
-    batch = {"kind": "slurm", "poll_s": 15.0, "max_retries": 0, "max_attempts_without_progress": MOST_WITHOUT}
+    batch = {"kind": host.scheduler, "poll_s": 15.0, "max_retries": 0, "max_attempts_without_progress": MOST_WITHOUT}
     return {
-        **({"scheduler": batch} if host.scheduler == "slurm" else {}),
+        **({"scheduler": batch} if host.scheduler != "direct" else {}),
         "format": 1,
         "run_id": run_id,
         "name": run_id,

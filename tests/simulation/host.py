@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.world import World
 
+Scheduler = Literal["direct", "slurm", "htcondor"]
+
 here = threading.local()
 """`here.host`: the machine whose agent or supervisor computes now."""
 
@@ -42,6 +44,7 @@ class SimHost:
     world: World
     name: str
     place: Path
+    scheduler: Scheduler = "direct"
     boot: int = 1
     reachable: bool = True
     clock_offset: float = 0.0
@@ -50,12 +53,12 @@ class SimHost:
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)
 
-    @property
-    def scheduler(self) -> Literal["direct", "slurm"]:
-        return "direct"
-
     def waits(self, run_id: str) -> bool:
         """Whether something will start a job of a run by itself."""
+        return False
+
+    def has_given_up(self, job: Job) -> bool:
+        """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False
 
     @property
@@ -189,6 +192,7 @@ class SimHost:
         for job in self.jobs:
             if job.alive:
                 marks = {processes.RUN_MARKER: job.run_id, processes.ROOT_MARKER: str(self.root)}
+                marks[processes.ATTEMPT_MARKER] = job.environment[processes.ATTEMPT_MARKER]
                 found.append(processes.Process(identity.Stat(job.pid, "S", 1, job.pid, str(job.pid)), marks))
         return found
 

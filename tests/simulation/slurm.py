@@ -1,103 +1,53 @@
-"""A simulated Slurm: what is true of its jobs, and what its programs answer, which need not be that."""
+"""A simulated Slurm: what its programs answer, which need not be what is true."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import ClassVar
 
 from armada_agent.engines import EngineError
+from armada_agent.verdicts.liveness import ALIVE_S, SILENT_S
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.simulation.cluster import SimCluster
-
-LIES = ("error", "empty", "cut", "said", "others", "old", "over")
-"""It does not answer; rc 0 without a row; a half; rc 0 with an error text; somebody else's rows; an earlier answer; all has ended."""
+from tests.simulation.batch_system import BatchJob, BatchSystem
 
 _REMEMBERS_S = 300.0  # MinJobAge, as most sites have it
-_SHORT = {"squeue", "scancel", "scontrol", "sbatch", "sacct"}
 
 
 @dataclass(eq=False)
-class BatchJob:
-    """One job, as the controller truly has it."""
+class SimSlurm(BatchSystem):
+    """The controller of one cluster, its accounting, and what stands in for its programs.
 
-    id: str
-    name: str
-    run_id: str
-    number: int
-    state: str = "PENDING"
-    reason: str = "Priority"
-    ended_at: float | None = None
-    goes_back: bool = False
-    cancelled: bool = False
-    forgotten: bool = False
+    It may not answer; answer rc 0 without a row; with a half; with an error text; with somebody else's rows; as it did earlier;
+    that all has ended.
+    """
 
-    @property
-    def lives(self) -> bool:
-        return self.state in ("PENDING", "RUNNING")
+    LIES: ClassVar = ("error", "empty", "cut", "said", "others", "old", "over")
+    PROGRAMS: ClassVar = frozenset({"squeue", "scancel", "scontrol", "sbatch", "sacct"})
 
-    def row(self) -> str:
-        node = "n1" if self.state == "RUNNING" else ""
-        return f"{self.id}|{self.state}|{self.reason}|{node}|{self.name}\n"
-
-
-@dataclass(eq=False)
-class SimSlurm:
-    """The controller of one cluster, its accounting, and what stands in for its programs."""
-
-    cluster: SimCluster
-    jobs: list[BatchJob] = field(default_factory=list)
-    lie: str | None = None
     old: str = ""
-    has_accounting: bool = True
-    loses_answers: bool = False
 
     # What is true.
 
-    def of_run(self, run_id: str) -> list[BatchJob]:
-        return [job for job in self.jobs if job.run_id == run_id and job.lives]
-
-    def shows(self, run_id: str) -> bool:
-        """Whether what it answers just now has a living job of a run."""
-        return any(job.run_id == run_id and job.lives and not job.forgotten for job in self.jobs)
-
-    def find(self, job_id: str) -> BatchJob | None:
-        return next((job for job in self.jobs if job.id == job_id), None)
-
-    def start(self, job: BatchJob) -> None:
-        job.state, job.reason = "RUNNING", "None"
-        self.cluster.run_batch(job)
-
     def left(self, job: BatchJob, code: int) -> None:
-        """Its supervisor has left the node."""
         if job.goes_back and not (job.cancelled or job.forgotten):
             job.state, job.reason, job.goes_back = "PENDING", "BeginTime", False
             return
         self.end(job, "CANCELLED" if job.cancelled else "FAILED" if code else "COMPLETED")
 
-    def end(self, job: BatchJob, state: str) -> None:
-        job.state, job.reason, job.ended_at = state, "None", self.cluster.world.clock
-
-    def remember(self) -> None:
-        """What is answered now is answered again later, where it lies so."""
-        self.old = self._listed()
+    def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
+        if for_good:
+            self.end(job, "NODE_FAIL")
+        else:
+            job.goes_back = True
+            self.left(job, 1)
 
     # What it says.
 
-    def run_tool(self, argv: Sequence[str], *_: object, **__: object) -> str:
-        return self.run_tool_aloud(argv)[0]
+    def remember(self) -> None:
+        self.old = self._listed()
 
-    def run_tool_aloud(self, argv: Sequence[str], *_: object, **__: object) -> tuple[str, str]:
-        """Stands in for `engines.run_tool_aloud`."""
-        program = argv[0]
-        if program not in _SHORT:
-            raise EngineError(f"{program} is not installed on this host", missing=True)
-        if self.lie == "error":
-            raise EngineError(f"{program}: error: Unable to contact slurm controller (connect failure)")
-        answer = getattr(self, f"_{program}")(list(argv[1:]))
-        return answer if isinstance(answer, tuple) else (answer, "")
+    def believed_after_s(self) -> float | None:
+        return ALIVE_S if self.lie == "over" else SILENT_S
 
     def _listed(self) -> str:
         now = self.cluster.world.clock
@@ -106,7 +56,7 @@ class SimSlurm:
             for job in self.jobs
             if not job.forgotten and (job.ended_at is None or now - job.ended_at < _REMEMBERS_S)
         ]
-        return "".join(job.row() for job in shown)
+        return "".join(map(_row, shown))
 
     def _squeue(self, _words: list[str]) -> str | tuple[str, str]:
         whole = self._listed()
@@ -122,15 +72,13 @@ class SimSlurm:
             return self.old
         if self.lie == "over":
             return "".join(
-                job.row().replace("|RUNNING|", "|COMPLETED|") for job in self.jobs if not job.forgotten and job.lives
+                _row(job).replace("|RUNNING|", "|COMPLETED|") for job in self.jobs if not job.forgotten and job.lives
             )
         return whole
 
     def _sbatch(self, words: list[str]) -> str:
         name = next(word.partition("=")[2] for word in words if word.startswith("--job-name="))
-        _, run_id, number = name.split(".")
-        job = BatchJob(str(100 + len(self.jobs)), name, run_id, int(number))
-        self.jobs.append(job)
+        job = self.submit(str(100 + len(self.jobs)), name)
         if self.loses_answers:
             self.loses_answers = False
             raise EngineError("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
@@ -169,3 +117,8 @@ class SimSlurm:
         name = next(word.partition("=")[2] for word in words if word.startswith("--name="))
         # What the controller forgot, accounting has as it was when it last heard of it.
         return "".join(f"{job.id}|{job.state}|0:0|Unknown|n1|{job.name}\n" for job in self.jobs if job.name == name)
+
+
+def _row(job: BatchJob) -> str:
+    node = "n1" if job.state == "RUNNING" else ""
+    return f"{job.id}|{job.state}|{job.reason}|{node}|{job.name}\n"

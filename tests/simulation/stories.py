@@ -279,6 +279,8 @@ class Teller:
         """What a look showed must be so; what another boot shows is believed after a while, so it is looked for once more."""
         if not any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
             self.world.hold(run.ended or run.state == "unknown", f"{run_id} cannot be seen, and is {run.state}")
+            if run.ended and all(host.mounted for host in self.world.hosts.values()):
+                self.world.check_state(home, run_id, run.state, run.reason)
             return
         try:
             self.world.check_state(home, run_id, run.state, run.reason)
@@ -326,7 +328,7 @@ def random_story(seed: int, length: int = 40, of: Mapping[str, int] = WEIGHTS) -
     ]
 
 
-def outcome(story: Story, *, scripts: bool = False, teller: type[Teller] = Teller) -> str | None:
+def outcome(story: Story, *, scripts: bool = False, teller: Callable[..., Teller] = Teller) -> str | None:
     """Tell a story to a new world: what broke, or None."""
     memory = Path("/dev/shm")  # a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
@@ -338,7 +340,7 @@ def outcome(story: Story, *, scripts: bool = False, teller: type[Teller] = Telle
 
 
 def shorten(
-    story: Story, still: Callable[[str], bool], *, scripts: bool = False, teller: type[Teller] = Teller
+    story: Story, still: Callable[[str], bool], *, scripts: bool = False, teller: Callable[..., Teller] = Teller
 ) -> Story:
     """Leave out what the failure does not need, in ever smaller pieces."""
     size = max(1, len(story) // 2)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.chance import ARMADA_SEED, dice
 from tests.simulation.catalogue import Telling, by_chance, found_once
+from tests.simulation.host import Scheduler
 
 pytestmark = pytest.mark.takes_long("hundreds of stories; a few more or less would find as much, and more are better")
 
@@ -25,24 +26,25 @@ def test_what_was_found_once_does_not_happen_again(told: Telling) -> None:
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_no_history_breaks_an_invariant(piece: int) -> None:
     """A story that breaks one is told as short as it gets."""
-    broken = first_broken(dice(1000 + piece), HISTORIES // PIECES, scripts=piece % 2 == 1, on_cluster=False)
+    broken = first_broken(dice(1000 + piece), HISTORIES // PIECES, scripts=piece % 2 == 1, scheduler="direct")
     assert broken is None, broken
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_no_history_of_a_cluster_breaks_an_invariant(piece: int) -> None:
     count = HISTORIES // PIECES // _ON_CLUSTERS
-    broken = first_broken(dice(2000 + piece), count, scripts=piece % 2 == 1, on_cluster=True)
+    scheduler: Scheduler = "slurm" if piece % 4 < 2 else "htcondor"
+    broken = first_broken(dice(2000 + piece), count, scripts=piece % 2 == 1, scheduler=scheduler)
     assert broken is None, broken
 
 
-def first_broken(chance: random.Random, count: int, *, scripts: bool, on_cluster: bool) -> str | None:
+def first_broken(chance: random.Random, count: int, *, scripts: bool, scheduler: Scheduler) -> str | None:
     """Tell random stories to new worlds: what the first of them breaks, and the story as short as it gets."""
     for _ in range(count):
         seed = chance.randrange(1 << 40)
-        telling = by_chance(seed, scripts=scripts, on_cluster=on_cluster)
+        telling = by_chance(seed, scripts=scripts, scheduler=scheduler)
         if words := telling.outcome():
             dice_used = f" under ARMADA_SEED={ARMADA_SEED}" if ARMADA_SEED else ""
-            which = f"seed {seed}{dice_used}, scripts: {scripts}, cluster: {on_cluster}"
+            which = f"seed {seed}{dice_used}, scripts: {scripts}, {scheduler}"
             return f"{words}\n{which}\n{telling.shorten()}"
     return None

@@ -18,7 +18,7 @@ from tests.simulation import host as hosts
 from tests.simulation.breaking import Breaking, Killed
 from tests.simulation.cluster import SimCluster
 from tests.simulation.home import SimHome, new_home
-from tests.simulation.host import SimHost
+from tests.simulation.host import Scheduler, SimHost
 from tests.simulation.supervising import Job
 
 GUESSED = ("gone",)
@@ -95,8 +95,8 @@ class World:
         self.hosts[name].root.mkdir(parents=True)
         return self.hosts[name]
 
-    def add_cluster(self, name: str) -> SimCluster:
-        cluster = SimCluster(self, name, self.folder / name)
+    def add_cluster(self, name: str, scheduler: Scheduler) -> SimCluster:
+        cluster = SimCluster(self, name, self.folder / name, scheduler)
         self.hosts[name] = cluster
         cluster.root.mkdir(parents=True)
         return cluster
@@ -200,7 +200,7 @@ class World:
     # What must hold.
 
     def job_started(self, job: Job) -> None:
-        others = [other for other in self.alive(job.run_id) if other is not job]
+        others = [other for other in self.alive(job.run_id) if other is not job and not job.host.has_given_up(other)]
         self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
         self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")
         if job.script and not job.host.clock_was_set:  # else times of files say nothing of what was whole

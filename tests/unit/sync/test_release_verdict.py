@@ -41,9 +41,11 @@ class World:
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
 
+    remains: dict[str, Any] | None = None
+
     def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
-        observed = {"run_id": RUN, "exists": True, "evidence": self.evidence}
+        observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
             "run.list": {"runs": [{"run_id": run_id} for run_id in self.listed]},
             "sync.look": {"root": self.root, "runs": [looked]},
@@ -251,6 +253,16 @@ class TestNotThere:
         world.root = "its own"
         assert world.lost() == []
 
+    @pytest.mark.parametrize("root", ["r", "its own"])
+    def test_its_job_may_live_there_without_its_folder(self, world: World, root: str) -> None:
+        runs.set_root(world.database, RUN, root)
+        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        world.remains = {"processes": 2}
+        assert world.lost() == ["its folder is not there, and its job runs (processes: 2)"]
+        said: list[Any] = [{"processes": 0}, {"processes": "many"}, {}, None, []]  # a host may say anything
+        for world.remains in said:
+            assert world.lost() == []
+
     def test_what_never_got_there_is_not_missed(self, world: World) -> None:
         assert world.lost() == []
 
@@ -282,3 +294,29 @@ class TestNotThere:
         with world.database.transaction() as connection:
             connection.execute("UPDATE runs SET state = 'failed', reason = 'gone' WHERE run_id = ?", (RUN,))
         assert len(world.lost()) == 1
+
+
+class TestRemovedBeforeItsJobEnded:
+    """A run of a batch system whose folder was removed: with it went the number of its job."""
+
+    @pytest.fixture(autouse=True)
+    def put_there(self, world: World) -> None:
+        world.insert(scheduler={"kind": "slurm"})
+        world.listed = []
+        runs.set_root(world.database, RUN, "r")
+
+    def test_its_scheduler_may_have_its_job(self, world: World) -> None:
+        (item,) = world.judge()
+        assert item.lost
+        assert "may still have its job" in item.what
+        assert item.hint is not None
+        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # there; then armada rm")
+
+    def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
+        runs.set_state(world.database, RUN, "failed", reason="exit_code")
+        assert world.lost() == []
+
+    def test_what_was_never_handed_over_waits_nowhere(self, world: World) -> None:
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET submission = 0 WHERE run_id = ?", (RUN,))
+        assert world.lost() == []

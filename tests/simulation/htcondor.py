@@ -1,0 +1,168 @@
+"""A simulated HTCondor: the event logs that it writes into runs' folders, and what its programs answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from armada_agent.engines import EngineError
+from armada_agent.htcondor import REQUEUE_EXIT_CODE
+from armada_agent.verdicts.liveness import ALIVE_S
+
+from tests.simulation.batch_system import BatchJob, BatchSystem
+
+_SUBMITTED, _EXECUTES, _EVICTED, _TERMINATED, _REMOVED, _HELD, _RELEASED, _DISCONNECTED, _RECONNECTED, _NOT_AGAIN = (
+    0, 1, 4, 5, 9, 12, 13, 22, 23, 24,
+)  # fmt: skip
+_HEADLINES = {
+    _SUBMITTED: "Job submitted from host: <10.0.0.1:9618>",
+    _EXECUTES: "Job executing on host: <10.0.0.2:9618>",
+    _EVICTED: "Job was evicted.",
+    _TERMINATED: "Job terminated.",
+    _REMOVED: "Job was aborted.",
+    _HELD: "Job was held.",
+    _RELEASED: "Job was released.",
+    _DISCONNECTED: "Job disconnected, attempting to reconnect",
+    _RECONNECTED: "Job reconnected to slot1@n1",
+    _NOT_AGAIN: "Job reconnection failed",
+}
+
+
+@dataclass(eq=False)
+class SimHtcondor(BatchSystem):
+    """A pool's schedd and its shadows.
+
+    It may not answer; have an empty queue; write its events late; only half of one; see its log deleted, or put back to what it was;
+    and say of a job that runs that it was evicted, removed or held, because it lost sight of its node.
+    """
+
+    LIES: ClassVar = ("error", "empty", "late", "half", "deleted", "old", "evicted", "removed", "held")
+    PROGRAMS: ClassVar = frozenset({"condor_submit", "condor_q", "condor_rm", "condor_history"})
+
+    old: dict[str, str] = field(default_factory=dict)
+    unwritten: dict[str, str] = field(default_factory=dict)
+
+    # What is true.
+
+    def start(self, job: BatchJob) -> None:
+        if job.state == "HELD":
+            self._tell(job, _RELEASED, "via condor_release (by user me)")
+        self._tell(job, _EXECUTES, "SlotName: slot1@n1")
+        super().start(job)
+
+    def left(self, job: BatchJob, code: int) -> None:
+        if job.forgotten:
+            job.state, job.ended_at = "LOST", self.cluster.world.clock
+        elif job.cancelled:
+            self._tell(job, _REMOVED, "via condor_rm (by user me)")
+            self.end(job, "REMOVED")
+        elif job.goes_back:
+            self._tell(job, _EVICTED, "(0) Job was not checkpointed.")
+            job.state, job.goes_back = "PENDING", False
+        elif code == REQUEUE_EXIT_CODE:
+            self._tell(job, _EVICTED, "(0) Job terminated and was requeued")
+            job.state = "PENDING"
+        else:
+            self._tell(job, _TERMINATED, f"(1) Normal termination (return value {code})")
+            self.end(job, "COMPLETED")
+
+    def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
+        self._tell(job, _DISCONNECTED, "Socket between submit and execute hosts closed unexpectedly")
+        self._tell(job, _NOT_AGAIN, "Job lease expired; rescheduling job")
+        job.state = "PENDING"
+        if for_good:
+            self._hold(job)
+
+    def _hold(self, job: BatchJob) -> None:
+        self._tell(
+            job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD expression evaluated to TRUE", "Code 26 Subcode 0"
+        )
+        job.state = "HELD"
+
+    # What it says.
+
+    def remember(self) -> None:
+        self.old = {job.id: self._path(job).read_text() for job in self.jobs if self._path(job).is_file()}
+
+    def set_lie(self, lie: str | None) -> None:
+        if self.lie in ("late", "half"):
+            for job in self.jobs:
+                self._write(job, self.unwritten.pop(job.id, ""))
+        self.lie = lie
+        for job in self.jobs:
+            path = self._path(job)
+            if lie == "deleted":
+                path.unlink(missing_ok=True)
+            elif lie == "old" and path.is_file():
+                path.write_text(self.old.get(job.id, ""))
+            elif job.state == "RUNNING" and lie == "evicted":
+                self._tell(job, _DISCONNECTED, "Socket between submit and execute hosts closed unexpectedly")
+                self._tell(job, _NOT_AGAIN, "Job lease expired; rescheduling job")
+            elif job.state == "RUNNING" and lie == "removed":
+                self._tell(job, _REMOVED, "via condor_rm -forcex (by user root)")
+            elif job.state == "RUNNING" and lie == "held":
+                self._tell(job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD evaluated to TRUE", "Code 26 Subcode 0")
+
+    def believed_after_s(self) -> float | None:
+        return ALIVE_S if self.lie in ("evicted", "removed", "held") else None
+
+    def _path(self, job: BatchJob) -> Path:
+        folders = self.cluster.folders(job.run_id)
+        folder = next((at for at in folders if at.exists()), folders[0])
+        return folder / "submissions" / str(job.number) / "job.log"
+
+    def _tell(self, job: BatchJob, number: int, *body: str) -> None:
+        cluster, _, process = job.id.partition(".")
+        head = f"{number:03d} ({int(cluster):03d}.{int(process):03d}.000) 2027-01-15 08:00:00 {_HEADLINES[number]}"
+        text = "".join(f"{line}\n" for line in (head, *(f"\t{line}" for line in body), "..."))
+        if self.lie == "half" and job.id not in self.unwritten:
+            self._write(job, text[: len(text) // 2])
+            text = text[len(text) // 2 :]
+        if self.lie in ("late", "half"):
+            self.unwritten[job.id] = self.unwritten.get(job.id, "") + text
+        else:
+            self._write(job, text)
+
+    def _write(self, job: BatchJob, text: str) -> None:
+        if text and self._path(job).parent.is_dir():
+            with self._path(job).open("a") as stream:
+                stream.write(text)
+
+    def _condor_submit(self, words: list[str]) -> str:
+        number = next(word.partition("=")[2] for word in words if word.startswith("armada_submission="))
+        run_id = Path(words[-1]).parents[1].name
+        job = self.submit(f"{100 + len(self.jobs)}.0", f"armada.{run_id}.{number}")
+        self._tell(job, _SUBMITTED, "DAG Node: none")
+        if self.loses_answers:
+            self.loses_answers = False
+            raise EngineError("ERROR: Failed to commit transaction: connection to the schedd was lost")
+        return f"{job.id} - {job.id}\n"
+
+    def _condor_q(self, words: list[str]) -> str:
+        wanted = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
+        shown = [job for job in self.jobs if job.lives and not job.forgotten and job.name == wanted]
+        if self.lie == "empty":
+            return ""
+        if words[-1] == "JobStatus":
+            return "".join({"PENDING": "1\n", "RUNNING": "2\n", "HELD": "5\n"}[job.state] for job in shown)
+        return "".join(f"{job.id.replace('.', ' ')}\n" for job in shown)
+
+    def _condor_history(self, words: list[str]) -> str:
+        if not self.has_accounting:
+            raise EngineError("Error: No history file is defined")
+        wanted = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
+        ended = [job for job in self.jobs if job.name == wanted and job.ended_at is not None and not job.forgotten]
+        return "".join({"REMOVED": "3\n", "COMPLETED": "4\n"}[job.state] for job in ended[-1:])
+
+    def _condor_rm(self, words: list[str]) -> str:
+        job = self.find(words[-1])
+        if job is None or job.forgotten or not job.lives or self.lie == "empty":
+            raise EngineError(f"Couldn't find/remove all jobs matching {words[-1]}: job not found")
+        if job.waits:
+            self._tell(job, _REMOVED, "via condor_rm (by user me)")
+            self.end(job, "REMOVED")
+        else:
+            job.cancelled = True
+            self.cluster.signal_batch(job, 15)
+        return ""
