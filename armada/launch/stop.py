@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
-from armada.monitor.observe import ROOT_AWAY, ask_about, observe
+from armada.monitor.observe import ask_about, observe, where
 from armada.plausible import mapping
 from armada.store import runs
+from armada.verdicts import stopping
+from armada.verdicts.presence import There
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
@@ -49,20 +51,7 @@ def stop_run(
         answer = session.call("run.stop", question, timeout_s=60.0)
     except NotFound:
         observe(database, session, [run])
-        run = runs.find(database, run.run_id)
-        if run.reason == NOT_ON_HOST and (run.attempt or run.submission):
-            return _conclude_removed(database, session, run)
-        # Otherwise its launch broke off before the host had heard of it; there is nothing to end but our own record.
-        if run.reason != ROOT_AWAY and (run.state == "preparing" or run.reason == NOT_ON_HOST):
-            runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user")
-            return runs.find(database, run.run_id)
-        if run.ended:
-            return run
-        raise OutcomeUnknown(
-            f"whether {run.run_id} runs cannot be known: {run.message}",
-            hint="repeat the command when its root is back on the host",
-            host=run.host,
-        ) from None
+        return _conclude(database, session, runs.find(database, run.run_id))
     asked = answer.get("submission")  # agents of the first release do not say
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
@@ -75,7 +64,7 @@ def stop_run(
                 host=run.host,
             )
         if run.reason == NOT_ON_HOST:
-            return _conclude_removed(database, session, run)
+            return _conclude(database, session, run)
         if run.ended:
             return run
         if time.monotonic() > deadline:
@@ -88,28 +77,42 @@ def stop_run(
         time.sleep(0.3)
 
 
-def _conclude_removed(database: Database, session: HostSession, run: Run) -> Run:
-    """Write the end of a run whose folder was removed while it ran: nobody on its host can."""
+def _conclude(database: Database, session: HostSession, run: Run) -> Run:
+    """Write the end of a run of which its host has nothing, where it can be known: nobody there can."""
+    scheduler = str(mapping(runs.spec(database, run.run_id).get("scheduler")).get("kind") or "")
+    look = ask_about(session, run)
+    there = where(run, look)
+    seen = stopping.NotSeen(
+        run.state,
+        there,
+        was_there=runs.was_seen(database, run.run_id),
+        queued=bool(scheduler),
+        is_shared=there is not There.REMOVED or bool(mapping(look.get("remains")).get("is_shared")),
+    )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
-    scheduler = str((runs.spec(database, run.run_id).get("scheduler") or {}).get("kind") or "")
-    if scheduler:
+    outcome = stopping.judge(seen)
+    if outcome is stopping.Outcome.AWAY:
+        raise OutcomeUnknown(
+            f"whether {run.run_id} runs cannot be known: {run.message}",
+            hint="repeat the command when its root is back on the host",
+            host=run.host,
+        )
+    if outcome is stopping.Outcome.IN_A_QUEUE:
         cancel = cancel_command(scheduler, run.run_id, run.submission)
         raise OutcomeUnknown(
             f"{removed}, and with it the number of its job: whether {scheduler} still has it cannot be known",
             hint=f"{cancel}  # there; then armada rm {run.run_id}",
             host=run.host,
         )
-    if run.root_id is None or mapping(ask_about(session, run).get("remains")).get("is_shared"):
+    if outcome is stopping.Outcome.ELSEWHERE:
         raise OutcomeUnknown(
             f"{removed}; none of its processes is on the machine that answers, and it may run on another",
             hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id}",
             host=run.host,
         )
-    runs.set_state(
-        database,
-        run.run_id,
-        "cancelled",
-        reason="killed_by_user",
-        message=f"{removed}; none of its processes is left there",
-    )
+    if outcome is not stopping.Outcome.AS_IT_ENDED:
+        # Of one that was never there only home's own record says anything: its launch broke off before its host heard of it.
+        gone = f"{removed}; none of its processes is left there"
+        message = gone if outcome is stopping.Outcome.REMOVED else None
+        runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", message=message)
     return runs.find(database, run.run_id)

@@ -404,6 +404,12 @@ def mark_unreachable(database: Database, run_ids: Iterable[str], why: str) -> No
         )
 
 
+def was_seen(database: Database, run_id: str) -> bool:
+    """Whether a run was ever seen on its host, or handed over there; its folder may have gone since."""
+    query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"
+    return database.connection.execute(query, (run_id,)).fetchone() is not None
+
+
 def transitions(database: Database, run_id: str) -> list[tuple[float, str, str | None, str | None]]:
     query = "SELECT time, state, reason, message FROM transitions WHERE run_id = ? ORDER BY rowid"
     return [tuple(row) for row in database.connection.execute(query, (run_id,))]

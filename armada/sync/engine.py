@@ -26,7 +26,7 @@ from armada.sync.proof import prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
-from armada.units import counted
+from armada.verdicts import settling
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
 
@@ -145,17 +145,10 @@ def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, n
         _note_failure(database, run_id, hard[0].error, now())
     elif outcome.saw_end and not outcome.final:
         # Nothing went wrong this time because what is wrong was not due to be tried; it must not look as if all were home.
-        _note_failure(database, run_id, ArmadaError(_what_is_missing(run_id, outcome)), now())
+        _note_failure(database, run_id, ArmadaError(outcome.missing or ""), now())
     else:
         due = None if outcome.final else began + settings_of(runs.spec(database, run_id)).every_s
         run_sync.succeeded(database, run_id, began=began, next_due_at=due, final=outcome.final)
-
-
-def _what_is_missing(run_id: str, outcome: SyncOutcome) -> str:
-    count = len(outcome.pending) + len(outcome.outputs.unsettled)
-    if not count:
-        return f"{counted(outcome.finishing, 'checkpoint')} of {run_id}, whose supervisor died, still being hashed on its host"
-    return f"{count} things of {run_id} are still to come (armada sync ls says why)"
 
 
 def sync_host(
@@ -347,8 +340,16 @@ class _Sync:
             for c in checkpoints.of_run(database, run_id)
             if c.on_host and c.home_path is None and c.trouble != schedule.NOT_WANTED and not _is_quarantined(tried, c)
         )
-        final = looked.ended and not (pending or outputs.unsettled or looked.finishing or self._hard_troubles() or only)
-        if final:
+        seen = settling.Seen(
+            looked.ended,
+            len(pending),
+            len(outputs.unsettled),
+            looked.finishing,
+            sum(trouble.cause != "rejected" for trouble in self._troubles),
+            partial=only is not None,
+        )
+        missing = settling.what_is_missing(run_id, seen)
+        if missing is None:
             self._telling.settle()
         return SyncOutcome(
             run_id,
@@ -361,10 +362,10 @@ class _Sync:
             tuple(deleted_host),
             outputs,
             tuple(self._troubles),
-            final=final,
             left=len(wanted) < len(chosen),
             saw_end=looked.ended,
             finishing=looked.finishing,
+            missing=missing,
         )
 
     def _settle_doubts(self) -> None:
@@ -388,9 +389,6 @@ class _Sync:
                 raise
             except (ArmadaError, OSError) as error:
                 self._note_trouble(finding.checkpoint, error)
-
-    def _hard_troubles(self) -> bool:
-        return any(trouble.cause != "rejected" for trouble in self._troubles)
 
     def _choose(self, known: Sequence[Checkpoint], settings: SyncSettings, only: str | None) -> list[Checkpoint]:
         """What to bring now, the newest first: if the box dies in the middle, that is the one to have."""

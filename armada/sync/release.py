@@ -79,7 +79,7 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
         kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
-        may_wait = kind and run.submission and not run.ended
+        may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
         entry = {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}
         seen = RunMissing(
             run.run_id,

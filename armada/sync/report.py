@@ -73,10 +73,10 @@ class SyncOutcome:
         deleted_host: Digests that retention deleted there.
         outputs: Logs and other files.
         troubles: What went wrong without ending the sync.
-        final: The run has ended and nothing of it is still to come.
         left: More could be brought at once; it was not asked for.
         saw_end: The host was looked at after the run had ended, so that what is pending is all there will ever be.
         finishing: Checkpoints that the host still hashes, without their supervisor.
+        missing: Why more may come of it; None: all of it is home.
     """
 
     run_id: str
@@ -89,10 +89,15 @@ class SyncOutcome:
     deleted_host: tuple[str, ...] = ()
     outputs: Outputs = field(default_factory=Outputs)
     troubles: tuple[Trouble, ...] = ()
-    final: bool = False
     left: bool = False
     saw_end: bool = False
     finishing: int = 0
+    missing: str | None = "nobody has looked"
+
+    @property
+    def final(self) -> bool:
+        """The run has ended and nothing of it is still to come."""
+        return self.missing is None
 
     def then(self, later: SyncOutcome) -> SyncOutcome:
         """This sync and the one that went on with it, as one."""

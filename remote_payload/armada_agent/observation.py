@@ -21,7 +21,7 @@ from armada_agent import (
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths, newest
 from armada_agent.session import Call
-from armada_agent.verdicts import doubt
+from armada_agent.verdicts import doubt, following
 
 ENDED = ("succeeded", "failed", "cancelled")
 _TEXT_LIMIT = 65536
@@ -234,9 +234,8 @@ def _observe_run(
     metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)
     evidence = Evidence(paths, table)
-    if (evidence.sight or {}).get("state") == engines.ENDED:
-        # Its supervisor did not live to do it. A job that is only gone from the queue may come back and need them.
-        files.remove(paths.secrets)
+    if evidence.sight is not None and following.may_forget_secrets(evidence.sight["state"]):
+        files.remove(paths.secrets)  # its supervisor did not live to do it
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {

@@ -13,6 +13,7 @@ from armada_agent.observation import Evidence
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs import check_variables
 from armada_agent.session import Call
+from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
 _SAFE = "asking again is safe; nothing is handed over twice"
@@ -290,8 +291,10 @@ def _refuse_second(paths: RunPaths, number: int) -> None:
         return
     evidence = Evidence(paths)
     is_dead = evidence.supervisor == "dead" or evidence.is_gone
-    lost = evidence.job is not None and is_dead and not evidence.processes()
-    if number < before or not (evidence.has_ended or lost):
+    was_taken = evidence.job is not None
+    if not following.may_follow(
+        number, before, evidence.has_ended, was_taken, is_dead, len(evidence.processes()) if was_taken else 0
+    ):
         message = "run %s has submission %d already" % (paths.run_id, before)
         raise AgentError("conflict", message, "submit number %d again to learn what became of it" % before)
 

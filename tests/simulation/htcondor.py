@@ -42,6 +42,7 @@ class SimHtcondor(BatchSystem):
 
     old: dict[str, str] = field(default_factory=dict)
     unwritten: dict[str, str] = field(default_factory=dict)
+    has_lied: bool = False
 
     # What is true.
 
@@ -90,6 +91,7 @@ class SimHtcondor(BatchSystem):
             for job in self.jobs:
                 self._write(job, self.unwritten.pop(job.id, ""))
         self.lie = lie
+        self.has_lied |= lie in ("evicted", "removed", "held")
         for job in self.jobs:
             path = self._path(job)
             if lie == "deleted":
@@ -105,7 +107,7 @@ class SimHtcondor(BatchSystem):
                 self._tell(job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD evaluated to TRUE", "Code 26 Subcode 0")
 
     def believed_after_s(self) -> float | None:
-        return ALIVE_S if self.lie in ("evicted", "removed", "held") else None
+        return ALIVE_S if self.has_lied else None  # a log takes nothing back
 
     def _path(self, job: BatchJob) -> Path:
         folders = self.cluster.folders(job.run_id)

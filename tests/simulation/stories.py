@@ -278,7 +278,10 @@ class Teller:
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
         """What a look showed must be so; what another boot shows is believed after a while, so it is looked for once more."""
         if not any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
-            self.world.hold(run.ended or run.state == "unknown", f"{run_id} cannot be seen, and is {run.state}")
+            lives = bool(self.world.alive(run_id))
+            self.world.hold(
+                run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}"
+            )
             if run.ended and all(host.mounted for host in self.world.hosts.values()):
                 self.world.check_state(home, run_id, run.state, run.reason)
             return

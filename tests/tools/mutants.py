@@ -48,6 +48,7 @@ class Module:
 _AGENT = "remote_payload/armada_agent"
 _VERDICTS = ("tests/unit/verdicts",)
 _STATE = ("tests/unit/verdicts/test_state.py", "tests/unit/monitor/test_observe.py")
+_LIES = ("tests/agent/test_agent_lies.py", "tests/agent/test_agent_htcondor.py")
 _THIN = (
     "tests/unit/verdicts/test_thinning.py",
     "tests/agent/test_agent_outbox.py",
@@ -60,13 +61,22 @@ MODULES = (
     Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
     Module("armada/verdicts/order.py", _VERDICTS),
     Module("armada/verdicts/presence.py", _VERDICTS),
+    Module("armada/verdicts/settling.py", _VERDICTS),
+    Module("armada/verdicts/stopping.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/doubt.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/following.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/letting_go.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS),
     Module(
         f"{_AGENT}/verdicts/requeue.py",
         _VERDICTS,
         frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
+    ),
+    Module(f"{_AGENT}/htcondor.py", _LIES, frozenset({"look", "_find_missing", "_ask_second", "cancel", "read"})),
+    Module(
+        f"{_AGENT}/batch.py",
+        ("tests/agent/test_agent_time_limit.py",),
+        frozenset({"_wish", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}),
     ),
     Module("armada/sync/proof.py", ("tests/unit/sync/test_proof.py",)),
     Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),

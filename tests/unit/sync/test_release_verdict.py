@@ -306,6 +306,8 @@ class TestRemovedBeforeItsJobEnded:
         runs.set_root(world.database, RUN, "r")
 
     def test_its_scheduler_may_have_its_job(self, world: World) -> None:
+        runs.set_state(world.database, RUN, "queued")
+        runs.set_state(world.database, RUN, "unknown", reason="not_on_host")
         (item,) = world.judge()
         assert item.lost
         assert "may still have its job" in item.what
@@ -313,10 +315,10 @@ class TestRemovedBeforeItsJobEnded:
         assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # there; then armada rm")
 
     def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
+        runs.set_state(world.database, RUN, "running")
         runs.set_state(world.database, RUN, "failed", reason="exit_code")
         assert world.lost() == []
 
     def test_what_was_never_handed_over_waits_nowhere(self, world: World) -> None:
-        with world.database.transaction() as connection:
-            connection.execute("UPDATE runs SET submission = 0 WHERE run_id = ?", (RUN,))
+        runs.set_state(world.database, RUN, "unknown", reason="link_lost")
         assert world.lost() == []

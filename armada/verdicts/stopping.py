@@ -1,0 +1,62 @@
+"""What became of a run whose end was asked for, and of which its host has nothing.
+
+| its folder                                                     | the run                                              |
+|----------------------------------------------------------------|------------------------------------------------------|
+| is on a root that is away                                      | unknown: it may run                                  |
+| never was on the host                                          | cancelled: there is nothing but home's own record    |
+| was removed; a batch system had the run                        | unknown: its job may wait or run under its name      |
+| was removed; other machines share the file system, or may      | unknown: it may run on another                       |
+| was removed; no process of it is on the host                   | cancelled                                            |
+| … and it had ended before                                      | as it ended                                          |
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from armada.verdicts.presence import There
+from armada.verdicts.states import ENDED
+
+
+class Outcome(enum.Enum):
+    """What can be said."""
+
+    AS_IT_ENDED = "as it ended"
+    NEVER_THERE = "never there"
+    REMOVED = "removed"
+    AWAY = "away"
+    IN_A_QUEUE = "in a queue"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class NotSeen:
+    """What is known of a run when its host has answered that it has nothing of it.
+
+    Attributes:
+        state: As the store has it after that.
+        there: What became of its folder; UNKNOWN where no root was ever noted for it.
+        was_there: It was seen on the host before, or handed over there.
+        queued: A batch system was to have it.
+        is_shared: Other machines may have the host's file system.
+    """
+
+    state: str
+    there: There
+    was_there: bool
+    queued: bool
+    is_shared: bool
+
+
+def judge(seen: NotSeen) -> Outcome:
+    """Say what became of a run of which its host has nothing."""
+    if seen.state in ENDED:
+        return Outcome.AS_IT_ENDED
+    if seen.there is There.AWAY:
+        return Outcome.AWAY
+    if not seen.was_there:
+        return Outcome.NEVER_THERE
+    if seen.queued:
+        return Outcome.IN_A_QUEUE
+    return Outcome.ELSEWHERE if seen.is_shared or seen.there is There.UNKNOWN else Outcome.REMOVED

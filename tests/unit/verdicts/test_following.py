@@ -1,0 +1,36 @@
+"""Whether a run may be handed over once more, and whether its secrets may go, row by row of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from armada_agent.verdicts import liveness
+from armada_agent.verdicts.following import may_follow, may_forget_secrets
+
+DEAD: dict[str, Any] = {
+    "number": 2, "before": 1, "has_ended": False, "was_taken": True, "is_dead": True, "processes": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "may"),
+    [
+        ({}, True),
+        ({"processes": 1}, False),
+        ({"is_dead": False}, False),
+        ({"was_taken": False}, False),
+        ({"was_taken": False, "is_dead": False}, False),
+        ({"has_ended": True, "is_dead": False}, True),
+        ({"has_ended": True, "processes": 1}, True),
+        ({"number": 1, "before": 2, "has_ended": True}, False),
+        ({"before": 2, "has_ended": True}, True),
+    ],
+)
+def test_a_second_submission_begins_only_after_the_first(change: dict[str, Any], may: bool) -> None:
+    assert may_follow(**{**DEAD, **change}) is may
+
+
+@pytest.mark.parametrize("word", liveness.WORDS)
+def test_secrets_go_with_an_end_and_with_nothing_less(word: str) -> None:
+    assert may_forget_secrets(word) is (word == "ended")

@@ -1,0 +1,33 @@
+"""What became of a run whose host has nothing of it, row by row of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from armada.verdicts.presence import There
+from armada.verdicts.states import ENDED
+from armada.verdicts.stopping import NotSeen, Outcome, judge
+
+REMOVED = NotSeen("unknown", There.REMOVED, was_there=True, queued=False, is_shared=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({}, Outcome.REMOVED),
+        ({"is_shared": True}, Outcome.ELSEWHERE),
+        ({"there": There.UNKNOWN}, Outcome.ELSEWHERE),
+        ({"queued": True}, Outcome.IN_A_QUEUE),
+        ({"queued": True, "is_shared": True}, Outcome.IN_A_QUEUE),
+        ({"was_there": False}, Outcome.NEVER_THERE),
+        ({"was_there": False, "queued": True, "is_shared": True}, Outcome.NEVER_THERE),
+        ({"was_there": False, "there": There.UNKNOWN}, Outcome.NEVER_THERE),
+        ({"there": There.AWAY}, Outcome.AWAY),
+        ({"there": There.AWAY, "was_there": False}, Outcome.AWAY),
+        *(({"state": state, "there": There.AWAY, "queued": True}, Outcome.AS_IT_ENDED) for state in sorted(ENDED)),
+    ],
+)
+def test_each_row_has_its_outcome(change: dict[str, object], outcome: Outcome) -> None:
+    assert judge(dataclasses.replace(REMOVED, **change)) is outcome  # type: ignore[arg-type]  # names of its own fields
