@@ -83,14 +83,19 @@ class BatchSupervisor(Supervisor):
         wish = super()._wish()
         if wish is None and time.monotonic() - self._looked_at > _FENCE_S:
             self._looked_at = time.monotonic()
-            if (newest(self._paths.attempts()) or 0) > self._attempt > 0:
-                # The scheduler believed this node dead and started the run elsewhere.
-                self._outdated = True
+            if self._is_outdated():
                 return {"grace_s": 0}
         return wish
 
+    def _is_outdated(self) -> bool:
+        """Look whether the scheduler believed this node dead and started the run elsewhere: from then on its records are the next attempt's."""
+        if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
+            self._outdated = True
+            self._journal.place.give_up()
+        return self._outdated
+
     def _stopped_ending(self) -> Ending:
-        if self._outdated:
+        if self._is_outdated():
             return Ending(REQUEUED, "superseded", "a later attempt runs")
         if self._is_cancelled():
             started = bool(self._attempt)
@@ -102,6 +107,8 @@ class BatchSupervisor(Supervisor):
         )
 
     def _judge(self, status: int) -> Ending:
+        if self._is_outdated():
+            return self._stopped_ending().with_status(status)
         ending = super()._judge(status)
         if ending.state != "failed" or self._is_cancelled():
             return ending
@@ -133,7 +140,7 @@ class BatchSupervisor(Supervisor):
             return
         self.exit_code = 1
         if self._outdated:
-            return  # the later attempt's records are the run's
+            return
         ending.steps = self._progress.measure()
         self._decide(ending)
         problem = None

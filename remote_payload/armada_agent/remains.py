@@ -26,9 +26,16 @@ class Place:
         self._begun_in = _number(paths.folder) if os.path.exists(paths.spec) else None
         self._looked_at = 0.0
         self._is_ours = True
+        self._is_given_up = False
+
+    def give_up(self) -> None:
+        """From now on another writes what is written there."""
+        self._is_given_up = True
 
     def is_ours(self, at_once: bool = False) -> bool:
         """Tell whether what we write there is written for anybody; looks once a second at most, unless asked to `at_once`."""
+        if self._is_given_up:
+            return False
         now = time.monotonic()
         if self._begun_in is not None and (at_once or now - self._looked_at > _TICK_S):
             self._looked_at = now

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent import processes
+from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Host, check
 from tests.waiting import WITHIN_S, eventually
@@ -28,7 +30,9 @@ time_limit.TimeLimit.is_reached = property(lambda limit: os.path.exists(up))
 if kind == "direct":
     from armada_agent.supervisor import supervise
     sys.exit(supervise(root, run, 1))
+from armada_agent import batch
 from armada_agent.batch import supervise
+batch._FENCE_S = 0.5
 sys.exit(supervise(root, run, 1, "7"))
 """
 SAVING = (
@@ -272,3 +276,30 @@ def test_a_run_that_ends_in_time_is_not_touched(this_host: Host) -> None:
 def test_a_time_limit_of_nonsense_is_refused(this_host: Host) -> None:
     with pytest.raises(Exception, match="`time_limit_s` must be a number of seconds"):
         this_host.create("d-4", "true", time_limit_s="soon")
+
+
+@pytest.mark.parametrize("kind", ["slurm", "htcondor"])
+def test_an_attempt_whose_node_was_believed_dead_gives_way_to_the_next(
+    worker: Callable[[str], Worker], kind: str
+) -> None:
+    there = worker(kind)
+    there.hand_over("l-8", SAVING, watch=RESUME)
+    folder = there.host.folder("l-8")
+    former = there.begin("l-8")
+    eventually((folder / "work/up-1").exists)
+    later = there.begin("l-8")
+    eventually((folder / "work/up-2").exists)
+    before = there.read("l-8", "state.json")
+    assert (before["state"], before["attempt"], before["message"]) == ("running", 2, None)
+    assert former.wait(WITHIN_S) == 1
+    assert there.read("l-8", "state.json") == before
+    numbers = [json.loads(line)["seq"] for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert numbers == sorted(set(numbers))
+    assert there.exit_of("l-8", 1)["reason"] == "lost"
+    # Its own job is no more, and that of the next lives.
+    jobs = {each.attempt for each in processes.members(RunPaths(str(there.host.root), "l-8"))}
+    assert jobs == {2}
+    (there.folder / "time-is-up").touch()
+    assert later.wait(WITHIN_S) == (1 if kind == "slurm" else 85)
+    assert told(there, "l-8") == ("queued", "time_limit")
+    assert there.read("l-8", "state.json")["message"].endswith("attempt 2, +600 steps: step 1,200")

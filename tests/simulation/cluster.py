@@ -12,6 +12,7 @@ from armada_agent.observation import ENDED
 from armada_agent.paths import RunPaths
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
+from tests.simulation.breaking import Killed
 from tests.simulation.host import Scheduler, SimHost, current
 from tests.simulation.htcondor import SimHtcondor
 from tests.simulation.slurm import SimSlurm
@@ -64,9 +65,18 @@ class SimCluster(SimHost):
     def run_batch(self, job: BatchJob) -> None:
         """A worker runs the job file: the supervisor takes the submission up, or leaves."""
         self.starting = job
-        with self.computes():
-            code = batch.supervise(str(self.root), job.run_id, job.number, job.id)
-        self.starting = None
+        before = len(self.jobs)
+        try:
+            with self.computes():
+                code = batch.supervise(str(self.root), job.run_id, job.number, job.id)
+        except Killed:
+            for begun in self.jobs[before:]:
+                begun.die(137)
+            self.node_dies(job)
+            self.batch_system.left(job, 1)
+            raise
+        finally:
+            self.starting = None
         if not any(one.job is job for one in self.batch()):
             self.batch_system.left(job, code)
 

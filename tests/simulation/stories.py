@@ -282,7 +282,8 @@ class Teller:
             self.world.hold(
                 run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}"
             )
-            if run.ended and all(host.mounted for host in self.world.hosts.values()):
+            # What another home began since, and nothing shows any more, this one cannot know.
+            if run.ended and len(self.world.homes) == 1 and all(host.mounted for host in self.world.hosts.values()):
                 self.world.check_state(home, run_id, run.state, run.reason)
             return
         try:

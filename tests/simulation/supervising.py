@@ -165,11 +165,11 @@ class Supervision:
         if outbox is None or not Path(self.paths.folder).is_dir():
             return
         write_line(Path(self.paths.telemetry), "{}", self.host.world.now())
-        if real._wish() is not None:  # noqa: SLF001
+        if self.child.poll() is not None:
+            ending = real._judge(self.child.poll())  # noqa: SLF001
+        elif real._wish() is not None:  # noqa: SLF001
             self.child.terminate()
             ending = real._stopped_ending().with_status(self.child.wait())  # noqa: SLF001
-        elif self.child.poll() is not None:
-            ending = real._judge(self.child.poll())  # noqa: SLF001
         else:
             outbox._reap(is_last=False)  # noqa: SLF001
             outbox.look()
