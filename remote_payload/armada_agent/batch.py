@@ -88,7 +88,7 @@ class BatchSupervisor(Supervisor):
         return wish
 
     def _is_outdated(self) -> bool:
-        """Look whether the scheduler believed this node dead and started the run elsewhere: from then on its records are the next attempt's."""
+        """Look whether the scheduler believed this node dead and started the run elsewhere: its records are that attempt's now."""
         if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
             self._outdated = True
             self._journal.place.give_up()
