@@ -26,7 +26,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
     paths = RunPaths(root, run_id)
     if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # who only looks holds it for an instant
         return 0  # a supervisor lives after all, or another of these is at it
-    spec = files.read_json(paths.spec) or {}
+    spec = _read(paths.spec)  # a plan that cannot be read keeps nobody from ending what lives
     attempt = newest(paths.attempts()) or 0
     leader = (_read(paths.attempt(attempt, "run.json"))).get("process")
     journal = _resume(paths, submission, attempt)

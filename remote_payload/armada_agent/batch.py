@@ -48,6 +48,7 @@ class BatchSupervisor(Supervisor):
         self._is_near_limit = False
         self.exit_code = 0
         self._devices = ""
+        self._journal.place.until(self._is_outdated)
         _close_former_attempts(paths, self._journal, self._progress)
         for number in _TIME_SIGNALS:
             signal.signal(number, self._note_signal)
@@ -91,7 +92,6 @@ class BatchSupervisor(Supervisor):
         """Look whether the scheduler believed this node dead and started the run elsewhere: its records are that attempt's now."""
         if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
             self._outdated = True
-            self._journal.place.give_up()
         return self._outdated
 
     def _stopped_ending(self) -> Ending:

@@ -167,11 +167,22 @@ def encode(value: Any) -> bytes:
 
 
 def fsync_folder(path: str) -> None:
+    """Force a folder, or a file, out to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def fsync_tree(top: str) -> None:
+    """Force a folder and everything below it out to the disk."""
+    for parent, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(parent, name)
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                fsync_folder(path)
+        fsync_folder(parent)
 
 
 def append_line(path: str, value: Any) -> None:

@@ -146,7 +146,7 @@ class Harvest:
     def _take(self, path: str, inventory: Inventory, signature: str) -> None:
         source = os.path.join(self._paths.work, path)
         step = self._step(path)
-        name = "%d-%d" % (step, self._record["count"] + 1)
+        name = self._free_name(step)
         part = os.path.join(self._paths.outbox, ".part-" + name)
         shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while linking
         try:
@@ -176,6 +176,16 @@ class Harvest:
         self._record["taken"] = self._record["taken"][1 - _REMEMBERED :] + [entry]
         self._record["left"].pop(path, None)
         self._save()
+
+    def _free_name(self, step: int) -> str:
+        """Choose a name for what is taken: the attempt's own, because the one before may live on a node that was believed dead.
+
+        A supervisor that was killed may have left a folder that its record does not have.
+        """
+        attempt, number = newest(self._paths.attempts()) or 0, self._record["count"] + 1
+        while os.path.lexists(os.path.join(self._paths.outbox, ANNOUNCED + "%d-%d-%d" % (step, attempt, number))):
+            number += 1
+        return "%d-%d-%d" % (step, attempt, number)
 
     def _put(self, source: str, inventory: Inventory, part: str) -> bool:
         """Link the files, or copy them where that must or can only be; says whether any was copied."""

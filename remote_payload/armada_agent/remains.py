@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent import files, identity, mounts, processes
 from armada_agent.paths import RunPaths
@@ -26,20 +26,18 @@ class Place:
         self._begun_in = _number(paths.folder) if os.path.exists(paths.spec) else None
         self._looked_at = 0.0
         self._is_ours = True
-        self._is_given_up = False
+        self._is_anothers: Callable[[], bool] = lambda: False
 
-    def give_up(self) -> None:
-        """From now on another writes what is written there."""
-        self._is_given_up = True
+    def until(self, is_anothers: Callable[[], bool]) -> None:
+        """Have it be ours only until `is_anothers` says that somebody else writes there now."""
+        self._is_anothers = is_anothers
 
     def is_ours(self, at_once: bool = False) -> bool:
         """Tell whether what we write there is written for anybody; looks once a second at most, unless asked to `at_once`."""
-        if self._is_given_up:
-            return False
         now = time.monotonic()
-        if self._begun_in is not None and (at_once or now - self._looked_at > _TICK_S):
+        if at_once or now - self._looked_at > _TICK_S:
             self._looked_at = now
-            self._is_ours = self._look()
+            self._is_ours = not self._is_anothers() and (self._begun_in is None or self._look())
         return self._is_ours
 
     def _look(self) -> bool:

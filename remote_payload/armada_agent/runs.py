@@ -216,6 +216,7 @@ def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str],
         sha = content.find_code(call.root, code)
         if sha is not None:
             content.require_right(work, sha, code, True, call)  # the copy: it is what runs
+        files.fsync_tree(work)  # after a power cut a script that is empty would end well
     else:
         raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
     for name, text in launch.items():

@@ -206,5 +206,5 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
     watcher = harvest.Harvest(run, {"pattern": "*.ckpt", "quiet_s": 0}, Journal(run, 1))
     watcher.finish(is_trusted=True)
     (taken,) = Path(run.outbox).iterdir()
-    assert taken.name == ".new-300-1"
+    assert taken.name == ".new-300-0-1"
     assert (taken / "epoch=2-step=300.ckpt").read_text() == "w"

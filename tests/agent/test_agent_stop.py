@@ -288,6 +288,16 @@ def test_a_reboot_shows_in_the_evidence_and_stop_then_writes_the_end(this_host: 
     assert this_host.await_end("boot-1")["state"] == "cancelled"
 
 
+def test_a_lost_run_whose_plan_is_damaged_is_ended_all_the_same(this_host: Host) -> None:
+    this_host.launch("torn-1", "sleep", "1000")
+    this_host.await_state("torn-1", "running")
+    kill_supervisor(this_host, "torn-1")
+    (this_host.folder("torn-1") / "spec.json").write_text('{"run_id": "torn')
+    assert this_host.call("run.stop", run_id="torn-1", grace_s=0)["outcome"] == "stopping"
+    assert this_host.await_end("torn-1")["state"] == "cancelled"
+    assert this_host.look("torn-1")["evidence"]["processes"] == 0
+
+
 def test_a_run_of_the_same_name_under_another_root_is_left_alone(this_host: Host, agent: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     neighbour = Conversation(sys.executable, agent, tmp_path / "other" / "root")

@@ -1,10 +1,12 @@
-"""Programs that are ended between two of their steps on a disk, and what happens while one of them waits for an answer."""
+"""What breaks off: programs between two of their steps on a disk, homes that wait for an answer, writes that no disk had yet."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
 from typing import Any
 
 STEPS = ("rename", "replace", "link", "unlink", "rmdir")
@@ -13,6 +15,44 @@ STEPS = ("rename", "replace", "link", "unlink", "rmdir")
 
 class Killed(BaseException):  # no error of anybody's
     """The program that computes now is no more."""
+
+
+class WrittenBack:
+    """How much of each file a disk has for certain: what was there when it was last forced out, or had the time to get there."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[int, int], int] = {}
+
+    def stand_ins(self) -> list[tuple[Any, str, Any]]:
+        return [(os, "fsync", self._fsync)]
+
+    def _fsync(self, descriptor: int) -> None:
+        self._note(os.fstat(descriptor))
+
+    def _note(self, status: os.stat_result) -> None:
+        self._sizes[status.st_dev, status.st_ino] = status.st_size
+
+    def settle(self, folder: Path) -> None:
+        """There was time enough for everything below a folder."""
+        for path in _files(folder):
+            self._note(path.stat())
+
+    def tear(self, folder: Path, chance: Random) -> None:
+        """Below a folder, files lose what the disk did not have, or keep it by luck."""
+        for path in _files(folder):
+            status = path.stat()
+            kept = self._sizes.get((status.st_dev, status.st_ino), 0)
+            if kept < status.st_size and chance.random() < 0.5:
+                path.chmod(0o600)
+                os.truncate(path, chance.randint(kept, status.st_size - 1))
+                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+                path.chmod(status.st_mode)
+        self.settle(folder)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for at, _, names in os.walk(folder):
+        yield from (path for name in sorted(names) if (path := Path(at, name)).is_file() and not path.is_symlink())
 
 
 class Breaking:

@@ -45,6 +45,7 @@ FOUND_WITH_SCRIPTS = {
     "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
     "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
     "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
+    "its supervisor is killed between taking a checkpoint and noting that": "launch:1 break_off:1:2 save save tick end:2:1 resume",
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
 from armada_agent import batch
@@ -49,8 +50,8 @@ class SimCluster(SimHost):
                     return True
         return False
 
-    def power_cut(self) -> None:
-        self.boot += 1
+    def power_cut(self, chance: Random | None = None) -> None:
+        self.boot += 1  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
         return super().processes() if self.on_worker else []

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armada_agent import checkpoints as agent_checkpoints
@@ -133,9 +134,11 @@ class SimHost:
 
     # What happens to it.
 
-    def power_cut(self) -> None:
-        """Every process dies at once; the disk stays."""
+    def power_cut(self, chance: Random | None = None) -> None:
+        """Every process dies at once; the disk stays, but for what it did not have yet, where `chance` says so."""
         self.boot += 1
+        if chance is not None:
+            self.world.written_back.tear(self.root, chance)
         for job in self.jobs:
             job.die(137)
         self.supervisions.clear()
@@ -150,6 +153,7 @@ class SimHost:
         self.power_cut()
         shutil.rmtree(self.root)
         shutil.copytree(self.snapshots[-1], self.root, symlinks=True)
+        self.world.written_back.settle(self.root)
 
     def unmount(self) -> None:
         self.root.rename(self.away)

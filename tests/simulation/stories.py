@@ -196,6 +196,12 @@ class Teller:
         self.world.well_done -= {one.run_id for one in host.supervisions}
         host.power_cut()
 
+    def do_tear(self, one: int, two: int) -> None:
+        """A power cut that takes what was written and not forced out, by luck."""
+        # With it goes every end that no home had seen.
+        self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
+        self._host(two).power_cut(random.Random(one))
+
     def do_cut_link(self, _one: int, two: int) -> None:
         self._host(two).reachable = False
 
@@ -313,8 +319,8 @@ class Teller:
 WEIGHTS = {
     "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
-    "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1, "lose_run": 1,
-    "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
+    "power_cut": 1, "tear": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1,
+    "lose_run": 1, "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
     "break_off": 3, "set_clock": 1, "set_home_clock": 1,
     "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
     "meanwhile_kill_supervisor": 1, "meanwhile_power_cut": 1, "meanwhile_unmount": 1, "meanwhile_cut_link": 1,

@@ -157,6 +157,9 @@ class Supervision:
             real._conclude(real._stopped_ending())  # noqa: SLF001
             self.leave()
             return
+        except OSError as error:  # then the run fails, and says so
+            self.host.world.hold(not self.host.mounted, f"{self.run_id} could not be started: {error}")
+            raise
         self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._harvest)  # noqa: SLF001
 
     def step(self) -> None:
