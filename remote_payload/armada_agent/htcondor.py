@@ -1,5 +1,6 @@
 """HTCondor through its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
 
+import contextlib
 import json
 import os
 import re
@@ -77,12 +78,16 @@ def look_up(handed: Handed) -> Optional[str]:
 def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from its event log and the job's signs of life.
 
-    Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, the queue is asked in the end.
+    Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, or speaks of a job that runs and
+    is silent, the queue is asked in the end.
     """
     log = _Log(handed)
     seen = log.read()
     if log.error is None and seen.get("state") is None:
         log.error = "its event log says nothing of it: %s" % handed.file("job.log")
+    begun = signs.has_begun(handed.paths, handed.number)
+    if log.error is None and seen["state"] == engines.RUNNING and _seem_silent(handed.paths.telemetry, log.path):
+        log.error = "its event log says that it runs, and nothing of it was written for minutes"
     state = seen["state"] if log.error is None else liveness.MISSING
     said = sight(
         state,
@@ -93,7 +98,6 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
         node=seen.get("node"),
         error=log.error,
     )
-    begun = signs.has_begun(handed.paths, handed.number)
     doubted = (engines.PENDING, engines.HELD, engines.ENDED) if begun else ()
     if state not in doubted + (liveness.MISSING,):
         signs.forget(handed)
@@ -104,9 +108,20 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
     believed = liveness.judge(memory.watch, memory.now_s, begun, poll_s, needs_looks=False)
     if believed == liveness.ASK:
         return _find_missing(handed, said, memory)
+    if believed == seen.get("state"):
+        return dict(said, state=believed)
     if believed == engines.UNKNOWN and state == liveness.MISSING:
         return dict(said, state=engines.UNKNOWN)
     return signs.correct(said, believed, "HTCondor", memory, begun)
+
+
+def _seem_silent(*paths: str) -> bool:
+    """Say whether none of these files was written to for minutes, by a clock that may be another machine's."""
+    changed_at = 0.0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            changed_at = max(changed_at, os.stat(path).st_mtime)
+    return time.time() - changed_at > liveness.SILENT_S
 
 
 def _find_missing(handed: Handed, said: Dict[str, Any], memory: signs.Memory) -> Dict[str, Any]:
@@ -304,7 +319,7 @@ class _Log:
     """One submission's event log, read on from where the last look ended."""
 
     def __init__(self, handed: Handed) -> None:
-        self._path = handed.file("job.log")
+        self.path = handed.file("job.log")
         self._kept_path = handed.file("watch.json")
         self._job_id = handed.job_id
         self.error: Optional[str] = None
@@ -314,19 +329,20 @@ class _Log:
             kept = files.read_json(self._kept_path) or {}
         except files.UnreadableError:
             kept = {}
-        offset, seen = kept.get("offset"), kept.get("seen")
+        offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
         if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_sighting(seen):
             offset, seen = 0, {}  # damaged: the log is read from its beginning
         try:
-            with files.open_regular(self._path) as stream:
-                if os.fstat(stream.fileno()).st_size < offset:
+            with files.open_regular(self.path) as stream:
+                status = os.fstat(stream.fileno())
+                if status.st_size < offset or inode not in (None, status.st_ino):
                     offset, seen = 0, {}  # cut, or another file: what is in it now is read from its beginning
                     files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
                 stream.seek(offset)
                 block = stream.read()
         except FileNotFoundError:
             if seen or self._job_id:
-                self.error = "its event log is not there: %s" % self._path
+                self.error = "its event log is not there: %s" % self.path
             return dict(seen)
         except OSError as error:
             self.error = str(error)
@@ -335,7 +351,7 @@ class _Log:
         if end < 5:
             return dict(seen)
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
-        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen})
+        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino})
         return seen
 
 

@@ -121,17 +121,19 @@ def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float
     if sighted["state"] in (engines.PENDING, engines.HELD):
         if not evidence.attempt:
             return _cancel_unstarted(paths, number)
-        _conclude_waiting(paths, evidence.state or {})
+        _conclude_waiting(paths, number, evidence.state or {})
     return {"outcome": "stopping"}
 
 
-def _conclude_waiting(paths: RunPaths, state: Dict[str, Any]) -> None:
-    """Write the end of a run that was stopped between two attempts."""
-    told = {
+def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> None:
+    """Write the end of a submission that was stopped between two attempts, or before its first."""
+    told: Dict[str, Any] = {
         "state": "cancelled",
         "reason": "killed_by_user",
         "message": "cancelled while it waited for its next attempt",
     }
+    if state.get("submission") != number:
+        told.update(submission=number, gpus=[], exit_code=None, signal=None, started_at=None)
     seq = state.get("seq")
     files.write_json(paths.state, dict(state, ended_at=time.time(), seq=seq + 1 if isinstance(seq, int) else 1, **told))
     files.remove(paths.secrets)

@@ -221,6 +221,30 @@ def test_an_empty_queue_ends_no_run_that_goes_on(armada: Armada, fleet: Fleet) -
 
 
 @pytest.mark.fault(
+    "HTCondor's event log of a waiting run deleted",
+    "queued, by condor_q; it starts and ends as it would have",
+)
+@pytest.mark.xdist_group("htcondor")
+@pytest.mark.takes_long("a log that is not there yet is waited for, before the queue is asked")
+def test_a_run_whose_event_log_was_deleted_is_found_in_the_queue(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "htcondor")
+    cluster.is_ready()
+    others = cluster.occupy()
+    try:
+        shell_job(armada, "echo ready; exit 5")
+        run_id = cluster.launch()
+        cluster.becomes(run_id, "queued")
+        cluster.shell(f"rm {ROOT}/runs/{run_id}/submissions/1/job.log")
+        eventually(lambda: "by condor_q, JobStatus 1" in (cluster.look(run_id)["message"] or ""))
+        assert cluster.look(run_id)["state"] == "queued"
+    finally:
+        cluster.leave(others)
+    run = cluster.becomes(run_id, "failed", "succeeded", within_s=240)
+    assert (run["state"], run["exit_code"], run["attempt"]) == ("failed", 5, 1), run
+    assert len(cluster.job_ids(run_id)) == 1
+
+
+@pytest.mark.fault(
     "a whole cluster frozen and thawed",
     "last known state with `unreachable since`; after the thaw the run ends as it would have",
 )

@@ -86,7 +86,7 @@ class BatchTeller(Teller):
 
     def do_notice(self, _one: int, two: int) -> None:
         """The controller notices which nodes are dead: their jobs go back, or fail where the site wants that."""
-        for job in self._lost():
+        for job in self.cluster.lost():
             self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
 
     def do_give_up(self, one: int, _two: int) -> None:
@@ -164,11 +164,6 @@ class BatchTeller(Teller):
         running: BatchSupervision | None = any_of(self.cluster.batch(), number)
         return running
 
-    def _lost(self) -> list[BatchJob]:
-        """Jobs whose node is dead while the controller has them running."""
-        alive = [one.job for one in self.cluster.batch()]
-        return [job for job in self._jobs if job.state == "RUNNING" and job not in alive]
-
     def _saved(self, job: BatchJob) -> int:
         return max((saved.step for saved in self.world.all_saved if saved.run_id == job.run_id), default=0)
 
@@ -183,7 +178,7 @@ class BatchTeller(Teller):
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return
             lies = self.cluster.batch_system.lie or any(job.forgotten for job in self._jobs)
-            if lies or self._lost() or self._goes_on(run_id):
+            if lies or self.cluster.lost() or self._goes_on(run_id):
                 return
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)

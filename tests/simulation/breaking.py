@@ -63,6 +63,9 @@ class Breaking:
         self.depth = 0
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
 
+    def calm(self) -> None:
+        self.doom = self._meanwhile = None
+
     def step(self) -> None:
         """A program does one thing that others can see; or it is ended just before."""
         if self.doom is not None and self.depth:

@@ -76,6 +76,7 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "a former attempt that was given up ends the job of the next": "launch start_job save tick give_up start_job tick",
     "a former attempt that was given up ends well while the next runs": "launch start_job give_up start_job end tick look",
     "release, its folder was removed while its job waits": "launch start_job preempt tick lose_run release",
+    "stopped while it waits after it was resumed": "launch start_job time_limit resume stop",
     "stopped, its folder was removed while its job waits": "launch look lose_run stop",
 }
 

@@ -97,6 +97,11 @@ class SimCluster(SimHost):
             if one.job is job:
                 one.signal(number)
 
+    def lost(self) -> list[BatchJob]:
+        """Jobs whose node is dead while the batch system has them running."""
+        alive = [one.job for one in self.batch()]
+        return [job for job in self.batch_system.jobs if job.state == "RUNNING" and job not in alive]
+
     def node_dies(self, job: BatchJob) -> None:
         """The worker loses its power; the controller has yet to notice."""
         for one in self.batch():

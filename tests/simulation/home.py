@@ -100,14 +100,22 @@ class SimHome:
         with self.store() as database:
             return run_sync.find(database, run_id).final_done
 
+    def why_not(self, run_id: str) -> str | None:
+        """What keeps it from believing that all of a run is here."""
+        with self.store() as database:
+            return run_sync.find(database, run_id).reason
+
     def join(self, host: SimHost) -> None:
         """As `armada recover`, on a machine that has not seen the host before."""
         with self.store() as database:
             read_host(database, self.session(host), lambda _: None)
 
-    def forget(self, host: SimHost, other: SimHome) -> None:
+    def id(self) -> str:
+        return own(self.paths).id
+
+    def forget(self, host: SimHost, other_id: str) -> None:
         """As `armada hosts forget-home`."""
-        words = {"home": own(self.paths).as_json(), "forget": own(other.paths).id}
+        words = {"home": own(self.paths).as_json(), "forget": other_id}
         self.session(host).call("homes.forget", words)
 
     def may_release(self, host: SimHost) -> bool:

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armada_agent import checkpoints as agent_checkpoints
-from armada_agent import identity, processes, reader, supervisor
+from armada_agent import identity, orphans, processes, reader, supervisor
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.serve import METHODS
@@ -50,6 +50,8 @@ class SimHost:
     reachable: bool = True
     clock_offset: float = 0.0
     clock_was_set: bool = False
+    finishes: bool = False
+    """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)
@@ -170,7 +172,8 @@ class SimHost:
                 Supervision.begin(self, paths, submission)
             elif command == "clear":
                 self.clear(paths, submission)
-            # `finish` and `quota` come later or never: nothing may rely on them.
+            elif command == "finish" and self.finishes:
+                orphans.finish(paths.root, paths.run_id, submission)
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent import aftermath

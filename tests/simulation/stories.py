@@ -14,6 +14,7 @@ from armada_agent.verdicts.doubt import OUTLIVED_S
 
 from armada.verdicts.order import LAG_S
 from tests.simulation.breaking import Killed
+from tests.simulation.calm import be_calm
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.world import Broken, World, any_of
@@ -138,10 +139,11 @@ class Teller:
         """A person says that another home needs nothing more."""
         home, other = self._home(one), self._home(one + 1 + two)
         if home is not other:
+            other_id = other.id()
 
             def forget() -> None:
                 for host in self.world.hosts.values():
-                    home.forget(host, other)
+                    home.forget(host, other_id)
                 other.registered.clear()
 
             self._act(home, forget)
@@ -344,6 +346,7 @@ def outcome(story: Story, *, scripts: bool = False, teller: Callable[..., Teller
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
         try:
             teller(world, scripts=scripts).tell(story)
+            be_calm(world)
         except Broken as broken:
             return str(broken)
     return None

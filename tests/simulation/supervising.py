@@ -14,6 +14,8 @@ from armada_agent.outbox import Outbox
 from armada_agent.paths import RunPaths
 from armada_agent.supervisor import StoppedError, Supervisor
 
+from tests.simulation.breaking import Killed
+
 if TYPE_CHECKING:
     from tests.simulation.host import SimHost
 
@@ -144,7 +146,11 @@ class Supervision:
         host.world.supervisor_pid = pid
         made = cls(host, paths, submission, spec, pid)
         host.supervisions.append(made)
-        made._start()
+        try:
+            made._start()
+        except Killed:
+            made.leave()
+            raise
         return made
 
     def _start(self) -> None:

@@ -85,6 +85,11 @@ class World:
     def interrupt_with(self, after: int, what: Callable[[], None]) -> None:
         self._breaking.interrupt_with(after, what)
 
+    def be_calm(self) -> None:
+        """Nothing that was announced happens any more, and clocks are right."""
+        self._breaking.calm()
+        self.home_clock_offset = 0.0
+
     def step(self) -> None:
         self._breaking.step()
 

@@ -1,0 +1,99 @@
+"""What must be possible once nothing disturbs any more: runs end, come home, and their host can be let go."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from armada.store import checkpoints
+from armada.sync.release import judge_host, losses
+from tests.simulation.cluster import SimCluster
+from tests.simulation.home import EXPECTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.home import SimHome
+    from tests.simulation.world import World
+
+_LONG_S = 7200.0
+"""After which every doubt about a scheduler's words is settled."""
+_OFTEN_S = 60.0
+_LOOKS = 5
+_ROUNDS = 4
+_LOST = ("cannot be hashed", "has not fetched")
+"""What a power cut left a part of, and what a home lacks that is no more: a person has to say that these do not count."""
+
+
+def be_calm(world: World) -> None:
+    """Mend what can be mended, let time pass, and have the first home see to the end of everything."""
+    world.be_calm()
+    home = next(iter(world.homes.values()))
+    for host in world.hosts.values():
+        host.reachable = host.finishes = True
+        if not host.mounted:
+            host.mount()
+        if isinstance(host, SimCluster):
+            host.batch_system.set_lie(None)
+            for job in host.lost():
+                host.batch_system.lose_node(job, for_good=True)
+    for run_id in _there(world, home):
+        _end(world, home, run_id)
+    for run_id in _there(world, home):
+        _bring(world, home, run_id)
+    if len(world.homes) == 1:
+        _let_go(world, home)
+
+
+def _there(world: World, home: SimHome) -> list[str]:
+    """The runs that a home knows and whose folders are on their host."""
+    return [each for each in home.known() if any(host.run_folder(each).exists() for host in world.hosts.values())]
+
+
+@contextlib.contextmanager
+def _acting(world: World, home: SimHome, what: str) -> Iterator[None]:
+    with world.armada_acts(home):
+        try:
+            yield
+        except EXPECTED as error:
+            world.hold(False, f"{what}, and nothing is in the way: {error}")
+
+
+def _end(world: World, home: SimHome, run_id: str) -> None:
+    _watch(world, home, run_id)
+    if world.untaken(run_id):
+        return
+    with _acting(world, home, f"{run_id} cannot be stopped"):
+        home.stop(run_id)
+    _watch(world, home, run_id)
+    with _acting(world, home, f"{run_id} cannot be looked at"):
+        run = home.look(run_id)
+    world.hold(run.ended and not run.is_guess, f"{run_id} does not end: it is {run.state} ({run.because})")
+
+
+def _watch(world: World, home: SimHome, run_id: str) -> None:
+    """What the daemon does, for some minutes and then once more much later."""
+    for pause_s in (*[_OFTEN_S] * _LOOKS, _LONG_S):
+        world.tick(pause_s)
+        with _acting(world, home, f"{run_id} cannot be looked at"):
+            home.look(run_id)
+
+
+def _bring(world: World, home: SimHome, run_id: str) -> None:
+    for _ in range(_ROUNDS):
+        world.tick(_LONG_S)
+        with world.armada_acts(home), contextlib.suppress(*EXPECTED):
+            home.sync(run_id)
+    with home.store() as database:
+        troubled = any(each.trouble for each in checkpoints.of_run(database, run_id))
+    whole = home.is_final(run_id) or troubled or world.untaken(run_id)
+    world.hold(whole, f"{run_id} has ended, and not all of it comes home: {home.why_not(run_id)}")
+
+
+def _let_go(world: World, home: SimHome) -> None:
+    settled = {run_id for run_id in home.known() if home.is_final(run_id)}
+    for host in world.hosts.values():
+        with _acting(world, home, f"whether {host.name} can be let go cannot be said"), home.store() as database:
+            lost = losses(judge_host(database, home.session(host), home.paths, ignore_work=True))
+            kept = [item for item in lost if item.run_id in settled and not any(each in item.what for each in _LOST)]
+            world.hold(not kept, f"{host.name} is held for {[(item.run_id, item.what) for item in kept]}")
