@@ -47,7 +47,7 @@ def be_calm(world: World) -> None:
 
 def _there(world: World, home: SimHome) -> list[str]:
     """The runs that a home knows and whose folders are on their host."""
-    return [each for each in home.known() if any(host.run_folder(each).exists() for host in world.hosts.values())]
+    return [each for each in home.known() if any(host.has(each) for host in world.hosts.values())]
 
 
 @contextlib.contextmanager
@@ -63,9 +63,11 @@ def _end(world: World, home: SimHome, run_id: str) -> None:
     _watch(world, home, run_id)
     if world.untaken(run_id):
         return
-    with _acting(world, home, f"{run_id} cannot be stopped"):
-        home.stop(run_id)
-    _watch(world, home, run_id)
+    # Once more after a while, as `hosts release` says of a job that its scheduler did not forget before the first.
+    for _ in range(2):
+        with _acting(world, home, f"{run_id} cannot be stopped"):
+            home.stop(run_id)
+        _watch(world, home, run_id)
     with _acting(world, home, f"{run_id} cannot be looked at"):
         run = home.look(run_id)
     world.hold(run.ended and not run.is_guess, f"{run_id} does not end: it is {run.state} ({run.because})")

@@ -80,6 +80,10 @@ class SimHost:
     def run_folder(self, run_id: str) -> Path:
         return self.root / "runs" / run_id
 
+    def has(self, run_id: str) -> bool:
+        """Whether the folder of a run is there, and not what its job made anew after that was deleted."""
+        return (self.run_folder(run_id) / "spec.json").exists()
+
     def folders(self, run_id: str) -> list[Path]:
         """Where files of a run may lie on its disks."""
         return [self.run_folder(run_id), self.away / "runs" / run_id]
