@@ -356,3 +356,32 @@ def test_where_its_event_log_is_lost_the_queue_is_asked(
     assert cluster.look()["state"] == "running"
     cluster.log(SUBMITTED + EXECUTING)
     assert cluster.be_silent(20) == ["running"]
+
+
+@on_htcondor
+def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning(cluster: Cluster) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]
+    log = Path(cluster.handed.file("job.log"))
+    log.rename(log.with_name("old.log"))  # so that the new one has another inode for certain
+    cluster.leave()
+    cluster.log(EVICTED + SUBMITTED.replace("(003.", "(030.") * 9)
+    assert cluster.be_silent(20) == ["pending"]
+
+
+@on_htcondor
+def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(cluster: Cluster) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    cluster.beat()
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, (1.0, 1.0))
+    cluster.say("condor_q", "", code=1)
+    assert cluster.be_silent(300)[-1] == "unknown"
+    assert "the queue cannot be asked" in cluster.look()["error"]
+    cluster.say("condor_q", "2\n")
+    assert cluster.be_silent(200)[-1] == "running"
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "")
+    assert cluster.be_silent(200)[-1] == "gone"
+    cluster.beat()
+    assert cluster.look()["state"] == "running"
