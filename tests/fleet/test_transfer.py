@@ -228,7 +228,8 @@ def test_a_push_whose_link_is_reset_is_lost_and_then_completed(
     source = tmp_path / "source"
     source.mkdir()
     (source / "big").write_bytes(bytes(range(256)) * 40_000)
-    link = bad_link(fleet.host("workstation"), "--mbit", "80")
+    # Slow enough that we are told of a part before all of it is there, on however busy a machine.
+    link = bad_link(fleet.host("workstation"), "--mbit", "16")
     host = known("workstation", name="via", ssh=f"researcher@127.0.0.1:{link.port}")
     with closing(connect(host, home)) as transport, pytest.raises(LinkLost):
         transport.push(
