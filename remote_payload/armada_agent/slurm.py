@@ -96,9 +96,8 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
     if queue.looked_at is None:
         return sight(engines.UNKNOWN, None, error=queue.error)
     row = queue.rows.get(handed.name)
-    if (
-        row is None and queue.looked_at < handed.handed_at <= time.time()
-    ):  # a clock that was set back would say so for hours
+    # Beyond the present it was handed over before the clock was set back, and would seem so for hours.
+    if row is None and queue.looked_at < handed.handed_at <= time.time():
         return sight(engines.PENDING, queue.looked_at, message="handed over after the last look at the queue")
     said = sight(liveness.MISSING, queue.looked_at, detail="no such job") if row is None else _sight_of(row, queue)
     said["error"] = queue.error or said["error"]

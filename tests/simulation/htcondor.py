@@ -12,8 +12,8 @@ from armada_agent.verdicts.liveness import ALIVE_S
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
 
-_SUBMITTED, _EXECUTES, _EVICTED, _TERMINATED, _REMOVED, _HELD, _RELEASED, _DISCONNECTED, _RECONNECTED, _NOT_AGAIN = (
-    0, 1, 4, 5, 9, 12, 13, 22, 23, 24,
+_SUBMITTED, _EXECUTES, _EVICTED, _TERMINATED, _REMOVED, _HELD, _RELEASED, _DISCONNECTED, _NOT_AGAIN = (
+    0, 1, 4, 5, 9, 12, 13, 22, 24,
 )  # fmt: skip
 _HEADLINES = {
     _SUBMITTED: "Job submitted from host: <10.0.0.1:9618>",
@@ -24,7 +24,6 @@ _HEADLINES = {
     _HELD: "Job was held.",
     _RELEASED: "Job was released.",
     _DISCONNECTED: "Job disconnected, attempting to reconnect",
-    _RECONNECTED: "Job reconnected to slot1@n1",
     _NOT_AGAIN: "Job reconnection failed",
 }
 
@@ -69,17 +68,10 @@ class SimHtcondor(BatchSystem):
             self.end(job, "COMPLETED")
 
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
-        self._tell(job, _DISCONNECTED, "Socket between submit and execute hosts closed unexpectedly")
-        self._tell(job, _NOT_AGAIN, "Job lease expired; rescheduling job")
-        job.state = "PENDING"
+        self._tell_lost(job)
         if for_good:
-            self._hold(job)
-
-    def _hold(self, job: BatchJob) -> None:
-        self._tell(
-            job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD expression evaluated to TRUE", "Code 26 Subcode 0"
-        )
-        job.state = "HELD"
+            self._tell_held(job)
+        job.state = "HELD" if for_good else "PENDING"
 
     # What it says.
 
@@ -99,12 +91,11 @@ class SimHtcondor(BatchSystem):
             elif lie == "old" and path.is_file():
                 path.write_text(self.old.get(job.id, ""))
             elif job.state == "RUNNING" and lie == "evicted":
-                self._tell(job, _DISCONNECTED, "Socket between submit and execute hosts closed unexpectedly")
-                self._tell(job, _NOT_AGAIN, "Job lease expired; rescheduling job")
+                self._tell_lost(job)
             elif job.state == "RUNNING" and lie == "removed":
                 self._tell(job, _REMOVED, "via condor_rm -forcex (by user root)")
             elif job.state == "RUNNING" and lie == "held":
-                self._tell(job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD evaluated to TRUE", "Code 26 Subcode 0")
+                self._tell_held(job)
 
     def believed_after_s(self) -> float | None:
         return ALIVE_S if self.has_lied else None  # a log takes nothing back
@@ -126,6 +117,13 @@ class SimHtcondor(BatchSystem):
         else:
             self._write(job, text)
 
+    def _tell_lost(self, job: BatchJob) -> None:
+        self._tell(job, _DISCONNECTED, "Socket between submit and execute hosts closed unexpectedly")
+        self._tell(job, _NOT_AGAIN, "Job lease expired; rescheduling job")
+
+    def _tell_held(self, job: BatchJob) -> None:
+        self._tell(job, _HELD, "The system macro SYSTEM_PERIODIC_HOLD evaluated to TRUE", "Code 26 Subcode 0")
+
     def _write(self, job: BatchJob, text: str) -> None:
         if text and self._path(job).parent.is_dir():
             with self._path(job).open("a") as stream:
@@ -141,9 +139,12 @@ class SimHtcondor(BatchSystem):
             raise EngineError("ERROR: Failed to commit transaction: connection to the schedd was lost")
         return f"{job.id} - {job.id}\n"
 
+    def _wanted(self, words: list[str]) -> list[BatchJob]:
+        name = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
+        return [job for job in self.jobs if job.name == name and not job.forgotten]
+
     def _condor_q(self, words: list[str]) -> str:
-        wanted = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
-        shown = [job for job in self.jobs if job.lives and not job.forgotten and job.name == wanted]
+        shown = [job for job in self._wanted(words) if job.lives]
         if self.lie == "empty":
             return ""
         if words[-1] == "JobStatus":
@@ -153,8 +154,7 @@ class SimHtcondor(BatchSystem):
     def _condor_history(self, words: list[str]) -> str:
         if not self.has_accounting:
             raise EngineError("Error: No history file is defined")
-        wanted = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
-        ended = [job for job in self.jobs if job.name == wanted and job.ended_at is not None and not job.forgotten]
+        ended = [job for job in self._wanted(words) if job.ended_at is not None]
         return "".join({"REMOVED": "3\n", "COMPLETED": "4\n"}[job.state] for job in ended[-1:])
 
     def _condor_rm(self, words: list[str]) -> str:
