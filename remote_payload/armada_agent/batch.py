@@ -19,8 +19,8 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.supervisor import Supervisor
 from armada_agent.tickets import Holding
 from armada_agent.verdicts import requeue
+from armada_agent.verdicts.requeue import REQUEUED
 
-REQUEUED = "requeued"
 _FENCE_S = 10.0
 _PREEMPTED = "preempted"
 _MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number

@@ -36,13 +36,13 @@ _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
 _SECOND_S = 4.0  # whoever looks waits twenty seconds for this host
 _STATUS = {
-    "1": engines.PENDING,
-    "2": engines.RUNNING,
-    "3": engines.ENDED,
-    "4": engines.ENDED,
-    "5": engines.HELD,
-    "6": engines.ENDING,
-    "7": engines.RUNNING,
+    "1": (engines.PENDING, "idle"),
+    "2": (engines.RUNNING, "running"),
+    "3": (engines.ENDED, "removed"),
+    "4": (engines.ENDED, "completed"),
+    "5": (engines.HELD, "held"),
+    "6": (engines.ENDING, "transferring output"),
+    "7": (engines.RUNNING, "suspended"),
 }
 
 
@@ -85,7 +85,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
     seen = log.read()
     if log.error is None and seen.get("state") is None:
         log.error = "its event log says nothing of it: %s" % handed.file("job.log")
-    begun = signs.has_begun(handed.paths, handed.number)
+    wrote = signs.last_word(handed.paths, handed.number)
     if log.error is None and seen["state"] == engines.RUNNING and _seem_silent(handed.paths.telemetry, log.path):
         log.error = "its event log says that it runs, and nothing of it was written for minutes"
     state = seen["state"] if log.error is None else liveness.MISSING
@@ -98,21 +98,21 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
         node=seen.get("node"),
         error=log.error,
     )
-    doubted = (engines.PENDING, engines.HELD, engines.ENDED) if begun else ()
+    doubted = (engines.PENDING, engines.HELD, engines.ENDED) if wrote == liveness.BEGUN else ()
     if state not in doubted + (liveness.MISSING,):
         signs.forget(handed)
         return said
     memory = signs.Memory(handed, clock)
     # A log's last line is one answer however often it is read; that there is none is found anew each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
-    believed = liveness.judge(memory.watch, memory.now_s, begun, poll_s, needs_looks=False)
+    believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
     if believed == liveness.ASK:
-        return _find_missing(handed, said, memory)
+        return _find_missing(handed, said, memory, seen)
     if believed == seen.get("state"):
         return dict(said, state=believed)
     if believed == engines.UNKNOWN and state == liveness.MISSING:
         return dict(said, state=engines.UNKNOWN)
-    return signs.correct(said, believed, "HTCondor", memory, begun)
+    return signs.correct(said, believed, "HTCondor", memory, wrote)
 
 
 def _seem_silent(*paths: str) -> bool:
@@ -124,7 +124,7 @@ def _seem_silent(*paths: str) -> bool:
     return time.time() - changed_at > liveness.SILENT_S
 
 
-def _find_missing(handed: Handed, said: Dict[str, Any], memory: signs.Memory) -> Dict[str, Any]:
+def _find_missing(handed: Handed, said: Dict[str, Any], memory: signs.Memory, logged: Dict[str, Any]) -> Dict[str, Any]:
     """Find out what became of a job whose event log is gone and that shows no sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None or second.get("error"):
@@ -133,15 +133,17 @@ def _find_missing(handed: Handed, said: Dict[str, Any], memory: signs.Memory) ->
     at = time.time()
     status: Any = second.get("queued")
     if isinstance(status, str):
-        word = "by condor_q, JobStatus %.20s; %s" % (status, said["error"])
-        queued = _STATUS.get(status, engines.UNKNOWN)
-        error = word if queued == engines.UNKNOWN else None
-        return sight(queued, at, detail="condor_q", reason=_ENDS.get(status), message=word, error=error)
+        queued, word = _STATUS.get(status, (engines.UNKNOWN, "a JobStatus that is not known here, %.20s" % status))
+        own = logged if logged.get("state") == queued else {}  # what else it said is no longer so
+        told = "; ".join(each for each in (own.get("message"), "%s by condor_q" % word, said["error"]) if each)
+        error = told if queued == engines.UNKNOWN else None
+        return sight(queued, at, detail=word, reason=_ENDS.get(status), message=told, node=own.get("node"), error=error)
     recorded: Any = second.get("recorded")
     status = recorded if isinstance(recorded, str) else ""
-    believed = liveness.confirm(memory.lasted_s, True, _STATUS.get(status))
+    recorded_state, ended_as = _STATUS.get(status) or (None, "")
+    believed = liveness.confirm(memory.lasted_s, True, recorded_state)
     if believed == engines.ENDED:
-        return sight(believed, at, detail="condor_history", reason=_ENDS.get(status))
+        return sight(believed, at, detail=ended_as, reason=_ENDS.get(status), message="%s by condor_history" % ended_as)
     if believed == engines.GONE:
         return sight(engines.GONE, at)
     return dict(said, state=engines.UNKNOWN, error="%s; condor_q has no such job" % said["error"])

@@ -12,12 +12,14 @@ from armada_agent import files, identity
 from armada_agent.engines import Handed
 from armada_agent.paths import RunPaths, list_folder, newest
 from armada_agent.verdicts import liveness
+from armada_agent.verdicts.requeue import REQUEUED
 
 _MOST_HEARTBEATS = 256
 _MOST_READERS = 8
 _FILE = "liveness.json"
 _APART_S = 1.0
 _asked_at: Dict[str, float] = {}
+_WRITTEN = {"running": liveness.BEGUN, "queued": liveness.GOES_BACK}
 
 Clock = Callable[[], Dict[str, Any]]
 
@@ -117,26 +119,31 @@ def sign(paths: RunPaths) -> str:
     return hashlib.sha256(files.encode(found)).hexdigest()
 
 
-def has_begun(paths: RunPaths, submission: int) -> bool:
-    """Tell whether a supervisor wrote that this submission's job runs, and has not written since that it left.
+def last_word(paths: RunPaths, submission: int) -> str:
+    """Tell what a supervisor wrote last of this submission's job: `UNBEGUN`, `BEGUN` or `GOES_BACK` of `liveness`.
 
     What cannot be read tells that something is there: then it is treated as a job that has begun.
     """
     try:
         state = files.read_json(paths.state) or {}
-        own = state.get("submission") == submission
+        is_own = state.get("submission") == submission
         attempt = newest(paths.attempts())
         if attempt is None:
-            return own and state.get("state") == "running"
-        if files.read_json(paths.attempt(attempt, "exit.json")) is not None:
-            return False
+            return _WRITTEN.get(str(state.get("state")), liveness.UNBEGUN) if is_own else liveness.UNBEGUN
+        exit_ = files.read_json(paths.attempt(attempt, "exit.json"))
         run = files.read_json(paths.attempt(attempt, "run.json"))
     except files.UnreadableError:
-        return True
-    return run.get("submission") == submission if run is not None else own
+        return liveness.BEGUN
+    if run is not None:
+        is_own = run.get("submission") == submission
+    if not is_own:
+        return liveness.UNBEGUN
+    if exit_ is None:
+        return liveness.BEGUN
+    return liveness.GOES_BACK if exit_.get("state") == REQUEUED else liveness.UNBEGUN
 
 
-def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, begun: bool) -> Dict[str, Any]:
+def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wrote: str) -> Dict[str, Any]:
     """Put what is believed in the place of what the scheduler said, with words that say both.
 
     Args:
@@ -144,7 +151,7 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, be
         believed: As `liveness.judge` answers.
         engine: What the scheduler is called.
         memory: Of the looks.
-        begun: As `has_begun` answers.
+        wrote: As `last_word` answers.
     """
     if believed == said["state"]:
         return said
@@ -152,10 +159,19 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, be
     if believed == liveness.RUNNING:
         wrote = "%s says “%s”, but its job wrote %.0f s ago" % (engine, word, memory.changed_s or 0.0)
         return dict(said, state=believed, reason=None, message=wrote)
-    if not begun:
+    if wrote == liveness.UNBEGUN:
         return dict(said, state=believed, reason=None, message=None)
-    wait = "%s says “%s”; its supervisor wrote “running”: in %.0f s it shows whether it still writes"
-    left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch["still"])))
+    if wrote == liveness.GOES_BACK:
+        wait, since = (
+            "%s says “%s”; its supervisor wrote that it goes back: in %.0f s it shows whether it does",
+            "since",
+        )
+    else:
+        wait, since = (
+            "%s says “%s”; its supervisor wrote “running”: in %.0f s it shows whether it still writes",
+            "still",
+        )
+    left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch[since])))
     return dict(said, state=believed, reason=None, message=wait % (engine, word, left_s))
 
 

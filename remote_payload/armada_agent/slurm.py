@@ -101,28 +101,28 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
         return sight(engines.PENDING, queue.looked_at, message="handed over after the last look at the queue")
     said = sight(liveness.MISSING, queue.looked_at, detail="no such job") if row is None else _sight_of(row, queue)
     said["error"] = queue.error or said["error"]
-    begun = signs.has_begun(handed.paths, handed.number)
-    doubted = (liveness.MISSING, engines.ENDED) + ((engines.PENDING, engines.HELD) if begun else ())
+    wrote = signs.last_word(handed.paths, handed.number)
+    doubted = (liveness.MISSING, engines.ENDED) + ((engines.PENDING, engines.HELD) if wrote == liveness.BEGUN else ())
     if said["state"] not in doubted:
         signs.forget(handed)
         return said
     memory = signs.Memory(handed, clock)
     memory.follow(said["state"], queue.looked_at, handed.paths)
-    believed = liveness.judge(memory.watch, memory.now_s, begun, poll_s)
+    believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s)
     if believed == liveness.ASK:
         return _find_missing(handed, queue, memory)
     if believed == engines.UNKNOWN and row is None:
         words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
         return dict(said, state=engines.UNKNOWN, message=words)
-    return signs.correct(said, believed, "Slurm", memory, begun)
+    return signs.correct(said, believed, "Slurm", memory, wrote)
 
 
 def cancel(handed: Handed, sighted: Dict[str, Any], grace_s: float) -> None:
     """End a job: a waiting one at once, a running one by telling its supervisor, who gives the training its grace."""
     # With the batch flag the signal reaches the supervisor alone, and no KillWait of the site's cuts its grace short.
     # Where it is not known whether it runs, its supervisor reads the wish by itself, and a waiting job does when it starts.
-    in_doubt = sighted["state"] == engines.UNKNOWN and signs.has_begun(handed.paths, handed.number)
-    gently = grace_s > 0 and (sighted["state"] == engines.RUNNING or in_doubt)
+    is_in_doubt = sighted["state"] == engines.UNKNOWN and signs.last_word(handed.paths, handed.number) == liveness.BEGUN
+    gently = grace_s > 0 and (sighted["state"] == engines.RUNNING or is_in_doubt)
     argv = ["scancel"] + (["--batch", "--signal=TERM"] if gently else []) + [handed.job_id]
     try:
         engines.run_tool(argv)

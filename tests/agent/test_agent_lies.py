@@ -90,6 +90,14 @@ class Cluster:
         self._write("attempts/1/exit.json", {"state": "requeued", "reason": "preempted"})
         self._write("state.json", {"state": "queued", "reason": "preempted", "submission": 1, "attempt": 1, "seq": 6})
 
+    def say_state(self, **state: object) -> None:
+        self._write("state.json", state)
+
+    def say_attempt(self, exit_state: str | None, submission: int) -> None:
+        self._write("attempts/1/run.json", {"attempt": 1, "submission": submission})
+        if exit_state is not None:
+            self._write("attempts/1/exit.json", {"state": exit_state})
+
     def never_begin(self) -> None:
         (Path(self.paths.folder) / "attempts/1/run.json").unlink()
         (Path(self.paths.folder) / "attempts/1").rmdir()
@@ -238,6 +246,43 @@ def test_a_requeued_job_whose_supervisor_left_waits_at_once(cluster: Cluster) ->
     assert cluster.be_silent(20) == ["pending"]
 
 
+@pytest.mark.parametrize("shown", [MINE.format("FAILED"), ""], ids=["as failed", "not at all"])
+def test_a_job_that_slurm_shows_otherwise_until_its_node_is_cleared_goes_back(cluster: Cluster, shown: str) -> None:
+    """Slurm 24 was seen to show a job as FAILED for some seconds while it put it back."""
+    cluster.say("squeue", MINE.format("RUNNING"))
+    cluster.live(60)
+    cluster.leave()
+    cluster.say("squeue", shown)
+    assert set(cluster.be_silent(60)) == {"unknown"}
+    if shown:
+        words = "Slurm says “FAILED”; its supervisor wrote that it goes back: in 20 s it shows whether it does"
+        assert cluster.look()["message"] == words
+    cluster.say("squeue", "11|PENDING|BeginTime||armada.a-1.1\n")
+    assert cluster.be_silent(20) == ["pending"]
+    cluster.say("squeue", MINE.format("FAILED"))
+    assert cluster.be_silent(120)[-1] == "ended"
+
+
+def test_a_job_whose_supervisor_left_before_it_began_goes_back(cluster: Cluster) -> None:
+    cluster.never_begin()
+    cluster.say_state(state="queued", submission=1, attempt=0, seq=2)
+    cluster.say("squeue", MINE.format("FAILED"))
+    assert set(cluster.be_silent(60)) == {"unknown"}
+    cluster.say_state(state="queued", submission=0, attempt=0, seq=2)
+    assert cluster.be_silent(40)[-1] == "ended"
+
+
+@pytest.mark.parametrize(
+    ("exit_state", "submission", "wrote"),
+    [("requeued", 1, "goes back"), ("failed", 1, "unbegun"), ("requeued", 7, "unbegun"), (None, 1, "begun"), (None, 7, "unbegun")],
+)  # fmt: skip
+def test_only_the_newest_attempt_of_the_submission_says_that_its_job_goes_back(
+    cluster: Cluster, exit_state: str | None, submission: int, wrote: str
+) -> None:
+    cluster.say_attempt(exit_state, submission)
+    assert signs.last_word(cluster.paths, 1) == wrote
+
+
 def test_a_job_whose_node_died_waits_once_it_is_silent(cluster: Cluster) -> None:
     cluster.say("squeue", MINE.format("RUNNING"))
     cluster.live(60)
@@ -330,28 +375,31 @@ def test_an_event_log_that_is_lost_or_cut_ends_nothing(cluster: Cluster) -> None
 
 @on_htcondor
 @pytest.mark.parametrize(
-    ("queued", "recorded", "state", "reason"),
+    ("queued", "recorded", "state", "reason", "words"),
     [
-        ("2\n", None, "running", None),
-        ("1\n", None, "pending", None),
-        ("5\n", None, "held", None),
-        ("3\n", None, "ended", "removed"),
-        ("9\n", None, "unknown", None),
-        ("", "4\n", "ended", "ended_silently"),
-        ("", "3\n", "ended", "removed"),
-        ("", "2\n", "unknown", None),
-        ("", "", "gone", None),
-        ("", None, "gone", None),
+        ("2\n", None, "running", None, "running by condor_q; its event log is not there: "),
+        ("1\n", None, "pending", None, "idle by condor_q; its event log is not there: "),
+        ("5\n", None, "held", None, "held by condor_q; "),
+        ("3\n", None, "ended", "removed", "removed by condor_q; "),
+        ("9\n", None, "unknown", None, "a JobStatus that is not known here, 9 by condor_q; "),
+        ("", "4\n", "ended", "ended_silently", "completed by condor_history"),
+        ("", "3\n", "ended", "removed", "removed by condor_history"),
+        ("", "2\n", "unknown", None, None),
+        ("", "", "gone", None, None),
+        ("", None, "gone", None, None),
     ],
 )
 def test_where_its_event_log_is_lost_the_queue_is_asked(
-    cluster: Cluster, queued: str, recorded: str | None, state: str, reason: str | None
+    cluster: Cluster, queued: str, recorded: str | None, state: str, reason: str | None, words: str | None
 ) -> None:
     cluster.say("condor_q", queued)
     cluster.say("condor_history", recorded or "", code=1 if recorded is None else 0)
     assert set(cluster.be_silent(160)) == {"unknown"}
     assert cluster.be_silent(60)[-1] == state
-    assert cluster.look()["reason"] == reason
+    seen = cluster.look()
+    assert seen["reason"] == reason
+    assert (seen["message"] or "").startswith(words or "")
+    assert words or not seen["message"]
     cluster.beat()
     assert cluster.look()["state"] == "running"
     cluster.log(SUBMITTED + EXECUTING)
@@ -378,8 +426,19 @@ def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(clus
     cluster.say("condor_q", "", code=1)
     assert cluster.be_silent(300)[-1] == "unknown"
     assert "the queue cannot be asked" in cluster.look()["error"]
-    cluster.say("condor_q", "2\n")
+    suspended = (
+        "010 (003.000.000) 2026-11-18 14:00:40 Job was suspended.\n\tNumber of processes actually suspended: 3\n"
+    )
+    cluster.log(SUBMITTED + EXECUTING + suspended + "...\n")
+    cluster.beat()
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, (1.0, 1.0))
+    cluster.say("condor_q", "7\n")
     assert cluster.be_silent(200)[-1] == "running"
+    by_log = "Number of processes actually suspended: 3"
+    silence = "its event log says that it runs, and nothing of it was written for minutes"
+    assert cluster.look()["message"] == f"{by_log}; suspended by condor_q; {silence}"
+    assert cluster.look()["detail"] == "suspended"
     cluster.say("condor_q", "")
     cluster.say("condor_history", "")
     assert cluster.be_silent(200)[-1] == "gone"

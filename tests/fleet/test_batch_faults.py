@@ -235,7 +235,7 @@ def test_a_run_whose_event_log_was_deleted_is_found_in_the_queue(armada: Armada,
         run_id = cluster.launch()
         cluster.becomes(run_id, "queued")
         cluster.shell(f"rm {ROOT}/runs/{run_id}/submissions/1/job.log")
-        eventually(lambda: "by condor_q, JobStatus 1" in (cluster.look(run_id)["message"] or ""))
+        eventually(lambda: "idle by condor_q" in (cluster.look(run_id)["message"] or ""))
         assert cluster.look(run_id)["state"] == "queued"
     finally:
         cluster.leave(others)

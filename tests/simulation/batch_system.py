@@ -30,6 +30,7 @@ class BatchJob:
     goes_back: bool = False
     cancelled: bool = False
     forgotten: bool = False
+    cleared_at: float = 0.0
 
     @property
     def waits(self) -> bool:

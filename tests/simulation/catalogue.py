@@ -80,6 +80,10 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "stopped, its folder was removed while its job waits": "launch look lose_run stop",
 }
 
+FOUND_WITH_SLURM = {
+    "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
+}
+
 FOUND_WITH_HTCONDOR = {
     "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
 }
@@ -114,6 +118,7 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS, False, "slurm"),
         (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
+        (FOUND_WITH_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
     ]
     return {

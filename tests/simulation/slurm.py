@@ -11,6 +11,7 @@ from armada_agent.verdicts.liveness import ALIVE_S, SILENT_S
 from tests.simulation.batch_system import BatchJob, BatchSystem
 
 _REMEMBERS_S = 300.0  # MinJobAge, as most sites have it
+_CLEARS_FOR_S = 45.0  # KillWait and an epilog: until then Slurm 24 shows a job that it puts back as FAILED
 
 
 @dataclass(eq=False)
@@ -31,6 +32,7 @@ class SimSlurm(BatchSystem):
     def left(self, job: BatchJob, code: int) -> None:
         if job.goes_back and not (job.cancelled or job.forgotten):
             job.state, job.reason, job.goes_back = "PENDING", "BeginTime", False
+            job.cleared_at = self.cluster.world.clock + _CLEARS_FOR_S
             return
         self.end(job, "CANCELLED" if job.cancelled else "FAILED" if code else "COMPLETED")
 
@@ -56,7 +58,11 @@ class SimSlurm(BatchSystem):
             for job in self.jobs
             if not job.forgotten and (job.ended_at is None or now - job.ended_at < _REMEMBERS_S)
         ]
-        return "".join(map(_row, shown))
+        return "".join(_row(job, self._shown(job)) for job in shown)
+
+    def _shown(self, job: BatchJob) -> str:
+        clears = job.state == "PENDING" and self.cluster.world.clock < job.cleared_at
+        return "FAILED" if clears else job.state
 
     def _squeue(self, _words: list[str]) -> str | tuple[str, str]:
         whole = self._listed()
@@ -72,7 +78,9 @@ class SimSlurm(BatchSystem):
             return self.old
         if self.lie == "over":
             return "".join(
-                _row(job).replace("|RUNNING|", "|COMPLETED|") for job in self.jobs if not job.forgotten and job.lives
+                _row(job, "COMPLETED" if job.state == "RUNNING" else job.state)
+                for job in self.jobs
+                if not job.forgotten and job.lives
             )
         return whole
 
@@ -109,7 +117,7 @@ class SimSlurm(BatchSystem):
         if words[0] == "requeue":
             job.goes_back = True
             return ""
-        return f"JobId={job.id} JobName={job.name} JobState={job.state} Reason={job.reason} NodeList=(null)\n"
+        return f"JobId={job.id} JobName={job.name} JobState={self._shown(job)} Reason={job.reason} NodeList=(null)\n"
 
     def _sacct(self, words: list[str]) -> str:
         if not self.has_accounting:
@@ -119,6 +127,6 @@ class SimSlurm(BatchSystem):
         return "".join(f"{job.id}|{job.state}|0:0|Unknown|n1|{job.name}\n" for job in self.jobs if job.name == name)
 
 
-def _row(job: BatchJob) -> str:
-    node = "n1" if job.state == "RUNNING" else ""
-    return f"{job.id}|{job.state}|{job.reason}|{node}|{job.name}\n"
+def _row(job: BatchJob, state: str) -> str:
+    node = "n1" if state == "RUNNING" else ""
+    return f"{job.id}|{state}|{job.reason}|{node}|{job.name}\n"

@@ -2,13 +2,15 @@
 
 Evidence ranks: what the supervisor wrote itself, then fresh signs of life, then the scheduler. A job has begun when its
 supervisor wrote so and has not written that it left. Its signs of life are its own files: they change every ten seconds.
+A supervisor that left so that its job goes back may be seen to have ended first: Slurm calls such a job FAILED, or has none of
+it, until the node is cleared.
 
-| the scheduler says   | job has begun, signs changed | … not seen for long enough | … silent, or never begun            |
-|----------------------|------------------------------|----------------------------|-------------------------------------|
-| pending, held        | running                      | unknown                    | pending, held                       |
-| ended                | running                      | ending                     | ended, once it has said so twice    |
-| nothing (`missing`)  | running                      | unknown                    | a second question, by the job's id  |
-| running, ending      | as it says                   | as it says                 | as it says                          |
+| the scheduler says  | begun, signs changed | … seen too briefly | … silent, or not begun             | goes back                      |
+|---------------------|----------------------|--------------------|------------------------------------|--------------------------------|
+| pending, held       | running              | unknown            | pending, held                      | pending, held                  |
+| ended               | running              | ending             | ended, once it has said so twice   | unknown; ended, after a minute |
+| nothing (`missing`) | running              | unknown            | a second question, by the job's id | as of one that has begun       |
+| running, ending     | as it says           | as it says         | as it says                         | as it says                     |
 
 | the second question  | accounting                   | then                                                             |
 |----------------------|------------------------------|------------------------------------------------------------------|
@@ -25,6 +27,8 @@ from typing import Any, Dict, Optional
 
 WORDS = ("pending", "held", "running", "ending", "ended", "gone", "unknown")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
+UNBEGUN, BEGUN, GOES_BACK = "unbegun", "begun", "goes back"
+"""What the supervisor wrote last of a job that has not ended: nothing, that it runs, that it left so that it goes back."""
 MISSING = "missing"
 """The scheduler answered, and its answer has no such job."""
 ASK = "ask"
@@ -70,13 +74,13 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
     return watch
 
 
-def judge(watch: Watch, now_s: float, begun: bool, poll_s: float, needs_looks: bool = True) -> str:
+def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bool = True) -> str:
     """Say what to believe of the word that a reader has followed.
 
     Args:
         watch: As `follow` returned it.
         now_s: The reader's clock.
-        begun: Whether the supervisor wrote that the job runs, and not that it left.
+        wrote: What the supervisor wrote last: `UNBEGUN`, `BEGUN` or `GOES_BACK`.
         poll_s: How often the scheduler may be asked.
         needs_looks: The word is an answer that may be wrong once, not a line of a log that stays.
 
@@ -87,13 +91,15 @@ def judge(watch: Watch, now_s: float, begun: bool, poll_s: float, needs_looks: b
     if word not in (PENDING, HELD, ENDED, MISSING):
         return str(word)
     changed = watch["changed"]
-    if begun and changed is not None and now_s - changed < ALIVE_S:
+    if wrote == BEGUN and changed is not None and now_s - changed < ALIVE_S:
         return RUNNING
     lasted_s, silent_s = now_s - watch["since"], now_s - watch["still"]
     if word == MISSING:
-        needed_s = max(MISSING_S, 3 * poll_s, SILENT_S if begun else 0.0)
+        needed_s = max(MISSING_S, 3 * poll_s, SILENT_S if wrote != UNBEGUN else 0.0)
         return ASK if watch["looks"] >= MISSING_LOOKS and lasted_s >= needed_s else UNKNOWN
-    if begun and silent_s < ALIVE_S:
+    if word == ENDED and wrote == GOES_BACK and needs_looks and lasted_s < ALIVE_S:
+        return UNKNOWN
+    if wrote == BEGUN and silent_s < ALIVE_S:
         return ENDING if word == ENDED else UNKNOWN
     if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or lasted_s < 2 * poll_s):
         return ENDING

@@ -16,6 +16,8 @@ scheduler took for its own reasons, and those of which nobody knows how far they
 from typing import Any, Dict, List, Optional
 
 TIME_LIMIT = "time_limit"
+REQUEUED = "requeued"
+"""How an attempt ended whose job goes back, as exit.json has it."""
 
 
 class Attempt:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from armada_agent.verdicts import liveness
+from armada_agent.verdicts.liveness import BEGUN, GOES_BACK, UNBEGUN
 
 DAY_S = 86_400.0
 
@@ -17,50 +18,58 @@ def watch(word: str, *, lasted_s: float, silent_s: float, looks: int, changed_s:
     return {**told, "sign": "s", "still": -silent_s, "changed": changed}
 
 
-CASES: list[tuple[str, dict[str, Any], bool, str]] = [
-    ("missing while it writes", watch("missing", lasted_s=0, silent_s=0, looks=9, changed_s=5), True, "running"),
-    ("missing for days, written since", watch("missing", lasted_s=DAY_S, silent_s=59, looks=99, changed_s=59), True, "running"),
-    ("missing, silent for two minutes", watch("missing", lasted_s=120, silent_s=120, looks=9, changed_s=120), True, "unknown"),
-    ("missing and silent, looked at twice", watch("missing", lasted_s=DAY_S, silent_s=DAY_S, looks=2), True, "unknown"),
-    ("missing and silent", watch("missing", lasted_s=180, silent_s=180, looks=3), True, "ask"),
-    ("missing, never begun, too soon", watch("missing", lasted_s=29, silent_s=29, looks=9), False, "unknown"),
-    ("missing, never begun", watch("missing", lasted_s=45, silent_s=45, looks=3), False, "ask"),
-    ("ended while it writes", watch("ended", lasted_s=DAY_S, silent_s=10, looks=99, changed_s=10), True, "running"),
-    ("ended, not seen for long enough", watch("ended", lasted_s=59, silent_s=59, looks=9), True, "ending"),
-    ("ended and silent", watch("ended", lasted_s=60, silent_s=60, looks=2, changed_s=60), True, "ended"),
-    ("ended, said once", watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=1), True, "ending"),
-    ("ended, never begun", watch("ended", lasted_s=30, silent_s=30, looks=2), False, "ended"),
-    ("ended, never begun, too soon", watch("ended", lasted_s=29, silent_s=29, looks=9), False, "ending"),
-    ("pending while it writes", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "running"),
-    ("pending, not seen for long enough", watch("pending", lasted_s=0, silent_s=0, looks=1), True, "unknown"),
-    ("pending and silent: its node died", watch("pending", lasted_s=60, silent_s=60, looks=1), True, "pending"),
-    ("pending, its supervisor left", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), False, "pending"),
-    ("held while it writes", watch("held", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "running"),
-    ("held and silent", watch("held", lasted_s=60, silent_s=60, looks=1), True, "held"),
-    ("running, whatever else", watch("running", lasted_s=0, silent_s=DAY_S, looks=1), True, "running"),
-    ("running, its last sign a moment ago", watch("running", lasted_s=0, silent_s=0, looks=1), True, "running"),
-    ("ending, whatever else", watch("ending", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "ending"),
-    ("nothing to be known, and it writes", watch("unknown", lasted_s=0, silent_s=0, looks=1, changed_s=0), True, "unknown"),
-    ("nothing to be known", watch("unknown", lasted_s=DAY_S, silent_s=DAY_S, looks=99), True, "unknown"),
+CASES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("missing while it writes", watch("missing", lasted_s=0, silent_s=0, looks=9, changed_s=5), BEGUN, "running"),
+    ("missing for days, written since", watch("missing", lasted_s=DAY_S, silent_s=59, looks=99, changed_s=59), BEGUN, "running"),
+    ("missing, silent for two minutes", watch("missing", lasted_s=120, silent_s=120, looks=9, changed_s=120), BEGUN, "unknown"),
+    ("missing and silent, looked at twice", watch("missing", lasted_s=DAY_S, silent_s=DAY_S, looks=2), BEGUN, "unknown"),
+    ("missing and silent", watch("missing", lasted_s=180, silent_s=180, looks=3), BEGUN, "ask"),
+    ("missing, never begun, too soon", watch("missing", lasted_s=29, silent_s=29, looks=9), UNBEGUN, "unknown"),
+    ("missing, never begun", watch("missing", lasted_s=45, silent_s=45, looks=3), UNBEGUN, "ask"),
+    ("ended while it writes", watch("ended", lasted_s=DAY_S, silent_s=10, looks=99, changed_s=10), BEGUN, "running"),
+    ("ended, not seen for long enough", watch("ended", lasted_s=59, silent_s=59, looks=9), BEGUN, "ending"),
+    ("ended and silent", watch("ended", lasted_s=60, silent_s=60, looks=2, changed_s=60), BEGUN, "ended"),
+    ("ended, said once", watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=1), BEGUN, "ending"),
+    ("ended, never begun", watch("ended", lasted_s=30, silent_s=30, looks=2), UNBEGUN, "ended"),
+    ("ended, never begun, too soon", watch("ended", lasted_s=29, silent_s=29, looks=9), UNBEGUN, "ending"),
+    ("ended while it goes back", watch("ended", lasted_s=59, silent_s=59, looks=9), GOES_BACK, "unknown"),
+    ("ended a moment after it left", watch("ended", lasted_s=5, silent_s=5, looks=9, changed_s=5), GOES_BACK, "unknown"),
+    ("ended although it was to go back", watch("ended", lasted_s=60, silent_s=60, looks=2), GOES_BACK, "ended"),
+    ("ended although it was to go back, said once", watch("ended", lasted_s=60, silent_s=60, looks=1), GOES_BACK, "ending"),
+    ("held, to go back", watch("held", lasted_s=0, silent_s=0, looks=1, changed_s=0), GOES_BACK, "held"),
+    ("running again", watch("running", lasted_s=0, silent_s=0, looks=1, changed_s=0), GOES_BACK, "running"),
+    ("missing while it goes back", watch("missing", lasted_s=179, silent_s=179, looks=9), GOES_BACK, "unknown"),
+    ("missing although it was to go back", watch("missing", lasted_s=180, silent_s=180, looks=9), GOES_BACK, "ask"),
+    ("pending while it writes", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), BEGUN, "running"),
+    ("pending, not seen for long enough", watch("pending", lasted_s=0, silent_s=0, looks=1), BEGUN, "unknown"),
+    ("pending and silent: its node died", watch("pending", lasted_s=60, silent_s=60, looks=1), BEGUN, "pending"),
+    ("pending, its supervisor left", watch("pending", lasted_s=0, silent_s=0, looks=1, changed_s=0), GOES_BACK, "pending"),
+    ("held while it writes", watch("held", lasted_s=0, silent_s=0, looks=1, changed_s=0), BEGUN, "running"),
+    ("held and silent", watch("held", lasted_s=60, silent_s=60, looks=1), BEGUN, "held"),
+    ("running, whatever else", watch("running", lasted_s=0, silent_s=DAY_S, looks=1), BEGUN, "running"),
+    ("running, its last sign a moment ago", watch("running", lasted_s=0, silent_s=0, looks=1), BEGUN, "running"),
+    ("ending, whatever else", watch("ending", lasted_s=0, silent_s=0, looks=1, changed_s=0), BEGUN, "ending"),
+    ("nothing to be known, and it writes", watch("unknown", lasted_s=0, silent_s=0, looks=1, changed_s=0), BEGUN, "unknown"),
+    ("nothing to be known", watch("unknown", lasted_s=DAY_S, silent_s=DAY_S, looks=99), BEGUN, "unknown"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("seen", "begun", "believed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_signs_of_life_outrank_the_scheduler(seen: dict[str, Any], begun: bool, believed: str) -> None:
-    assert liveness.judge(seen, 0.0, begun, 15.0) == believed
+@pytest.mark.parametrize(("seen", "wrote", "believed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_signs_of_life_outrank_the_scheduler(seen: dict[str, Any], wrote: str, believed: str) -> None:
+    assert liveness.judge(seen, 0.0, wrote, 15.0) == believed
 
 
 @pytest.mark.parametrize(
     ("lasted_s", "is_whole", "accounting", "believed"),
     [
         (200.0, True, None, "gone"),
-        (200.0, True, "ended", "ended"),
-        (200.0, True, "running", "unknown"),
-        (200.0, True, "pending", "unknown"),
-        (200.0, True, "unknown", "unknown"),
-        (3600.0, True, "running", "gone"),  # accounting may never hear of an end
+        (200.0, BEGUN, "ended", "ended"),
+        (200.0, BEGUN, "running", "unknown"),
+        (200.0, BEGUN, "pending", "unknown"),
+        (200.0, BEGUN, "unknown", "unknown"),
+        (3600.0, BEGUN, "running", "gone"),  # accounting may never hear of an end
         (200.0, False, None, "unknown"),
-        (200.0, False, "ended", "ended"),
+        (200.0, UNBEGUN, "ended", "ended"),
         (3600.0, False, None, "gone"),
     ],
 )
@@ -82,7 +91,7 @@ def test_one_answer_read_often_is_one_look() -> None:
     for moment in range(1, 100):
         seen = liveness.follow(seen, moment * 60.0, "missing", "the same", "a")
     assert seen["looks"] == 1
-    assert liveness.judge(seen, 6000.0, True, 15.0) == "unknown"
+    assert liveness.judge(seen, 6000.0, BEGUN, 15.0) == "unknown"
 
 
 WATCH = {"word": "ended", "since": 0.0, "looks": 2, "answer": 0, "sign": "a", "still": 0.0, "changed": None}
@@ -94,7 +103,7 @@ WRONG = [{**WATCH, key: "x"} for key in ("since", "looks", "still", "changed")]
 def test_a_reader_without_a_memory_concludes_nothing(damaged: dict[str, Any] | None) -> None:
     seen = liveness.follow(damaged, 5.0, "ended", 1, "a")
     assert (seen["since"], seen["still"], seen["looks"], seen["changed"]) == (5.0, 5.0, 1, None)
-    assert liveness.judge(seen, 5.0, True, 0.0) == "ending"
+    assert liveness.judge(seen, 5.0, BEGUN, 0.0) == "ending"
 
 
 def test_a_clock_that_went_back_begins_the_count_anew() -> None:
@@ -114,4 +123,8 @@ def test_another_word_begins_its_own_count_and_keeps_the_silence() -> None:
 
 def test_a_line_of_a_log_that_stays_is_believed_at_its_first_reading() -> None:
     seen = watch("ended", lasted_s=0, silent_s=60, looks=1)
-    assert liveness.judge(seen, 0.0, True, 2.0, needs_looks=False) == "ended"
+    assert liveness.judge(seen, 0.0, BEGUN, 2.0, needs_looks=False) == "ended"
+    assert (
+        liveness.judge(watch("ended", lasted_s=0, silent_s=0, looks=1), 0.0, GOES_BACK, 2.0, needs_looks=False)
+        == "ended"
+    )
