@@ -189,8 +189,8 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         verdict = _after_going_back(run, verdict)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
         return False
-    if run.is_guess and verdict.state not in ENDED:
-        run_sync.reopen(database, run.run_id)
+    if run.ended and (verdict.state not in ENDED or facts.get("submission", run.submission) != run.submission):
+        run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
     more = _take_lines(database, run, entry)
     checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
     return more

@@ -37,6 +37,7 @@ from armada.plausible import mapping
 from armada.units import amount, counted
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
+from armada.verdicts.state import of_newest_submission
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def life_of(evidence: object) -> Life:
     if evidence.get("supervisor") not in ("dead", "none") or evidence.get("processes"):
         return Life.LIVES
     submission = mapping(evidence.get("submission"))
-    ended = mapping(evidence.get("state")).get("state") in ENDED
+    # What was handed over once more, and nobody took up yet, may start although the submission before it has ended.
+    ended = mapping(of_newest_submission(evidence).get("state")).get("state") in ENDED
     return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
 
 
