@@ -27,6 +27,7 @@ from armada.verdicts.release import (
     judge,
     judge_missing,
     life_of,
+    put_there_meanwhile,
     unseen,
 )
 
@@ -60,7 +61,8 @@ def judge_host(database: Database, session: HostSession, home: HomePaths, *, ign
     items = _not_there(database, session, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
-    return items
+    came = set(runs_there(session)).difference(run_ids)  # reading every byte of a host's checkpoints takes its time
+    return items + [put_there_meanwhile(run_id, session.host.name) for run_id in sorted(came)]
 
 
 def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:

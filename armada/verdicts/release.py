@@ -3,6 +3,7 @@
 | of a run on the host                                            | lost                                                         |
 |-----------------------------------------------------------------|--------------------------------------------------------------|
 | it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
+| it was put there while the host was looked at                   | yes                                                          |
 | its job lives, may live, or may be started                      | yes                                                          |
 | its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
 | its records cannot be read                                      | yes: nobody knows whether its job lives                      |
@@ -187,6 +188,12 @@ def life_of(evidence: object) -> Life:
 def unseen(run_id: str, host: str) -> Item:
     """Judge a run that the host listed and that a later answer has not seen."""
     what = "it was there a moment ago and cannot be seen now"
+    return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
+
+
+def put_there_meanwhile(run_id: str, host: str) -> Item:
+    """Judge a run that the host did not list yet when it was asked first."""
+    what = "it was put there while the host was looked at"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 

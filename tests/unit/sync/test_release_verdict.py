@@ -38,6 +38,7 @@ class World:
         self.evidence: dict[str, Any] | None = {"supervisor": "dead", "processes": 0}
         self.root = "r"
         self.vanished: dict[str, Any] = {}
+        self.to_come: list[str] = []
 
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
@@ -57,6 +58,8 @@ class World:
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
         }
+        if method == "run.list":
+            self.listed = [*self.listed, *self.to_come]
         if method in self.vanished:
             return {**answers[method], "runs": self.vanished[method]}
         return answers[method]
@@ -113,6 +116,12 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
     world.insert()
     world.evidence = evidence
     assert world.lost() == (["its job is running"] if lives else [])
+
+
+def test_what_is_put_there_while_the_host_is_looked_at_would_be_lost(world: World) -> None:
+    world.insert()
+    world.to_come = ["new-bbbbbb"]
+    assert world.lost() == ["it was put there while the host was looked at"]
 
 
 @pytest.mark.parametrize("supervisor", ["unknown", "dead", "none"])
