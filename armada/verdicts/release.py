@@ -3,7 +3,7 @@
 | of a run on the host                                            | lost                                                         |
 |-----------------------------------------------------------------|--------------------------------------------------------------|
 | it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
-| it was put there while the host was looked at                   | yes                                                          |
+| it was launched or resumed while the host was looked at         | yes                                                          |
 | its job lives, may live, or may be started                      | yes                                                          |
 | its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
 | its records cannot be read                                      | yes: nobody knows whether its job lives                      |
@@ -192,8 +192,8 @@ def unseen(run_id: str, host: str) -> Item:
 
 
 def put_there_meanwhile(run_id: str, host: str) -> Item:
-    """Judge a run that the host did not list yet when it was asked first."""
-    what = "it was put there while the host was looked at"
+    """Judge a run that the host did not list yet when it was asked first, or that was resumed since."""
+    what = "it was launched or resumed while the host was looked at"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 

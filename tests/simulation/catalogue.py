@@ -38,6 +38,7 @@ FOUND = {
 FOUND_BY_CHANCE = {
     "its file system goes away between two questions of a release": "launch save tick end tick meanwhile_unmount:0:1 release",
     "resumed while its last sync is under way": "launch save end:0:1 tick meanwhile_resume:0:1 sync",
+    "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
 }

@@ -39,6 +39,7 @@ class World:
         self.root = "r"
         self.vanished: dict[str, Any] = {}
         self.to_come: list[str] = []
+        self.submission, self.resumed = 1, 0
 
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
@@ -54,12 +55,13 @@ class World:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
         observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
-            "run.list": {"runs": [{"run_id": run_id} for run_id in self.listed]},
+            "run.list": {"runs": [{"run_id": run_id, "submission": self.submission} for run_id in self.listed]},
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
         }
         if method == "run.list":
             self.listed = [*self.listed, *self.to_come]
+            self.submission += self.resumed
         if method in self.vanished:
             return {**answers[method], "runs": self.vanished[method]}
         return answers[method]
@@ -121,7 +123,11 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
 def test_what_is_put_there_while_the_host_is_looked_at_would_be_lost(world: World) -> None:
     world.insert()
     world.to_come = ["new-bbbbbb"]
-    assert world.lost() == ["it was put there while the host was looked at"]
+    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    world.listed, world.to_come, world.resumed = [RUN], [], 1
+    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    world.resumed = 0
+    assert world.lost() == []
 
 
 @pytest.mark.parametrize("supervisor", ["unknown", "dead", "none"])
