@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.config.schedulers import HtcondorSettings, SlurmSettings
-from armada.errors import ConfigError, PreflightRefused
+from armada.errors import PreflightRefused
 from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
-from armada.launch.dataset import check_dataset
+from armada.launch.dataset import count_rows
 from armada.launch.job_request import time_limit_s
 from armada.launch.preflight import check_launch
 from armada.launch.script import plan_script
@@ -25,8 +25,6 @@ from armada.provision.environment_key import has_package
 from armada.provision.hub import HubModel, find_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from armada.config.experiments import Experiment
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
@@ -104,8 +102,7 @@ def make_plan(
     """
     host = session.host
     snapshot = take_snapshot(experiment.code) if experiment.code is not None else None
-    datasets = _datasets(experiment)
-    counts = [check_dataset(path).rows for path in datasets]  # before the host is asked: a bad line costs nothing
+    counts = count_rows(experiment.data)  # before the host is asked: a bad line costs nothing
     named = profile_name or host.profile
     profile = load_profile(named, home) if named else None
     facts = session.call("host.facts", {})
@@ -150,7 +147,7 @@ def make_plan(
             run_id=run_id,
             name=title,
             gpus=gpus,
-            datasets=datasets,
+            datasets=list(counts),
             facts=worker,
             hub=hub,
             wandb=_wandb(host, experiment, environment),
@@ -247,19 +244,10 @@ def make_plan(
         files=files,
         checks=checks,
         hub=hub if isinstance(hub, HubModel) else None,
-        dataset_rows=sum(count for count in counts if count is not None),
-        counts_on_host=None in counts or (experiment.data is not None and not experiment.data.is_local),
+        dataset_rows=sum(count for count in counts.values() if count is not None),
+        counts_on_host=None in counts.values() or (experiment.data is not None and not experiment.data.is_local),
         facts=facts,
     )
-
-
-def _datasets(experiment: Experiment) -> list[Path]:
-    if experiment.data is None:
-        return []
-    for path in experiment.data.paths:
-        if not path.exists():
-            raise ConfigError("no such file", path=path, hint="`data:` paths are relative to the experiment file")
-    return experiment.data.paths
 
 
 def _found_profile(host: Host, experiment: Experiment, facts: dict[str, Any], home: HomePaths) -> Profile | None:

@@ -20,7 +20,7 @@ from armada_train.manifest import hash_source
 from armada_train.parser import read_specification
 from armada_train.preemption import Preemption
 from armada_train.prepared import check_once, prepared_folder
-from armada_train.rows import Files
+from armada_train.rows import Files, refuse_other_evaluation
 from armada_train.runfolder import RunFolder
 from armada_train.specification import Training, check_world
 from armada_train.warmstart import check_start
@@ -108,8 +108,8 @@ def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, File
                 part.check()
 
         check_once(prepared_folder(training, run), hashes, check)
-    if eval_files and eval_files.kind != train_rows.kind:
-        raise PayloadFailure("data_error", f"training rows hold {train_rows.kind}, eval rows {eval_files.kind}")
+    if eval_files:
+        refuse_other_evaluation(train_rows.kind, eval_files.kind)
     return train_rows, eval_files
 
 
