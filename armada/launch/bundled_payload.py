@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _PACKAGE = "armada_train"
-_WITHOUT_TORCH = frozenset({"failure", "model_files", "parser", "readers", "rows", "section", "specification"})
+_WITHOUT_TORCH = frozenset(
+    {"failure", "libraries", "model_files", "parser", "readers", "rows", "section", "specification"}
+)
 
 
 def payload_module(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ConfigError
@@ -15,16 +16,33 @@ if TYPE_CHECKING:
     from armada.config.training import Data, DataSource
 
 
-def count_rows(data: Data | None) -> dict[Path, int | None]:
-    """Read every file of an experiment's data through, and say how many rows each holds.
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What was found: how many rows each file holds, and of which kind they are.
 
     None stands for what only the host can read, which has the libraries: parquet and folders that `datasets` saved.
+    """
+
+    counts: dict[Path, int | None]
+    kind: str | None
+
+    @property
+    def paths(self) -> list[Path]:
+        return list(self.counts)
+
+    @property
+    def rows(self) -> int:
+        return sum(count for count in self.counts.values() if count is not None)
+
+
+def check_data(data: Data | None) -> DataFacts:
+    """Read every file of an experiment's data through.
 
     Raises:
         ConfigError: A file is missing or empty, or a row is wrong, with its line; or kinds of rows are mixed.
     """
     if data is None:
-        return {}
+        return DataFacts({}, None)
     counts: dict[Path, int | None] = {}
     surveys: dict[Path, Any] = {}
     readers, rows = payload_module("readers"), payload_module("rows")
@@ -42,7 +60,7 @@ def count_rows(data: Data | None) -> dict[Path, int | None]:
         rows.refuse_mixed_kinds(_of(data.train, surveys), _of(data.eval, surveys))
     except payload_module("failure").PayloadFailure as failure:
         raise _config_error(failure) from failure
-    return counts
+    return DataFacts(counts, next((survey.kind for survey in surveys.values()), None))
 
 
 def _is_lines(readers: Any, path: Path) -> bool:

@@ -12,14 +12,15 @@ from armada.config.schedulers import HtcondorSettings, SlurmSettings
 from armada.errors import PreflightRefused
 from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
-from armada.launch.dataset import count_rows
+from armada.launch.dataset import check_data
 from armada.launch.job_request import time_limit_s
+from armada.launch.payload_checks import check_payload
 from armada.launch.preflight import check_launch
 from armada.launch.script import plan_script
 from armada.launch.training import Training, plan_training, preparing_argv
 from armada.paths import HostPaths, new_run_id
 from armada.provision.code import take_snapshot
-from armada.provision.content import find
+from armada.provision.content import Content, find
 from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubModel, find_model
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from armada.launch.checks import Check
     from armada.launch.warmstart import Start
     from armada.paths import HomePaths
-    from armada.provision.content import Content
     from armada.session import HostSession
 
 SPEC_FORMAT = 1
@@ -102,7 +102,7 @@ def make_plan(
     """
     host = session.host
     snapshot = take_snapshot(experiment.code) if experiment.code is not None else None
-    counts = count_rows(experiment.data)  # before the host is asked: a bad line costs nothing
+    data = check_data(experiment.data)  # before the host is asked: a bad line costs nothing
     named = profile_name or host.profile
     profile = load_profile(named, home) if named else None
     facts = session.call("host.facts", {})
@@ -147,7 +147,7 @@ def make_plan(
             run_id=run_id,
             name=title,
             gpus=gpus,
-            datasets=list(counts),
+            datasets=data.paths,
             facts=worker,
             hub=hub,
             wandb=_wandb(host, experiment, environment),
@@ -230,6 +230,9 @@ def make_plan(
         snapshot=snapshot,
         refusal=refusal,
     )
+    if training and training.section:
+        model = hub.source if isinstance(hub, Content) else experiment.local_model
+        checks += (check_payload(training.section, model=model, kind=data.kind, environment=environment),)
     return Plan(
         run_id=run_id,
         experiment=experiment,
@@ -244,8 +247,8 @@ def make_plan(
         files=files,
         checks=checks,
         hub=hub if isinstance(hub, HubModel) else None,
-        dataset_rows=sum(count for count in counts.values() if count is not None),
-        counts_on_host=None in counts.values() or (experiment.data is not None and not experiment.data.is_local),
+        dataset_rows=data.rows,
+        counts_on_host=None in data.counts.values() or (experiment.data is not None and not experiment.data.is_local),
         facts=facts,
     )
 

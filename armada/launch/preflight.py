@@ -16,6 +16,7 @@
 | ARM012 | the host's batch system says that it could never run this                           |
 | ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
 | ARM014 | a line of the host's `setup:` fails                                                |
+| ARM015 | what the payload itself would refuse of settings, model and environment              |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """

@@ -17,6 +17,7 @@ from armada_train.heartbeat import Heartbeat
 from armada_train.hooks import Stream
 from armada_train.libraries import check_libraries, configure_libraries
 from armada_train.manifest import hash_source
+from armada_train.model_files import check_model
 from armada_train.parser import read_specification
 from armada_train.preemption import Preemption
 from armada_train.prepared import check_once, prepared_folder
@@ -74,6 +75,8 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     heartbeat.beat("loading")
     reports_to_wandb = configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.train import train
 
@@ -87,6 +90,8 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
     heartbeat.beat("loading")
     configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.report import prepare_and_report
 

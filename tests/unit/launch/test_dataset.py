@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from armada.config.training import Data
 from armada.errors import ConfigError
-from armada.launch.dataset import count_rows
+from armada.launch.dataset import check_data
 
 CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
 ROWS = {
@@ -28,7 +28,7 @@ def data(train: Path, *evaluation: Path) -> Data:
 
 
 def check_dataset(file: Path) -> int | None:
-    return count_rows(data(file))[file]
+    return check_data(data(file)).counts[file]
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -56,7 +56,7 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
     train, evaluation = write(tmp_path, CHAT), tmp_path / "e.jsonl"
     evaluation.write_text(ROWS["text"])
     with pytest.raises(ConfigError, match="training rows hold messages, eval rows text"):
-        count_rows(data(train, evaluation))
+        check_data(data(train, evaluation))
 
 
 @pytest.mark.parametrize(
