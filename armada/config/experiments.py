@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, read_document, shown
+from armada.config.model_names import mistyped_folder
 from armada.config.overrides import apply_override
 from armada.config.schedulers import Duration, Size
 from armada.config.settings import Environment, FilePath, FilledText, Settings, Text, VariableName, problem, shaped
@@ -309,4 +310,7 @@ def _model(name: str, base: Path, document: Document) -> str:
         raise place.error(f"`model`: there is no folder {shown(str(folder), 500)}")
     if not HUB_ID.fullmatch(name):
         raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
+    if meant := mistyped_folder(name, base):
+        hint = f"did you mean {meant}? Where the hub's model is meant, rename that folder"
+        raise place.error(f"`model`: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
     return name

@@ -12,6 +12,7 @@ from armada.config.schedulers import HtcondorSettings, SlurmSettings
 from armada.errors import PreflightRefused
 from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
+from armada.launch.checks import SchedulerAnswer
 from armada.launch.dataset import check_data
 from armada.launch.job_request import time_limit_s
 from armada.launch.payload_checks import check_payload
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from armada.session import HostSession
 
 SPEC_FORMAT = 1
+
+_LONGEST_WAIT_S = 366 * 86_400.0
 
 SUBMISSION = 1
 """The first hand-over; a later one (after a lost host, say) gets the next number."""
@@ -213,7 +216,7 @@ def make_plan(
     if host.scheduler != "direct":
         files |= job_files(host, paths, profile, experiment, spec)
     missing = tuple(content for content in contents if not _present(session, content))
-    refusal = ask_scheduler(session, host, files)
+    answer = ask_scheduler(session, host, files)
     checks = check_launch(
         experiment=experiment,
         host=host,
@@ -228,7 +231,7 @@ def make_plan(
         checkpoint_bytes=_checkpoint_bytes(experiment, contents, hub),
         wandb=training.section["tracking"]["wandb"] if training and training.section else None,
         snapshot=snapshot,
-        refusal=refusal,
+        scheduler=answer,
     )
     if training and training.section:
         model = hub.source if isinstance(hub, Content) else experiment.local_model
@@ -358,14 +361,18 @@ def job_files(
     return job_htcondor.render(request, host.htcondor or HtcondorSettings())
 
 
-def ask_scheduler(session: HostSession, host: Host, files: dict[str, str]) -> str | None:
-    """Ask the batch system whether this could ever run: why not, or None."""
+def ask_scheduler(session: HostSession, host: Host, files: dict[str, str]) -> SchedulerAnswer:
+    """Ask the batch system whether this could ever run, and what it would wait for."""
     if host.scheduler == "direct":
-        return None
+        return SchedulerAnswer()
     file = files["launch/job.sbatch" if host.scheduler == "slurm" else "launch/job.sub"]
     answer = session.call("scheduler.check", {"scheduler": host.scheduler, "file": file}, timeout_s=120.0)
-    refusal = answer.get("refusal")
-    return inert_line(refusal, 600) if isinstance(refusal, str) else None
+    refusal, wait = (
+        inert_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
+    )
+    starts_in_s = answer.get("starts_in_s")
+    known = isinstance(starts_in_s, int | float) and 0 <= starts_in_s < _LONGEST_WAIT_S
+    return SchedulerAnswer(refusal, wait, float(starts_in_s) if known and starts_in_s is not None else None)
 
 
 def _refuse_quantization(experiment: Experiment, profile: Profile, gpus: int) -> None:

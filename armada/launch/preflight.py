@@ -13,10 +13,11 @@
 | ARM009 | links and other things in the project that do not travel (warns)                    |
 | ARM010 | the project has changes that no revision holds (warns: the snapshot has them)       |
 | ARM011 | memory: more processes than the host has cores for (warns)                          |
-| ARM012 | the host's batch system says that it could never run this                           |
+| ARM012 | the host's batch system could never run this; or not now (warns, with the reason)   |
 | ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
 | ARM014 | a line of the host's `setup:` fails                                                |
 | ARM015 | what the payload itself would refuse of settings, model and environment              |
+| ARM016 | a hub id that may be meant for a folder: others of its first part lie here (warns)    |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -28,8 +29,9 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
+from armada.config.model_names import models_beside
 from armada.inert import inert_line
-from armada.launch.checks import Check
+from armada.launch.checks import Check, SchedulerAnswer
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ ENVIRONMENT_BYTES = {"cpu": 2_000_000_000, "cuda": 12_000_000_000}
 
 FLOOR_BYTES = 1_000_000_000
 CLOCK_S = 120.0
+_SOON_S = 60.0
 
 
 def check_launch(
@@ -60,7 +63,7 @@ def check_launch(
     environment_missing: bool,
     checkpoint_bytes: int,
     snapshot: Snapshot | None,
-    refusal: str | None,
+    scheduler: SchedulerAnswer,
     hub_bytes: int = 0,
     wandb: str | None = None,
 ) -> tuple[Check, ...]:
@@ -73,9 +76,10 @@ def check_launch(
             _clock(facts),
             _checkpoints(experiment),
             *_project(snapshot),
-            _engine(host, refusal),
+            _engine(host, scheduler),
             _wandb(host, wandb),
             _setup(host, facts),
+            *_hub_id(experiment),
         )
     there: list[dict[str, Any]] = facts["gpus"]
     return (
@@ -91,6 +95,7 @@ def check_launch(
         _cores(gpus, processes, facts),
         _wandb(host, wandb),
         _setup(host, facts),
+        *_hub_id(experiment),
     )
 
 
@@ -105,15 +110,24 @@ def _gpus(wanted: int, there: Sequence[dict[str, Any]]) -> Check:
     return Check("ARM001", "ok", f"{wanted} of the host's {len(there)} GPUs")
 
 
-def _engine(host: Host, refusal: str | None) -> Check:
-    if refusal is not None:
+def _engine(host: Host, answer: SchedulerAnswer) -> Check:
+    if answer.refusal is not None:
         return Check(
             "ARM012",
             "fail",
-            f"{host.scheduler} would never run this: {refusal}",
+            f"{host.scheduler} would never run this: {answer.refusal}",
             f"`resources:` of the experiment, or `{host.scheduler}:` of the host",
         )
-    return Check("ARM012", "ok", f"{host.scheduler} takes the job file")
+    if answer.wait is not None:
+        return Check(
+            "ARM012",
+            "warn",
+            f"{host.scheduler} cannot start this now, and nobody knows for how long: {answer.wait}",
+            f"it would wait in the queue until that changes; or change `{host.scheduler}:` of the host (its partition, say)",
+        )
+    when = answer.starts_in_s
+    expected = f", and expects to start it in {span(when)}" if when is not None and when >= _SOON_S else ""
+    return Check("ARM012", "ok", f"{host.scheduler} takes the job file{expected}")
 
 
 def _wandb(host: Host, wandb: str | None) -> Check:
@@ -170,6 +184,17 @@ def _setup(host: Host, facts: dict[str, Any]) -> Check:
     return Check(
         "ARM014", "ok", f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for"
     )
+
+
+def _hub_id(experiment: Experiment) -> tuple[Check, ...]:
+    """Say of a model's name that it is taken for a hub id; nothing where it is a folder."""
+    name = experiment.model
+    if not isinstance(name, str) or experiment.local_model or experiment.origin is None:
+        return ()
+    if beside := models_beside(name, experiment.origin.parent):
+        sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
+        return (Check("ARM016", "warn", sentence, "mend `model:` if a folder is meant"),)
+    return (Check("ARM016", "ok", f"model {name} is a hub id"),)
 
 
 def _secrets(names: Sequence[str]) -> Check:

@@ -43,6 +43,16 @@ def refused(project: Path, text: str, *overrides: str) -> ConfigError:
     return caught.value
 
 
+def test_a_mistyped_model_folder_is_not_taken_for_a_hub_id(project: Path) -> None:
+    (project / "models" / "llama").mkdir(parents=True)
+    (project / "models" / "llama" / "config.json").write_text("{}")
+    wrong = refused(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/lama"))
+    assert "there is no folder 'models/lama', and there is 'models/llama'" in wrong.message
+    assert wrong.line == 3
+    right = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/llama"))
+    assert right.local_model == project / "models" / "llama"
+
+
 def test_the_experiment_of_the_documentation_is_read(project: Path) -> None:
     text = """\
 name: qwen-lora
