@@ -164,6 +164,11 @@ def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in names}
 
 
+def _named_model(model: str, path: str | None) -> dict[str, str]:
+    """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""
+    return {"path": model} if path is None or path == model else {"path": path, "name": model}
+
+
 def _section(
     experiment: Experiment,
     profile: Profile,
@@ -182,7 +187,7 @@ def _section(
     train = {key: value for key, value in values["train"].items() if key not in decided}
     data = experiment.data
     return {
-        "model": model if isinstance(model, dict) else {"path": model_path or model},
+        "model": model if isinstance(model, dict) else _named_model(model, model_path),
         "data": {
             "train": [{**_origin(s, places), "weight": s.weight} for s in (data.train if data else ())],
             "eval": [_origin(s, places) for s in (data.eval if data else ())],

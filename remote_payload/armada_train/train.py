@@ -106,6 +106,7 @@ def _train(
         peak_flops=training.peak_flops,
         save_every_minutes=training.save_every_minutes,
         base_model=base_model_folder(training, run),
+        base_name=training.model_name,
         train_tokens=history.train_tokens,
         model=model,
         args=arguments,

@@ -126,6 +126,16 @@ def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_pat
     assert checkpoints.missing_states(checkpoint, 2) != []
 
 
+def test_an_adapter_names_its_base_as_home_does(tmp_path: Path) -> None:
+    checkpoints.name_base_model(tmp_path, "/home/me/model")  # a whole model has no adapter's configuration
+    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({"base_model_name_or_path": "/root/.armada/models/9f", "r": 8}))
+    checkpoints.name_base_model(tmp_path, "/home/me/model")
+    assert json.loads(path.read_text()) == {"base_model_name_or_path": "/home/me/model", "r": 8}
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         make_checkpoint(tmp_path, step)
