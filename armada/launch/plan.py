@@ -14,6 +14,7 @@ from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
 from armada.launch.checks import SchedulerAnswer
 from armada.launch.dataset import check_data
+from armada.launch.job_data import plan_job_data
 from armada.launch.job_request import time_limit_s
 from armada.launch.payload_checks import check_payload
 from armada.launch.preflight import check_launch
@@ -105,7 +106,9 @@ def make_plan(
     """
     host = session.host
     snapshot = take_snapshot(experiment.code) if experiment.code is not None else None
-    data = check_data(experiment.data)  # before the host is asked: a bad line costs nothing
+    data = check_data(
+        experiment.data if experiment.task == "sft" else None
+    )  # before the host is asked: a bad line costs nothing
     named = profile_name or host.profile
     profile = load_profile(named, home) if named else None
     facts = session.call("host.facts", {})
@@ -127,7 +130,8 @@ def make_plan(
     if host.batch is not None:
         worker = {**facts, "cpu_count": experiment.resources.cpus or processes}  # not the login node's
 
-    contents = [snapshot.content] if snapshot else []
+    job_data = plan_job_data(experiment, snapshot, paths)
+    contents = [*([snapshot.content] if snapshot else []), *job_data.contents]
     environment: Environment | None = None
     training: Training | None = None
     hub: HubModel | Content | None = None
@@ -194,6 +198,7 @@ def make_plan(
             "env": variables,
             "code": str(paths.content("code", snapshot.content.sha)) if snapshot else None,
             "secrets": list(experiment.secrets),
+            **({"data": job_data.links} if job_data.links else {}),
         },
         "gpus": gpus,
         "processes": processes,

@@ -67,7 +67,7 @@ def plan_training(
     """
     payload = payload_content()
     real = {path: path.resolve() for path in datasets}  # people keep links to data; what travels is the file behind it
-    data = {path: take_stock("data", file.parent, _names(file)) for path, file in real.items()}
+    data = {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
     model = model_content(experiment.local_model) if experiment.local_model else None
     if isinstance(hub, Content):
         model = hub
@@ -139,7 +139,7 @@ def preparing_argv(paths: HostPaths, environment: Environment, run_id: str) -> l
     return [python, "-m", "armada_train", "prepare", str(paths.run(run_id) / "spec.json")]
 
 
-def _names(source: Path) -> list[str]:
+def names_below(source: Path) -> list[str]:
     """What travels of a data file, or of a folder, relative to where it lies."""
     if not source.is_dir():
         return [source.name]
