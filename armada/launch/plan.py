@@ -14,6 +14,7 @@ from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
 from armada.launch.checks import SchedulerAnswer
 from armada.launch.dataset import check_data
+from armada.launch.hook_check import check_hooks
 from armada.launch.job_data import plan_job_data
 from armada.launch.job_request import time_limit_s
 from armada.launch.payload_checks import check_payload
@@ -109,6 +110,7 @@ def make_plan(
     data = check_data(
         experiment.data if experiment.task == "sft" else None
     )  # before the host is asked: a bad line costs nothing
+    check_hooks(experiment, snapshot.content.files if snapshot else ())
     named = profile_name or host.profile
     profile = load_profile(named, home) if named else None
     facts = session.call("host.facts", {})
