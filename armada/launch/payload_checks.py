@@ -37,7 +37,7 @@ def check_payload(
         here = dataclasses.replace(training, model=str(model)) if model is not None else training
         findings = payload_module("model_files").check_model(here, kind) if _is_here(training, model) else []
     except failures.PayloadFailure as failure:
-        return Check(_CODE, "fail", _sentence(failure.message), "this is what the payload would refuse on the host")
+        return Check(_CODE, "fail", _sentence(failure.message), "the run would end with this on the host")
     if environment is not None and (lacking := _lacking(training, environment)):
         hint = (
             f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"

@@ -26,7 +26,7 @@ from armada.provision.code import take_snapshot
 from armada.provision.content import Content, find
 from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package
-from armada.provision.hub import HubModel, find_model
+from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
 
 if TYPE_CHECKING:
     from armada.config.experiments import Experiment
@@ -236,6 +236,7 @@ def make_plan(
         environment_missing=environment is not None and not environment.ready,
         hub_bytes=hub.size_bytes if isinstance(hub, HubModel) else 0,
         checkpoint_bytes=_checkpoint_bytes(experiment, contents, hub),
+        hub_answer=_ask_hub(session, experiment, variables),
         wandb=training.section["tracking"]["wandb"] if training and training.section else None,
         snapshot=snapshot,
         scheduler=answer,
@@ -311,6 +312,14 @@ def _hub_model(
     if session.host.has_internet or not isinstance(experiment.model, str) or experiment.local_model:
         return None
     return find_model(session, home, experiment.model, variables, experiment.secrets)
+
+
+def _ask_hub(session: HostSession, experiment: Experiment, variables: dict[str, str]) -> HubAnswer | None:
+    """What the hub says of a model that the run will fetch itself; None for any other."""
+    is_fetched = session.host.has_internet and isinstance(experiment.model, str) and not experiment.local_model
+    if variables.get("HF_HUB_OFFLINE", "") not in {"", "0"}:
+        return None  # the host's cache has it
+    return ask_hub(session, str(experiment.model), variables, experiment.secrets) if is_fetched else None
 
 
 def _wandb(host: Host, experiment: Experiment, environment: Environment) -> str | None:

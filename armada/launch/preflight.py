@@ -17,7 +17,7 @@
 | ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
 | ARM014 | a line of the host's `setup:` fails                                                |
 | ARM015 | what the payload itself would refuse of settings, model and environment              |
-| ARM016 | a hub id that may be meant for a folder: others of its first part lie here (warns)    |
+| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from armada.config.model_names import models_beside
 from armada.inert import inert_line
 from armada.launch.checks import Check, SchedulerAnswer
+from armada.provision.hub import HubAnswer
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def check_launch(
     snapshot: Snapshot | None,
     scheduler: SchedulerAnswer,
     hub_bytes: int = 0,
+    hub_answer: HubAnswer | None = None,
     wandb: str | None = None,
 ) -> tuple[Check, ...]:
     """Every check, in the order of their numbers."""
@@ -79,7 +81,7 @@ def check_launch(
             _engine(host, scheduler),
             _wandb(host, wandb),
             _setup(host, facts),
-            *_hub_id(experiment),
+            *_hub_id(experiment, facts, hub_answer),
         )
     there: list[dict[str, Any]] = facts["gpus"]
     return (
@@ -95,7 +97,7 @@ def check_launch(
         _cores(gpus, processes, facts),
         _wandb(host, wandb),
         _setup(host, facts),
-        *_hub_id(experiment),
+        *_hub_id(experiment, facts, hub_answer),
     )
 
 
@@ -186,15 +188,31 @@ def _setup(host: Host, facts: dict[str, Any]) -> Check:
     )
 
 
-def _hub_id(experiment: Experiment) -> tuple[Check, ...]:
-    """Say of a model's name that it is taken for a hub id; nothing where it is a folder."""
+def _hub_id(experiment: Experiment, facts: dict[str, Any], answer: HubAnswer | None) -> tuple[Check, ...]:
+    """Say of a model's name that it is taken for a hub id, and what the hub says of it; nothing where it is a folder."""
     name = experiment.model
-    if not isinstance(name, str) or experiment.local_model or experiment.origin is None:
+    if not isinstance(name, str) or experiment.local_model:
         return ()
-    if beside := models_beside(name, experiment.origin.parent):
+    answer = answer or HubAnswer()
+    if answer.refused is not None:
+        what = f"model {name}: {answer.refused}"
+        if answer.token:
+            return (Check("ARM016", "fail", what, "mend `model:`, or ask its owner for access"),)
+        hint = "mend `model:`; for a gated one add HF_TOKEN to `secrets:`, unless the host has a token of its own"
+        return (Check("ARM016", "warn", what, hint),)
+    beside = models_beside(name, experiment.origin.parent) if experiment.origin else []
+    if beside:
         sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
         return (Check("ARM016", "warn", sentence, "mend `model:` if a folder is meant"),)
-    return (Check("ARM016", "ok", f"model {name} is a hub id"),)
+    size, free = answer.size_bytes, int(facts["disk"]["free_bytes"])
+    if size is not None and size > free:
+        sentence = f"model {name} is {amount(size)} at the hub, and the host has {amount(free)} free"
+        return (
+            Check(
+                "ARM016", "warn", sentence, "it fits only if the host's Hugging Face cache has it, or lies elsewhere"
+            ),
+        )
+    return (Check("ARM016", "ok", f"model {name} is a hub id" + (f": {amount(size)}" if size else "")),)
 
 
 def _secrets(names: Sequence[str]) -> Check:
