@@ -17,10 +17,11 @@ from armada_train.heartbeat import Heartbeat
 from armada_train.hooks import Stream
 from armada_train.libraries import check_libraries, configure_libraries
 from armada_train.manifest import hash_source
+from armada_train.model_files import check_model
 from armada_train.parser import read_specification
 from armada_train.preemption import Preemption
 from armada_train.prepared import check_once, prepared_folder
-from armada_train.rows import Files
+from armada_train.rows import Files, refuse_other_evaluation
 from armada_train.runfolder import RunFolder
 from armada_train.specification import Training, check_world
 from armada_train.warmstart import check_start
@@ -74,6 +75,8 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     heartbeat.beat("loading")
     reports_to_wandb = configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.train import train
 
@@ -87,6 +90,8 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
     heartbeat.beat("loading")
     configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.report import prepare_and_report
 
@@ -108,8 +113,8 @@ def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, File
                 part.check()
 
         check_once(prepared_folder(training, run), hashes, check)
-    if eval_files and eval_files.kind != train_rows.kind:
-        raise PayloadFailure("data_error", f"training rows hold {train_rows.kind}, eval rows {eval_files.kind}")
+    if eval_files:
+        refuse_other_evaluation(train_rows.kind, eval_files.kind)
     return train_rows, eval_files
 
 

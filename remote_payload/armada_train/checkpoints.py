@@ -121,6 +121,16 @@ def has_weights(checkpoint: Path) -> bool:
     return False
 
 
+def name_base_model(checkpoint: Path, name: str) -> None:
+    """Write into an adapter's configuration what home calls its base: PEFT writes the host's path, by which nobody else can load it."""
+    path = checkpoint / "adapter_config.json"
+    config = _read_object(path)
+    if config:
+        part = path.with_name(f".{path.name}")
+        part.write_text(json.dumps({**config, "base_model_name_or_path": name}, indent=2), encoding="utf-8")
+        part.replace(path)
+
+
 def read_shapes(folder: Path) -> dict[str, list[int]]:
     """Read the shape of every tensor in a folder's safetensors, from their headers alone."""
     headers = [_read_header(path)[1] for path in sorted(folder.glob("*.safetensors"))]

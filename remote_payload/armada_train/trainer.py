@@ -17,7 +17,7 @@ from trl import SFTTrainer
 from armada_train import outbox
 from armada_train.agreement import Agreement
 from armada_train.callbacks import RunCallback, SavingCallback
-from armada_train.checkpoints import newest_first, step_of
+from armada_train.checkpoints import name_base_model, newest_first, step_of
 from armada_train.failure import PayloadFailure
 from armada_train.gauges import flops_per_token, peak_memory_bytes
 from armada_train.heartbeat import Heartbeat
@@ -57,6 +57,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         peak_flops: float | None,
         save_every_minutes: float | None,
         base_model: Path | None,
+        base_name: str | None,
         train_tokens: int,
         **rest: Any,
     ) -> None:
@@ -78,6 +79,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self._peak_flops = peak_flops
         self._waited_s = 0.0
         self._base_model = base_model
+        self._base_name = base_name
         self._moments_from: Path | None = None
         callbacks = [
             SavingCallback(preemption, self._agreement, save_every_minutes),
@@ -298,6 +300,8 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()  # each rank has written its random state
         if self._run.is_main:
+            if self._base_name is not None:
+                name_base_model(checkpoint, self._base_name)
             self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
 
     def _checkpoints_to_keep(self) -> int:

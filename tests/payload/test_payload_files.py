@@ -13,7 +13,7 @@ from armada_train import checkpoints, outbox
 from armada_train.failure import PayloadFailure, write_failure
 from armada_train.heartbeat import Heartbeat
 from armada_train.libraries import configure_libraries
-from armada_train.manifest import write_manifest
+from armada_train.manifest import hash_data, write_manifest
 from armada_train.metrics import History, Metrics, read_history
 from armada_train.parser import parse_training
 from armada_train.rows import Files
@@ -40,27 +40,27 @@ class Clock:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is not JSON"),
-        ("\xff", "is not JSON"),
-        ("[1]", "must be an object"),
-        ("{}", "has none of `messages`"),
-        ('{"text": 3}', "`text` must be a text"),
+        ("{", "not JSON"),
+        ("\xff", "is not UTF-8"),
+        ("[1]", "must be a JSON object"),
+        ("{}", "the row has nothing; it needs messages"),
+        ('{"text": 3}', "`text` must be text, not 3"),
         ('{"text": "\\ud800"}', "holds half a character"),
-        ('{"messages": []}', "must be a list of turns"),
-        ('{"messages": [{"role": "boss", "content": "x"}]}', "has the role 'boss'"),
+        ('{"messages": []}', "must be a filled list of turns"),
+        ('{"messages": [{"role": "boss", "content": "x"}]}', '`messages[0].role` is "boss"'),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no assistant turn"),
-        ('{"messages": [{"role": "assistant", "content": [1]}]}', "[0].content must be a text"),
+        ('{"messages": [{"role": "assistant", "content": [1]}]}', "`messages[0].content` is a list of parts"),
         ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "holds tool calls"),
-        ('{"text": "plain"}', "holds text, but the rows before hold messages"),
+        ('{"text": "plain"}', "holds text; those before it hold messages"),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(json.dumps(chat("q", "a")).encode() + b"\n\n" + line.encode("latin-1") + b"\n")
+    path.write_bytes(json.dumps(chat("q", "a")).encode() + b"\n" + line.encode("latin-1") + b"\n")
     with pytest.raises(PayloadFailure) as caught:
         Files([Source(path)]).check()
     assert caught.value.reason == "data_error"
-    assert caught.value.message.startswith(f"{path}:3: ")
+    assert caught.value.message.startswith(f"{path}:2: ")
     assert message in caught.value.message
 
 
@@ -70,6 +70,13 @@ def test_a_missing_file_and_an_empty_one_are_data_errors(tmp_path: Path) -> None
         with pytest.raises(PayloadFailure, match=name) as caught:
             Files([Source(tmp_path / name)]).check()
         assert caught.value.reason == "data_error"
+
+
+def test_data_that_is_gone_when_it_is_hashed_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(PayloadFailure) as caught:
+        hash_data(tmp_path / "gone.jsonl")
+    assert caught.value.reason == "data_error"
+    assert caught.value.message == f"{tmp_path}/gone.jsonl: there is no such file"
 
 
 def test_sharegpt_rows_become_messages(tmp_path: Path) -> None:
@@ -117,6 +124,16 @@ def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_pat
     assert checkpoints.missing_states(checkpoint, 2) == []
     (checkpoint / "latest").write_text("../elsewhere")
     assert checkpoints.missing_states(checkpoint, 2) != []
+
+
+def test_an_adapter_names_its_base_as_home_does(tmp_path: Path) -> None:
+    checkpoints.name_base_model(tmp_path, "/home/me/model")  # a whole model has no adapter's configuration
+    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({"base_model_name_or_path": "/root/.armada/models/9f", "r": 8}))
+    checkpoints.name_base_model(tmp_path, "/home/me/model")
+    assert json.loads(path.read_text()) == {"base_model_name_or_path": "/home/me/model", "r": 8}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 import resource
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,21 @@ def test_the_eval_loss_does_not_depend_on_batch_size_order_or_number_of_ranks(
     assert len(losses) == 12
     assert len(counts) == 1
     assert max(losses) == pytest.approx(min(losses), rel=1e-6)
+
+
+def test_an_adapters_base_is_named_as_home_names_it_and_it_is_resumed_all_the_same(
+    undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    training = make_training(chat_files[0], train={"max_steps": 2}, checkpoint={"every_steps": 1})
+    training["model"] = {"path": str(undisturbed.path / "model"), "name": "/home/me/model"}
+    run = make_run(training)
+    run.train()
+    last = run.path / "checkpoints" / "checkpoint-2"
+    for folder in (last, run.path / "outbox" / ".new-2"):
+        assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "/home/me/model"
+        shutil.rmtree(folder)
+    run.attempt = 2
+    assert "resuming from checkpoint-1" in run.train().output
 
 
 def test_overlong_samples_are_dropped_and_counted(tmp_path: Path, make_run: Any) -> None:
