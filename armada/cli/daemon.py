@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import UsageError
 from armada.inert import inert_line, inert_text
+from armada.output import takes_no_more
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _logs(options: argparse.Namespace) -> int:
     sys.stdout.write(inert_text(tail(home, options.tail), 1 << 24))
     sys.stdout.flush()
     offset = log_file(home).stat().st_size
-    while options.follow:
+    while options.follow and not takes_no_more():
         time.sleep(0.5)
         size = log_file(home).stat().st_size
         if size < offset:
