@@ -44,6 +44,16 @@ class _Descriptor(io.FileIO):
         return memoryview(data).nbytes
 
 
+class _Text(io.TextIOWrapper):
+    """Text that knows whether anything was written."""
+
+    has_printed = False
+
+    def write(self, text: str, /) -> int:
+        self.has_printed = True
+        return super().write(text)
+
+
 _guarded: dict[int, _Descriptor] = {}
 
 
@@ -67,7 +77,7 @@ def _guard(stream: object, number: int) -> io.TextIOWrapper:
     if kept is not None:
         kept.flush()
     raw = _guarded[number] = _Descriptor(number, "wb", closefd=False)
-    return io.TextIOWrapper(
+    return _Text(
         io.BufferedWriter(raw),
         encoding=kept.encoding if kept is not None else "utf-8",
         errors="replace",  # a terminal without UTF-8 shows `?`, it does not end the program

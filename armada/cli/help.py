@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import EXIT_CODES, UsageError
 
 if TYPE_CHECKING:
     import argparse
 
-TOPICS = ("exit-codes",)
+TOPICS = ("exit-codes", "json")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "help",
         help="explain a command or a topic",
-        description="Explain a command, such as `armada help hosts add`, or a topic: exit-codes lists what exit codes mean.",
+        description="Explain a command, such as `armada help hosts add`, or a topic: exit-codes lists what exit codes mean, "
+        "json prints the JSON Schema of what --json prints.",
     )
-    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="a command, or exit-codes")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="a command, exit-codes, or json")
+    parser.add_argument("--json", action="store_true", help="an object, of exit-codes")
     parser.set_defaults(handler=_explain)
 
 
@@ -28,6 +32,12 @@ def _explain(options: argparse.Namespace) -> int:
     words: list[str] = options.topic
     if not words:
         build_parser().print_help()
+    elif words == ["json"]:
+        from armada.cli.shapes import all_schemas
+
+        print(json.dumps(all_schemas(), indent=1))
+    elif words == ["exit-codes"] and options.json:
+        print_json({"exit_codes": {str(code): meaning for code, meaning in EXIT_CODES.items()}})
     elif words == ["exit-codes"]:
         for code, meaning in EXIT_CODES.items():
             print(f"{code:>4}  {meaning}")

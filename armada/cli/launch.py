@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.units import amount, counted, span
@@ -123,7 +123,7 @@ def announce(context: Context, session: HostSession, run: Run, options: argparse
     if options.json:
         from armada.cli.runs import summary
 
-        print(json.dumps(summary(run)))
+        print_json(summary(run), indent=None)
     else:
         reporter.line(f" next       armada logs -f {run.run_id} · armada pull {run.run_id}")
     return 0
@@ -139,7 +139,7 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
 
     _say_plan(reporter, plan, everything=True)
     if as_json:
-        print(json.dumps({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)}, indent=1))
+        print_json({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)})
     refuse_failures(plan.checks, plan.host.name)
     return 0
 
@@ -301,7 +301,7 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
         _say_report(session, run, reporter)
     _say_losses(context, run, reporter)
     if as_json:
-        print(json.dumps(summary(context.run(run.run_id))))
+        print_json(summary(context.run(run.run_id)), indent=None)
     verdict(run)
     if not as_json:
         reporter.line(f" next       armada show {run.run_id} · armada logs {run.run_id} · armada ps")

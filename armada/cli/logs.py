@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_line
 from armada.errors import ArmadaError, HostUnreachable, NotFound, ProvisionFailed
 from armada.inert import inert_line, inert_text
 from armada.output import takes_no_more
@@ -42,6 +43,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     logs.add_argument("--tail", type=_count, default=100, metavar="N", help="begin so many lines from the end (100)")
     logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="begin there instead")
     logs.add_argument("--pid", type=_pid, metavar="PID", help="with --follow: end also when that process does")
+    logs.add_argument("--json", action="store_true", help="an object a line: the byte where it begins, and the text")
     logs.set_defaults(handler=_logs)
 
 
@@ -119,8 +121,7 @@ class _Reading:
                 if not self.has_begun and options.offset is None:
                     _say_cut(answer["offset"], answer["next_offset"], str(answer["text"]), options.tail)
                 self.has_begun = True
-                sys.stdout.write(inert_text(str(answer["text"]), 1 << 20))
-                sys.stdout.flush()
+                _print(str(answer["text"]), answer["offset"], run_id, "host", as_json=options.json)
                 if takes_no_more():
                     return 0  # `logs | head`: the reader has what it wanted
                 question = {"run_id": run_id, "offset": answer["next_offset"]}
@@ -163,7 +164,7 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
     sys.stderr.write(f"armada: {inert_line(why, 600)}\n  {words}{came}: {place}\n")
     sys.stderr.flush()
     with place.open("rb") as stream:
-        _print_file(stream, place, options)
+        _print_file(stream, place, run.run_id, options)
     if not is_whole:
         why.message += f"; the log of {run.run_id} may go on there"
         raise why
@@ -174,10 +175,10 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
     return verdict(run)
 
 
-def _print_file(stream: BinaryIO, place: Path, options: argparse.Namespace) -> None:
+def _print_file(stream: BinaryIO, log: Path, run_id: str, options: argparse.Namespace) -> None:
     import codecs
 
-    size = place.stat().st_size
+    size = log.stat().st_size
     if options.offset is not None:
         stream.seek(min(options.offset, size))
     else:
@@ -188,12 +189,19 @@ def _print_file(stream: BinaryIO, place: Path, options: argparse.Namespace) -> N
         _say_cut(start + begin, size, block[begin:].decode("utf-8", "replace"), options.tail)
         stream.seek(start + begin)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while block := stream.read(_PIECE_BYTES):
-        sys.stdout.write(inert_text(decoder.decode(block), 1 << 20))
-        if takes_no_more():
+    while not takes_no_more():
+        place, block = stream.tell() - len(decoder.getstate()[0]), stream.read(_PIECE_BYTES)
+        _print(decoder.decode(block, final=not block), place, run_id, "home", as_json=options.json)
+        if not block:
             return
-    sys.stdout.write(inert_text(decoder.decode(b"", final=True), 1 << 20))
-    sys.stdout.flush()
+
+
+def _print(text: str, offset: int, run_id: str, source: str, *, as_json: bool) -> None:
+    if not as_json:
+        sys.stdout.write(inert_text(text, 1 << 20))
+        sys.stdout.flush()
+    elif text:
+        print_line({"run_id": run_id, "source": source, "offset": offset, "text": text})
 
 
 def _beginning_of_last(block: bytes, count: int) -> int:

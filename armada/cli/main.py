@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:  # argparse after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except ArmadaError as error:
-        return _say(error)
+        return _say(error, arguments)
     except KeyboardInterrupt:
         sys.stderr.write("\narmada: interrupted; runs that were started go on (armada ps)\n")
         return 130
@@ -116,25 +116,29 @@ def run(arguments: Sequence[str]) -> int:
         from armada.store.database import explain
 
         explained = explain(error, HomePaths.from_environment().store)
-        return _say(explained) if explained is not None else _say_bug(error)
+        return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        sys.stderr.write(f"armada: {inert_line(what, 2000)}\n  → is this machine's disk full, or a folder read-only?\n")
-        return 1
+        hint = "is this machine's disk full, or a folder read-only?"
+        return _say(ArmadaError(inert_line(what, 2000), hint=hint), arguments)
     except Exception as error:
-        return _say_bug(error)
+        return _say_bug(error, arguments)
 
 
-def _say(error: ArmadaError) -> int:
+def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
     sys.stderr.write(f"armada: {inert_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {inert_line(error.hint, 2000)}\n")
+    if "--json" in arguments:
+        from armada.cli.printing import print_error
+
+        print_error(error)
     return error.exit_code
 
 
-def _say_bug(error: Exception) -> int:
+def _say_bug(error: Exception, arguments: Sequence[str]) -> int:
     import traceback
 
     traceback.print_exc()
-    sys.stderr.write(f"armada: this is a bug of armada's own ({type(error).__name__}); please report the lines above\n")
-    return 1
+    what = f"this is a bug of armada's own ({type(error).__name__}); please report the lines above"
+    return _say(ArmadaError(what), arguments)

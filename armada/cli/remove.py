@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.cli.homes import add_flag, ask_owner
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
 from armada.inert import inert_line
 from armada.units import amount, counted
@@ -35,6 +37,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     add_flag(remove)
     remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    remove.add_argument("--json", action="store_true", help="an object")
     remove.set_defaults(handler=_remove)
 
 
@@ -47,7 +50,8 @@ def _remove(options: argparse.Namespace) -> int:
     run = context.run(options.run)
     _refuse_alive(context, run)
     folder = context.home.checkpoints(run.run_id)
-    wait = functools.partial(Reporter().stage, "waiting", f"a sync of {run.run_id} to finish")
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
     # To the end under the lock of its syncs: what one of them brings later would belong to no run.
     with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
         try:
@@ -117,6 +121,10 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         )
     if options.dry_run:
         there = [c for c in kept if c.on_host]
+        if options.json:
+            listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
+            print_json({**_told(context, run), "forgotten": False, "deleted_host": listed})
+            return 0
         size = amount(sum(c.size_bytes for c in there))
         print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
         return 0
@@ -133,7 +141,13 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
                 host=run.host,
             ) from None
         note = " (the host had nothing of it)"
-    return _forget(context, run, note)
+    told = {**_told(context, run), "forgotten": True, "had_host": not note}
+    said = _forget(context, run)
+    if options.json:
+        print_json(told)
+    else:
+        print(f"{run.run_id} forgotten{note}{said}")
+    return 0
 
 
 def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> int:
@@ -152,8 +166,13 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         tidy(context.database, context.home, run.run_id)
     host = context.hosts().get(run.host)
     price = host.price_per_hour if host is not None else None
-    lost = given_up(context.database, run, price_per_hour=price, now=time.time()).sentences(run.host)
+    found = given_up(context.database, run, price_per_hour=price, now=time.time())
+    lost = found.sentences(run.host)
+    told = {**_told(context, run), "given_up": found.as_json(), "host_error": str(why)}
     if options.dry_run:
+        if options.json:
+            print_json({**told, "forgotten": False})
+            return 0
         print(f"{inert_line(why)}; nothing could be deleted there")
         print(f"armada rm {run.run_id} --force would forget it at home, and with it:")
         print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
@@ -166,15 +185,26 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         )
         raise why
     ask_owner(context, run, options, "rm")
-    code = _forget(context, run, f" at home alone: {inert_line(why.message, 300)}")
-    if lost:
-        print("".join(f"  given up   {line}\n" for line in lost), end="")
+    said = _forget(context, run)
+    if options.json:
+        print_json({**told, "forgotten": True, "had_host": False})
+        return 0
+    print(f"{run.run_id} forgotten at home alone: {inert_line(why.message, 300)}{said}")
+    print("".join(f"  given up   {line}\n" for line in lost), end="")
     if host is not None:
         print(f"  what {run.host} has of it stays there; armada recover --host {run.host} finds that again")
-    return code
+    return 0
 
 
-def _forget(context: Context, run: Run, note: str) -> int:
+def _told(context: Context, run: Run) -> dict[str, Any]:
+    from armada.store import checkpoints
+
+    home = [str(c.home_path) for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
+    return {"run_id": run.run_id, "host": run.host, "kept_home": home, "given_up": None, "host_error": None}
+
+
+def _forget(context: Context, run: Run) -> str:
+    """Take it out of the store; says which checkpoints stay."""
     from armada.store import checkpoints, runs
     from armada.sync.staging import leave
 
@@ -182,6 +212,4 @@ def _forget(context: Context, run: Run, note: str) -> int:
     home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
     runs.delete(context.database, run.run_id)
     leave(folder)
-    stay = f"; {counted(len(home), 'checkpoint')} kept in {folder}" if home else ""
-    print(f"{run.run_id} forgotten{note}{stay}")
-    return 0
+    return f"; {counted(len(home), 'checkpoint')} kept in {folder}" if home else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
+from armada.cli.printing import FORMAT, print_json
 from armada.errors import HostUnreachable, NotFound, OutcomeUnknown, RunFailed
 from armada.inert import inert_line
 from armada.units import amount, counted, span
@@ -45,6 +46,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     stop.add_argument("run", metavar="RUN", help="run id, or its beginning")
     stop.add_argument("--grace", type=_seconds, metavar="S", help="seconds between the two (default: the experiment's)")
     add_flag(stop)
+    stop.add_argument("--json", action="store_true", help="an object: the run as it ended")
     stop.set_defaults(handler=_stop)
 
     pull = commands.add_parser(
@@ -84,7 +86,7 @@ def summary(run: Run) -> dict[str, object]:
     }
     # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
     fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
-    return {**fields, "eta_s": run.eta_s}
+    return {"format": FORMAT, **fields, "eta_s": run.eta_s}
 
 
 def seen(run: Run, now: float) -> str:
@@ -202,7 +204,7 @@ def _show(options: argparse.Namespace) -> int:
     quota = _allowance(context, run, spec)
     if options.json:
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print(json.dumps({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota}, indent=1))
+        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota})
         return 0
     now = time.time()
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
@@ -278,13 +280,16 @@ def _stop(options: argparse.Namespace) -> int:
     context = Context()
     run = context.run(options.run)
     ask_owner(context, run, options, "stop")
-    reporter = Reporter()
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with (
         operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
         context.session(run.host) as session,
     ):
         listener = progress.tells(reporter)
         ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
+    if options.json:
+        print_json(summary(ended))
+        return 0
     reporter.line(
         f"{run.run_id}: {condition(ended)}" + ("" if ended.state == "cancelled" else " (it had ended before)")
     )
@@ -335,7 +340,7 @@ def _pull(options: argparse.Namespace) -> int:
     if options.json:
         places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
         shown = {"run_id": run.run_id, "published": [str(p) for p in pulled.published], "home": places}
-        print(json.dumps({**shown, "copied": str(copied) if copied else None}))
+        print_json({**shown, "copied": str(copied) if copied else None}, indent=None)
         return 0
     for place in pulled.published:
         reporter.stage("home", f"{place} verified")

@@ -129,3 +129,14 @@ def test_a_run_that_does_not_exist_is_7(armada: Armada, verb: str) -> None:
 def test_exit_codes_are_explained(armada: Armada) -> None:
     out = armada.run("help", "exit-codes").stdout
     assert [line.split()[0] for line in out.splitlines()] == [*map(str, range(11)), "130"]
+
+
+def test_a_key_that_no_program_would_log_in_with_is_refused_by_name(armada: Armada) -> None:
+    (armada.folder / "id.pub").write_text("ssh-ed25519 AAAA me@desk\n")
+    (armada.folder / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (armada.folder / "id").chmod(0o644)
+    for file, words in (("id.pub", "is a public key"), ("id", "others can read (mode 0644)")):
+        done = armada.run("hosts", "add", "box", "me@127.0.0.1:1", "--identity", file)
+        assert done.returncode == 2
+        assert words in done.stderr
+    assert "chmod 600 id" in done.stderr

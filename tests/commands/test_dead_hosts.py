@@ -6,8 +6,10 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 
+from armada.cli.shapes import SHAPES, schema_of
 from armada.home import own
 from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
@@ -144,6 +146,17 @@ def test_forgetting_a_run_that_is_home_gives_nothing_up(armada: Armada, dead: tu
     assert "nothing that is known: all of it is at home" in refused.stderr
     done = armada.run("rm", RUN, "--force")
     assert (done.returncode, "given up" in done.stdout) == (0, False)
+
+
+def test_what_is_given_up_is_named_to_programs_too(armada: Armada, dead: tuple[str, int]) -> None:
+    place(armada, dead[0], "running", log="one\n", synced=False)
+    refused = armada.json("rm", RUN, rc=dead[1])
+    assert "1 checkpoint (1.2 GB)" in refused["error"]["message"]
+    for words, forgotten in (("--dry-run", False), ("--force", True)):
+        told = armada.json("rm", RUN, words)
+        jsonschema.validate(told, schema_of(SHAPES["rm"]))
+        assert told["forgotten"] is forgotten
+        assert [each["step"] for each in told["given_up"]["checkpoints"]] == [40]
 
 
 def test_a_run_that_may_live_on_a_dead_host_keeps_it_in_hosts_yaml_until_it_is_forgotten(armada: Armada) -> None:
