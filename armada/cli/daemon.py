@@ -161,6 +161,9 @@ def _sentence(judged: Judgement) -> str:
         tick = "when it last ticked cannot be known: the clock was set"
     else:
         tick = f"its last tick was {span(judged.age_s)} ago"
+    if judged.condition == "ended":
+        when = f" {span(judged.age_s)} ago" if judged.age_s is not None else ""
+        return f"not running: process {status.pid} ended{when}: {inert_line(status.ended, 100)}"
     if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
     if judged.condition == "stale":

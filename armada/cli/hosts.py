@@ -93,10 +93,8 @@ def _add(options: argparse.Namespace) -> int:
         )
     if options.identity:
         _check_identity(options.identity.expanduser())
-    if options.name in context.hosts():
-        raise Conflict(
-            f"a host is called {options.name!r} already", hint=f"armada hosts rm {options.name}, or another name"
-        )
+    if options.name == "local":
+        raise Conflict("`local` is this machine, which is always there", hint="another name")
     host = _host(
         name=options.name,
         ssh=options.target,
@@ -109,10 +107,29 @@ def _add(options: argparse.Namespace) -> int:
         reuse_only=options.reuse_only,
     )
     stream = sys.stderr if options.json else sys.stdout
+    known = context.hosts().get(host.name)
+    if known is not None and _are_same(known, host):
+        stream.write(f"{host.name} is in {known.origin or context.home.hosts_file} already, in the same words\n")
+        return _report(context, [host], as_json=options.json)
+    if known is not None:
+        raise Conflict(f"a host is called {host.name!r} already", hint=f"armada hosts rm {host.name}, or another name")
     trust.pin_key(context, host, yes=options.yes, stream=stream)
     add_host(context.home, host)
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
-    return _report(context, [host], as_json=options.json)
+    stays = f"{host.name} stays in hosts.yaml: the same command tries again, armada hosts rm {host.name} takes it out"
+    try:
+        code = _report(context, [host], as_json=options.json)
+    except ArmadaError as error:
+        error.hint = f"{error.hint}; {stays}" if error.hint else stays
+        raise
+    if code:
+        sys.stderr.write(f"armada: {stays}\n")
+    return code
+
+
+def _are_same(known: Host, wanted: Host) -> bool:
+    """Whether a host is there as it would be added: somebody repeats the command, after what kept it from working."""
+    return known.model_dump(exclude={"origin"}) == wanted.model_dump(exclude={"origin"})
 
 
 def _check_identity(path: Path) -> None:
