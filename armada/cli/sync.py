@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, NotFound
 from armada.home import own
 from armada.inert import inert_line
@@ -140,7 +140,7 @@ def _now(options: argparse.Namespace) -> int:
             if not options.json:
                 reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}")
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif not results:
         reporter.line("nothing to sync: every run that has ended is home")
     return code
@@ -172,7 +172,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
             }
             for each in found
         ]
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
         return code
     for each in found:
         size = amount(sum(c.size_bytes for c in each.checkpoints) + sum(item.size_bytes for item in each.outputs))
@@ -239,7 +239,7 @@ def _ls(options: argparse.Namespace) -> int:
             }
         )
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif rows:
         print(table(("RUN", "HOST", "HOME", "WAITING", "LAST SYNC", "NOW"), rows))
     else:
@@ -303,7 +303,7 @@ def _verify(options: argparse.Namespace) -> int:
                 {"path": str(finding.place), "damaged": [f.path for f in finding.damaged], "why_not_repaired": why}
             )
     if options.json:
-        print(json.dumps({"checkpoints": looked_at, "damaged": listed, "repaired": repaired}, indent=1))
+        print_json({"checkpoints": looked_at, "damaged": listed, "repaired": repaired})
     else:
         how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
         reporter.line(f"{counted(looked_at, 'checkpoint')} looked at ({how}): {damaged} damaged, {repaired} repaired")
@@ -366,7 +366,7 @@ def _retention(options: argparse.Namespace) -> int:
                     }
                 )
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif rows:
         print(table(("RUN", "WHERE", "STEP", "VERDICT", "WHY"), rows))
         gone = sum(1 for row in rows if row[3] == "delete")
