@@ -96,6 +96,9 @@ class Journal:
         if attempt:
             told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
             told.update(ending.steps)
+            if ending.cause is not None:
+                shown = {name: told[name] for name in ("exit_code", "signal")}
+                self.record("failure", **dict(ending.cause._asdict(), **shown))
             self.write_json(self._paths.attempt(attempt, "exit.json"), told)
 
     def flush(self) -> bool:
