@@ -142,7 +142,7 @@ def _by_signal(facts: Facts, output: Output) -> Optional[Cause]:
 def _explain(name: str, status: int) -> str:
     code = "" if status <= 0 or status == 1 else ", exit code %d" % status
     if name == "SIGKILL":
-        return "%s: something outside of it did that; nothing shows that memory ran out" % code
+        return "%s: another process sent it, and nothing shows that memory ran out" % code
     if name == "SIGSEGV":
         return "%s: it read memory that is not its own, a defect of compiled code" % code
     return code
