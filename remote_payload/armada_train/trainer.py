@@ -17,7 +17,7 @@ from trl import SFTTrainer
 from armada_train import outbox
 from armada_train.agreement import Agreement
 from armada_train.callbacks import RunCallback, SavingCallback
-from armada_train.checkpoints import newest_first, step_of
+from armada_train.checkpoints import drop_set_aside, newest_first, step_of
 from armada_train.failure import PayloadFailure
 from armada_train.full_disk import give_up, is_disk_full
 from armada_train.gauges import flops_per_token, peak_memory_bytes
@@ -309,6 +309,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self.accelerator.wait_for_everyone()  # each rank has written its random state
         if self._run.is_main:
             self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
+            drop_set_aside(self._run.checkpoints, self.state.global_step)
 
     def _checkpoints_to_keep(self) -> int:
         """Make room for the best checkpoint beside the last ones: the Trainer would delete the last one for it."""

@@ -181,6 +181,19 @@ def test_a_checkpoint_that_the_supervisor_took_is_announced_no_second_time(tmp_p
     assert [entry.name for entry in run.outbox.iterdir()] == ["digest"]
 
 
+def test_what_was_set_aside_is_deleted_once_a_later_checkpoint_is_whole(tmp_path: Path) -> None:
+    for name in ("checkpoint-9", "checkpoint-20"):
+        (tmp_path / f"skipped-by-attempt-2-{name}").mkdir()
+    (tmp_path / "skipped-by-attempt-2-checkpoint-mine").mkdir()
+    (tmp_path / "checkpoint-5").mkdir()
+    checkpoints.drop_set_aside(tmp_path, 12)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "checkpoint-5",
+        "skipped-by-attempt-2-checkpoint-20",
+        "skipped-by-attempt-2-checkpoint-mine",
+    ]
+
+
 # --- failures, metrics, heartbeat, speed ---------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from armada_agent.verdicts.output import Output, Raised
 LAST_LINES = 20
 _MOST_OTHERS = 8
 _LONGEST = 600
+_LONGEST_LINE = 300  # so that the whole is a line that crosses in one piece, whatever it is written in
 _LAST_WORDS = 8
 _LAST_WORD = 3  # a missing file that was complained of earlier did not end the program
 GENERIC = "exception"
@@ -217,8 +218,8 @@ def _sentence(reason: str, words: str) -> str:
 def _cause(
     reason: str, message: Optional[str], rank: Optional[int], lines: List[str], facts: Facts, output: Output
 ) -> Cause:
-    last = [line[:400] for line in lines[-LAST_LINES:]] or output.last_lines(LAST_LINES, rank)
-    return Cause(reason, message, rank, last, _complaints(facts, output, rank))
+    last = lines[-LAST_LINES:] or output.last_lines(LAST_LINES, rank)
+    return Cause(reason, message, rank, [line[:_LONGEST_LINE] for line in last], _complaints(facts, output, rank))
 
 
 def _complaints(facts: Facts, output: Output, rank: Optional[int]) -> List[Dict[str, Any]]:
@@ -226,10 +227,10 @@ def _complaints(facts: Facts, output: Output, rank: Optional[int]) -> List[Dict[
     found: Dict[Optional[int], str] = {}
     for said in facts.others:
         if said.rank != rank:
-            found.setdefault(said.rank, said.message.strip().partition("\n")[0][:_LONGEST])
+            found.setdefault(said.rank, said.message.strip().partition("\n")[0][:_LONGEST_LINE])
     if not facts.others:
         for raised in output.raised:
             if raised.rank != rank and raised.rank is not None:
-                found.setdefault(raised.rank, raised.chain[-1].partition("\n")[0][:_LONGEST])
+                found.setdefault(raised.rank, raised.chain[-1].partition("\n")[0][:_LONGEST_LINE])
     ordered = sorted(found.items(), key=lambda pair: -1 if pair[0] is None else pair[0])
     return [{"rank": other, "message": message} for other, message in ordered[:_MOST_OTHERS]]

@@ -8,6 +8,7 @@ from armada_agent.verdicts.causes import is_consequence, is_launchers
 
 Rank = Optional[int]
 LONGEST_LINE = 400
+_MOST_LINES = 10_000
 _MANY_LINES = 25  # a program that printed more than this after an exception has gone on after it
 _MESSAGE_LINES = 4
 
@@ -41,7 +42,7 @@ class Output:
     """
 
     def __init__(self, text: str) -> None:
-        self.lines = [line.rstrip("\r")[:LONGEST_LINE] for line in text.splitlines()]
+        self.lines = [line.rstrip("\r")[:LONGEST_LINE] for line in text.splitlines()[-_MOST_LINES:]]
         self.raised = _find_raised(self.lines)
         self.ended = _find_ended(text)
         """Ranks that ended by themselves, the one that its launcher names as the first at the beginning."""
@@ -64,22 +65,28 @@ class Output:
 
 
 def _find_raised(lines: List[str]) -> List[Raised]:
-    """Collect the exceptions of each rank, without those of launchers and the consequences of others' ends."""
+    """Collect the exceptions of each rank, without those of launchers."""
     by_rank: Dict[Rank, List[int]] = {}
     for number, line in enumerate(lines):
         if line.strip():
             by_rank.setdefault(_rank_of(line), []).append(number)
-    found = []
+    border = _where_it_went_on(lines)
+    found: List[Raised] = []
     for rank, numbers in by_rank.items():
         mine = _read_stream(rank, [(n, _bare(lines[n])) for n in numbers])
-        end = numbers[-1]
-        found += [raised for raised in mine if rank is not None or _is_near_end(raised, lines, end)]
+        found += [raised for raised in mine if rank is not None or raised.last >= border]
     return sorted(found, key=lambda raised: raised.first)
 
 
-def _is_near_end(raised: Raised, lines: List[str], end: int) -> bool:
-    after = _without_launcher(lines[raised.last + 1 : end + 1])
-    return sum(1 for line in after if _rank_of(line) is None) <= _MANY_LINES
+def _where_it_went_on(lines: List[str]) -> int:
+    """Give the line before which an exception was survived: so many more were printed after it."""
+    left = _MANY_LINES
+    for place in range(_end_of_program(lines) - 1, -1, -1):
+        if lines[place].strip() and _rank_of(lines[place]) is None and not _LAUNCHERS_LINE.match(lines[place]):
+            left -= 1
+            if left < 0:
+                return place + 1
+    return 0
 
 
 def _read_stream(rank: Rank, lines: List[Tuple[int, str]]) -> List[Raised]:
@@ -135,19 +142,21 @@ def _bare(line: str) -> str:
 
 def _without_launcher(lines: List[str]) -> List[str]:
     """Cut off what torchrun or accelerate says at the end: their warnings, their own traceback, their table."""
-    end = len(lines)
+    return [line for line in lines[: _end_of_program(lines)] if not _LAUNCHERS_LINE.match(line)]
+
+
+def _end_of_program(lines: List[str]) -> int:
     for place, line in enumerate(lines):
         if _SIGNALLED.search(line) or _ENDED.search(line):
-            return lines[:place]
-        if line.strip() == _HEAD and _is_of_launcher(lines[place:]):
-            end = place
-            break
-    return [line for line in lines[:end] if not _LAUNCHERS_LINE.match(line)]
+            return place
+        if line.strip() == _HEAD and _is_of_launcher(lines, place):
+            return place
+    return len(lines)
 
 
-def _is_of_launcher(lines: List[str]) -> bool:
-    """Tell whether a traceback, which begins here, ends in a launcher's exception."""
-    for line in lines[1:]:
-        if not line.startswith((" ", "\t")):
-            return is_launchers(line)
-    return False
+def _is_of_launcher(lines: List[str], head: int) -> bool:
+    """Tell whether the traceback that begins there ends in a launcher's exception."""
+    place = head + 1
+    while place < len(lines) and lines[place].startswith((" ", "\t")):
+        place += 1
+    return place < len(lines) and is_launchers(lines[place])
