@@ -55,6 +55,9 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     """
     verdict = _decide(observed)
     evidence = mapping(observed.get("evidence"))
+    if verdict.state == "running" and isinstance(evidence.get("stopped"), list) and evidence["stopped"]:
+        because = f"{verdict.because}; SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
+        verdict = dataclasses.replace(verdict, because=because)
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
