@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
 from armada.errors import ArmadaError
-from armada.inert import inert_line, inert_text
+from armada.inert import inert_line, inert_text, last_states
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -72,7 +72,8 @@ def _ask(context: Context, run: Run, engine: str) -> str | None:
         now = runs.find(context.database, run.run_id)
         if not engine or now.ended or now.state in ("preparing", "submitted"):
             return None
-        return inert_text(str(session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0).get("text") or ""))
+        told = str(session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0).get("text") or "")
+        return inert_text(last_states(told))
 
 
 def _say(run: Run, engine: str, said: str | None, launcher: Home | None) -> None:
