@@ -9,9 +9,12 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from rich.segment import Segment
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.message import Message
 
+from armada.ascii_text import in_ascii
 from armada.inert import inert_line
 from armada.tui import operations
 from armada.tui.bindings import SCREENS, bindings, of
@@ -26,6 +29,7 @@ from armada.units import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from textual.color import Color
     from textual.screen import Screen
 
     from armada.paths import HomePaths
@@ -44,6 +48,14 @@ NOTES = {
     "a host by the hour costs again.",
 }
 LOOK = "look at hosts"
+
+
+class InAscii(LineFilter):
+    """For terminals without UTF-8: also what Textual draws itself (borders, scrollbars) is ASCII."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        del background
+        return [Segment(in_ascii(text), style, control) for text, style, control in segments]
 
 
 class Seen(Message):
@@ -92,10 +104,14 @@ class Dashboard(App[None]):
         self.read_only = read_only
         self._watch = watch
         self.symbols = of_terminal()
+        self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = EMPTY
         self.chosen: str | None = None
         self._looking = False
         self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *self._ascii]
 
     def get_default_screen(self) -> Screen[None]:
         return RunsScreen()

@@ -290,3 +290,34 @@ def test_ps_says_that_the_hosts_file_is_wrong_also_where_no_run_is_to_be_looked_
     world.home.hosts_file.write_text("hosts:\n  box: {sssh: root@box}\n")
     assert armada(["ps"]) == 2
     assert "hosts.yaml:2" in capsys.readouterr().err
+
+
+def test_without_utf8_everything_on_every_screen_is_ascii(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5})
+    world.run("demo-aaaaaa", name="größe-日本", step=5, total_steps=10)
+    world.losses("demo-aaaaaa", [2.0, 1.0])
+    world.checkpoint("demo-aaaaaa", 5, home=False)
+    world.run("dead-bbbbbb", state="failed", reason="oom")
+
+    async def use(pilot: Pilot[None]) -> None:
+        words = await shows(pilot, "grose-????", "50%", "1 needs you")
+        for keys in (
+            ["x"],
+            ["escape", "2"],
+            ["c"],
+            ["l"],
+            ["k"],
+            ["e"],
+            ["f"],
+            ["3"],
+            ["4"],
+            ["5"],
+            ["escape", "question_mark"],
+        ):
+            await pilot.press(*keys)
+            await pilot.pause()
+            words = screen(pilot)
+            assert words.isascii(), sorted({sign for sign in words if not sign.isascii()})
+
+    drive(world.board(), use)
