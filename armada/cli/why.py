@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
 from armada.errors import ArmadaError
-from armada.inert import inert_line, inert_text
+from armada.inert import inert_line, inert_text, last_states
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
         if not engine or now.ended or now.state in ("preparing", "submitted"):
             return Told(stopped=stopped)
         answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)
-        return Told(inert_text(str(answer.get("text") or "")), stopped)
+        return Told(inert_text(last_states(str(answer.get("text") or ""))), stopped)
 
 
 def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: ArmadaError | None) -> dict[str, object]:

@@ -37,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from armada.inert import inert_line
+from armada.inert import inert_line, last_states
 from armada.plausible import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
@@ -104,7 +104,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return Verdict(
             word,
             inert_line(reason, 60) if reason else None,
-            inert_line(message) if message else None,
+            inert_line(last_states(str(message))) if message else None,
             number,
             seq,
             because,

@@ -147,3 +147,15 @@ def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database:
     runs.set_state(database, "q-aaaaaa", "submitted", message="handed over again")
     see(database, of_slurm("running", submission=2, seq=9))
     assert runs.revised_at(database, "q-aaaaaa") is None
+
+
+def test_a_step_is_never_below_that_of_a_checkpoint_of_the_same_attempt(database: Database) -> None:
+    began = STATE["started_at"]
+    assert isinstance(began, float)
+    saved = {"digest": "a" * 64, "step": 60, "size_bytes": 1, "file_count": 1, "created_at": began + 50}
+    before = {**saved, "digest": "b" * 64, "step": 80, "created_at": began - 50}
+    assert see(database, entry(outbox=[before])).step == 7
+    assert see(database, entry(outbox=[before, saved])).step == 60
+    assert see(database, entry(outbox=[])).step == 60  # the host has thinned it out
+    assert see(database, entry(beat={"step": 61}, outbox=[saved])).step == 61
+    assert see(database, entry(beat={"step": None}, outbox=[saved])).step == 60
