@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from armada.output import checked, guard
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code is one of `armada.errors.EXIT_CODES`."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    guard()
+    return checked(_run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _run(arguments: list[str]) -> int:
     if arguments in (
         ["--version"],
         ["-V"],

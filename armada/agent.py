@@ -6,7 +6,6 @@ import itertools
 import json
 import logging
 import queue
-import re
 import secrets
 import threading
 import time
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard, TypeVar
 
 from armada import __version__
-from armada.agent_errors import call_error
+from armada.agent_errors import call_error, start_error
 from armada.errors import ArmadaError, LinkLost, ProvisionFailed
 from armada.inert import inert_line, inert_text
 from armada.paths import HomePaths
@@ -119,7 +118,8 @@ class Agent:
             ProvisionFailed: It could not start: no python3, no usable root folder, disk full.
             LinkLost: It did not answer in time, or the connection went away.
         """
-        return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered")
+        hint = f"it let us in and said nothing: does a start-up file there wait for something? ssh {self._host} true shows it"
+        return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered", hint)
 
     @property
     def noise(self) -> str:
@@ -210,15 +210,13 @@ class Agent:
     ) -> None:
         self.close()
 
-    def _wait(self, future: Future[_T], timeout_s: float, silence: str) -> _T:
+    def _wait(self, future: Future[_T], timeout_s: float, silence: str, hint: str = "run the same command again") -> _T:
         try:
             return future.result(timeout_s)
         except ArmadaError as error:
             raise _again(error) from error
         except TimeoutError as error:
-            raise LinkLost(
-                f"{silence} within {timeout_s:g} s", hint="run the same command again", host=self._host
-            ) from error
+            raise LinkLost(f"{silence} within {timeout_s:g} s", hint=hint, host=self._host) from error
 
     def _write(self) -> None:
         while (data := self._outgoing.get()) is not None:
@@ -316,20 +314,7 @@ class Agent:
         diagnosis = self._channel.diagnosis()
         if self._hello.done():
             return LinkLost(f"the agent ended: {diagnosis}", hint="run the same command again", host=self._host)
-        said = f"{self.noise}\n{diagnosis}".strip()
-        if re.search(r"error while loading shared libraries|symbol lookup error", said):
-            return ProvisionFailed(
-                f"python3 does not start on this host: {said}",
-                hint="mend LD_LIBRARY_PATH in a start-up file there; `armada doctor` shows it",
-                host=self._host,
-            )
-        if re.search(r"python3.*(not found|unknown command|no such file)|\(exit status 127\)", said, re.IGNORECASE):
-            return ProvisionFailed(
-                "no python3 on this host",
-                hint="install Python 3.6 or newer there so that `python3` works in a non-interactive shell",
-                host=self._host,
-            )
-        return ProvisionFailed(f"the agent could not start: {said}", host=self._host)
+        return start_error(self.noise, diagnosis, host=self._host)
 
 
 class LineSplitter:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 EXIT_CODES: dict[int, str] = {
     0: "done",
-    1: "a bug of armada's own",
+    1: "a bug of armada's own, or this machine's disk is full or read-only",
     2: "bad usage or a bad file",
     3: "refused by preflight: the launch would fail, or silently do something else",
     4: "host unreachable, or its key is not the pinned one",
@@ -38,6 +38,7 @@ EXIT_CODES: dict[int, str] = {
     7: "no such thing",
     8: "conflict: it exists already, or something else is using it",
     9: "outcome unknown: it may or may not have happened; run the same command again to find out",
+    10: "done, but what it printed could not be written (a full disk)",
     130: "interrupted (runs go on)",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from armada.cli.printing import print_json
 from armada.errors import UsageError
 
 
@@ -15,6 +16,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "ssh asks at this terminal for passphrases and one-time codes; nothing asks again until the connection ends.",
     )
     connect.add_argument("name")
+    connect.add_argument("--json", action="store_true", help="an object")
     connect.set_defaults(handler=_connect)
 
     disconnect = verbs.add_parser(
@@ -23,6 +25,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         description="End the connection that `transport: openssh` keeps open. Runs go on.",
     )
     disconnect.add_argument("name")
+    disconnect.add_argument("--json", action="store_true", help="an object")
     disconnect.set_defaults(handler=_disconnect)
 
 
@@ -42,6 +45,9 @@ def _connect(options: argparse.Namespace) -> int:
             hint=f"`transport: openssh` for {host.name} in {host.origin or context.home.hosts_file}",
         )
     SharedConnection(resolve(host), context.home).ask_and_open()
+    if options.json:
+        print_json({"name": host.name, "connected": True, "changed": True})
+        return 0
     until = "until it is ended" if host.reuse_only else f"until {KEPT_OPEN_S // 60} minutes after its last use"
     print(f"{host.name}: connected, {until}; armada hosts disconnect {host.name} ends it")
     return 0
@@ -54,5 +60,8 @@ def _disconnect(options: argparse.Namespace) -> int:
     context = Context()
     host = context.host(options.name)
     ended = end_connections(host.name, context.home)  # also what is left of a `transport: openssh` that was taken out
+    if options.json:
+        print_json({"name": host.name, "connected": False, "changed": bool(ended)})
+        return 0
     print(f"{host.name}: {'disconnected; runs go on' if ended else 'no connection was open'}")
     return 0

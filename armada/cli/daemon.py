@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
 from armada.inert import inert_line, inert_text
+from armada.output import takes_no_more
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     start.add_argument(
         "--auto", action="store_true", help="it ends when nothing is left to watch or sync for 5 minutes"
     )
+    start.add_argument("--json", action="store_true", help="an object")
     start.set_defaults(handler=_start)
 
     stop = verbs.add_parser("stop", help="end it", description="End it. Runs go on; what is half fetched is kept.")
+    stop.add_argument("--json", action="store_true", help="an object")
     stop.set_defaults(handler=_stop)
 
     status = verbs.add_parser(
@@ -50,6 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     logs = verbs.add_parser("logs", help="what it said", description="What it said.")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     logs.add_argument("--tail", type=_lines, default=50, metavar="N", help="begin so many lines from the end (50)")
+    logs.add_argument("--json", action="store_true", help="an object a line")
     logs.set_defaults(handler=_logs)
 
     install = verbs.add_parser(
@@ -57,6 +61,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="have it started with the machine",
         description="Write a systemd user service, or a launch agent on macOS.",
     )
+    install.add_argument("--json", action="store_true", help="an object")
     install.set_defaults(handler=_install)
 
 
@@ -105,15 +110,22 @@ def _start(options: argparse.Namespace) -> int:
     home = _home()
     started = start(home, auto=options.auto)
     held = instance.holder(home)
+    if options.json:
+        print_json({"started": started, "pid": held.pid if held else None})
+        return 0
     who = f" (process {held.pid})" if held else ""
     print(f"the daemon runs{who}" if started else f"the daemon was running already{who}")
     return 0
 
 
-def _stop(_: argparse.Namespace) -> int:
+def _stop(options: argparse.Namespace) -> int:
     from armada.daemon.control import stop
 
-    print(f"the daemon (process {stop(_home())}) has ended; runs go on")
+    pid = stop(_home())
+    if options.json:
+        print_json({"stopped": True, "pid": pid})
+    else:
+        print(f"the daemon (process {pid}) has ended; runs go on")
     return 0
 
 
@@ -125,7 +137,7 @@ def _status(options: argparse.Namespace) -> int:
     code = 0 if judged.condition == "fresh" else 7
     if options.json:
         told = dataclasses.asdict(status) if status else {}
-        print(json.dumps({"condition": judged.condition, "age_s": judged.age_s, **told}, indent=1))
+        print_json({"condition": judged.condition, "age_s": judged.age_s, **told})
         return code
     print(_sentence(judged))
     if status is not None and judged.condition in ("fresh", "stale"):
@@ -149,6 +161,9 @@ def _sentence(judged: Judgement) -> str:
         tick = "when it last ticked cannot be known: the clock was set"
     else:
         tick = f"its last tick was {span(judged.age_s)} ago"
+    if judged.condition == "ended":
+        when = f" {span(judged.age_s)} ago" if judged.age_s is not None else ""
+        return f"not running: process {status.pid} ended{when}: {inert_line(status.ended, 100)}"
     if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
     if judged.condition == "stale":
@@ -172,10 +187,9 @@ def _logs(options: argparse.Namespace) -> int:
     home = _home()
     if not log_file(home).exists():
         raise UsageError("no daemon was ever started here", hint="armada daemon start")
-    sys.stdout.write(inert_text(tail(home, options.tail), 1 << 24))
-    sys.stdout.flush()
+    _print(tail(home, options.tail), as_json=options.json)
     offset = log_file(home).stat().st_size
-    while options.follow:
+    while options.follow and not takes_no_more():
         time.sleep(0.5)
         size = log_file(home).stat().st_size
         if size < offset:
@@ -184,15 +198,25 @@ def _logs(options: argparse.Namespace) -> int:
             stream.seek(offset)
             news = stream.read()
         offset += len(news)
-        sys.stdout.write(inert_text(news.decode("utf-8", "replace"), 1 << 24))
-        sys.stdout.flush()
+        _print(news.decode("utf-8", "replace"), as_json=options.json)
     return 0
 
 
-def _install(_: argparse.Namespace) -> int:
+def _print(text: str, *, as_json: bool) -> None:
+    if not as_json:
+        sys.stdout.write(inert_text(text, 1 << 24))
+        sys.stdout.flush()
+    elif text:
+        print_line({"text": text})
+
+
+def _install(options: argparse.Namespace) -> int:
     from armada.daemon.installation import install
 
     place, commands = install(_home())
+    if options.json:
+        print_json({"path": str(place), "commands": list(commands)})
+        return 0
     print(f"{place} written; now:")
     for command in commands:
         print(f"  {command}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    from armada.cli.printing import print_json
     from armada.doctor.home import examine_home
     from armada.errors import ConfigError
     from armada.paths import HomePaths
@@ -63,7 +63,7 @@ def _doctor(options: argparse.Namespace) -> int:
             "home": dataclasses.asdict(about_home) if about_home else None,
             "hosts": [dataclasses.asdict(report) for report in reports],
         }
-        print(json.dumps(told, indent=1))
+        print_json(told)
     else:
         _print(everything)
     codes = {report.exit_code for report in everything}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from armada.cli.printing import print_json
 from armada.errors import Conflict, NotFound, UsageError
 from armada.units import counted, span
 
@@ -40,6 +40,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     forget.add_argument("name")
     forget.add_argument("home", metavar="HOME", help="its id, or the beginning, as `armada hosts homes` shows it")
+    forget.add_argument("--json", action="store_true", help="an object")
     forget.set_defaults(handler=_forget)
 
 
@@ -82,7 +83,7 @@ def _homes(options: argparse.Namespace) -> int:
         told = {"id": home_id, "label": newest.label, "path": newest.path, "seen_at": newest.seen_at}
         listed.append({**told, "this_one": home_id == here, "runs": runs})
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif rows:
         print(table(("HOME", "WHOSE", "PATH", "RUNS", "NOT FETCHED", "SEEN"), rows))
     else:
@@ -115,6 +116,9 @@ def _forget(options: argparse.Namespace) -> int:
     records = found[chosen[0]]
     missing = sum(count for *_, count in records)
     count = len(answer.get("runs") or [])
+    if options.json:
+        print_json({"host": options.name, "forgotten": chosen[0], "runs": count, "not_fetched": missing})
+        return 0
     print(
         f"{records[0][0].named}: {options.name} keeps nothing more for it ({counted(count, 'run')}, "
         f"{counted(missing, 'checkpoint')} that it has not fetched); when it syncs again, it registers again"

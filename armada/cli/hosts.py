@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.inert import inert_line
 from armada.plausible import sentences
@@ -50,6 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--reuse-only", action="store_true", help="with it: only `armada hosts connect` opens it (one-time codes)"
     )
     add.add_argument("--yes", "-y", action="store_true", help="pin the key it shows without asking")
+    add.add_argument("--json", action="store_true", help="a list of one object, as `check` prints it")
     add.set_defaults(handler=_add)
 
     ls = verbs.add_parser("ls", help="list hosts", description="List hosts, as last seen.")
@@ -65,6 +69,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "rm", help="forget a host", description="Forget a host and its key. Nothing on it is touched."
     )
     remove.add_argument("name")
+    remove.add_argument("--json", action="store_true", help="an object")
     remove.set_defaults(handler=_remove)
 
     provision.register(verbs)
@@ -86,10 +91,10 @@ def _add(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{options.identity} is no file", hint="--identity takes a private key, such as ~/.ssh/id_ed25519"
         )
-    if options.name in context.hosts():
-        raise Conflict(
-            f"a host is called {options.name!r} already", hint=f"armada hosts rm {options.name}, or another name"
-        )
+    if options.identity:
+        _check_identity(options.identity.expanduser())
+    if options.name == "local":
+        raise Conflict("`local` is this machine, which is always there", hint="another name")
     host = _host(
         name=options.name,
         ssh=options.target,
@@ -101,10 +106,48 @@ def _add(options: argparse.Namespace) -> int:
         transport=options.transport,
         reuse_only=options.reuse_only,
     )
-    trust.pin_key(context, host, yes=options.yes)
+    stream = sys.stderr if options.json else sys.stdout
+    known = context.hosts().get(host.name)
+    if known is not None and _are_same(known, host):
+        stream.write(f"{host.name} is in {known.origin or context.home.hosts_file} already, in the same words\n")
+        return _report(context, [host], as_json=options.json)
+    if known is not None:
+        raise Conflict(f"a host is called {host.name!r} already", hint=f"armada hosts rm {host.name}, or another name")
+    trust.pin_key(context, host, yes=options.yes, stream=stream)
     add_host(context.home, host)
-    print(f"{host.name} added to {context.home.hosts_file}")
-    return _report(context, [host], as_json=False)
+    stream.write(f"{host.name} added to {context.home.hosts_file}\n")
+    stays = f"{host.name} stays in hosts.yaml: the same command tries again, armada hosts rm {host.name} takes it out"
+    try:
+        code = _report(context, [host], as_json=options.json)
+    except ArmadaError as error:
+        error.hint = f"{error.hint}; {stays}" if error.hint else stays
+        raise
+    if code:
+        sys.stderr.write(f"armada: {stays}\n")
+    return code
+
+
+def _are_same(known: Host, wanted: Host) -> bool:
+    """Whether a host is there as it would be added: somebody repeats the command, after what kept it from working."""
+    return known.model_dump(exclude={"origin"}) == wanted.model_dump(exclude={"origin"})
+
+
+def _check_identity(path: Path) -> None:
+    """Refuse a key file that no program would log in with.
+
+    Raises:
+        UsageError: It is the public half of a key, or others can read it.
+    """
+    from armada.transport.authentication import exposed_words, is_exposed
+
+    with path.open("rb") as stream:
+        head = stream.read(100)
+    if head.startswith((b"ssh-", b"ecdsa-", b"sk-")):
+        private = path.with_suffix("") if path.suffix == ".pub" else None
+        hint = f"--identity {private}" if private is not None else "the private key has the same name without .pub"
+        raise UsageError(f"{path} is a public key; --identity takes the private one", hint=hint)
+    if is_exposed(path):
+        raise UsageError(exposed_words(path), hint=f"chmod 600 {shlex.quote(str(path))}")
 
 
 def _host(**fields: Any) -> Host:
@@ -137,7 +180,7 @@ def _ls(options: argparse.Namespace) -> int:
         for host in found.values():
             record = records.find(context.database, host.name)
             listed.append({**json.loads(host.model_dump_json()), **(dataclasses.asdict(record) if record else {})})
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
         return 0
     rows = []
     for host in found.values():
@@ -209,7 +252,7 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
         if not as_json:
             _say_facts(context, host, answer, forecast)
     if as_json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     return code
 
 
@@ -283,5 +326,8 @@ def _remove(options: argparse.Namespace) -> int:
     end_connections(host.name, context.home)
     unpin(context.home, host.name)
     records.delete(context.database, host.name)
-    print(f"{host.name} forgotten; nothing on it was touched")
+    if options.json:
+        print_json({"name": host.name, "removed": True})
+    else:
+        print(f"{host.name} forgotten; nothing on it was touched")
     return 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import OutcomeUnknown, UsageError
+from armada.cli.printing import print_json
+from armada.errors import ArmadaError, OutcomeUnknown, UsageError
 from armada.inert import inert_line
 from armada.units import amount, counted, span
 
@@ -123,7 +123,7 @@ def announce(context: Context, session: HostSession, run: Run, options: argparse
     if options.json:
         from armada.cli.runs import summary
 
-        print(json.dumps(summary(run)))
+        print_json(summary(run), indent=None)
     else:
         reporter.line(f" next       armada logs -f {run.run_id} · armada pull {run.run_id}")
     return 0
@@ -138,9 +138,9 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
     from armada.launch.checks import refuse_failures
 
     _say_plan(reporter, plan, everything=True)
-    refuse_failures(plan.checks, plan.host.name)
     if as_json:
-        print(json.dumps({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)}, indent=1))
+        print_json({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)})
+    refuse_failures(plan.checks, plan.host.name)
     return 0
 
 
@@ -220,10 +220,8 @@ def _say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
     parts = []
     if plan.batch is not None:
         b = plan.batch
-        unit = "GPUs" if plan.gpus else "processes" if b.processes > 1 else "process"
-        parts.append(
-            f"{b.global_} samples a step = micro {b.micro} × accumulate {b.accumulation} × {b.processes} {unit}"
-        )
+        ranks = counted(b.processes, "GPU") if plan.gpus else f"{b.processes} process{'es' if b.processes > 1 else ''}"
+        parts.append(f"{b.global_} samples a step = micro {b.micro} × accumulate {b.accumulation} × {ranks}")
     if plan.profile is not None and plan.batch is not None:
         parts.append(plan.profile.train.precision)
     if plan.spec["task"] == "script":
@@ -267,10 +265,9 @@ def _say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
 
 
 def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter, *, as_json: bool) -> int:
-    from armada.cli.runs import failure, summary
+    from armada.cli.runs import summary, verdict
     from armada.launch.retry import Retries
-    from armada.monitor.follow import follow
-    from armada.sync.pull import pull
+    from armada.monitor.follow import follow, goes_on
 
     retries = Retries(session)
     try:
@@ -283,7 +280,7 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
             with contextlib.suppress(OutcomeUnknown):  # the next look tells
                 retries.look(context.database, only=run.run_id)
             lost, run = run.reason, context.run(run.run_id)
-            going = not run.ended  # by us, or the daemon was faster
+            going = goes_on(run, time.time())  # it was resumed by us, or the daemon was faster
             if going:
                 reporter.stage("resumed", f"it was lost ({lost}) and goes on from its last whole checkpoint")
     except KeyboardInterrupt:
@@ -293,39 +290,63 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
         return 130
     reason = f" ({run.reason})" if run.reason and run.state != "succeeded" else ""
     lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
-    reporter.stage("ended", f"{run.state}{reason}{lasted}" + (f", step {run.step}" if run.step else ""))
-    pulled = pull(
-        context.database,
-        session,
-        context.home,
-        run.run_id,
-        progress=lambda what, seen: reporter.transfer("pull", what, seen),
-        hashing=lambda count: reporter.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
+    reporter.stage(
+        "gone?" if run.is_guess else "ended",
+        f"{run.state}{reason}{lasted}" + (f", step {run.step}" if run.step else ""),
     )
-    for place in pulled.published:
-        reporter.stage("home", f"{place} (every byte verified)")
+    _bring_home(context, session, run, reporter)
     if run.task == "prepare":
         _say_report(session, run, reporter)
     _say_losses(context, run, reporter)
     if as_json:
-        print(json.dumps(summary(context.run(run.run_id))))
-    if run.state != "succeeded":
-        raise failure(run)
+        print_json(summary(context.run(run.run_id)), indent=None)
+    verdict(run)
     if not as_json:
         reporter.line(f" next       armada show {run.run_id} · armada logs {run.run_id} · armada ps")
     return 0
+
+
+def _bring_home(context: Context, session: HostSession, run: Run, reporter: Reporter) -> None:
+    """Bring what a run that has ended saved; where it did not succeed, trouble with that is said, and the run's own verdict counts.
+
+    Raises:
+        ArmadaError: The run succeeded, and what it saved did not come home.
+    """
+    from armada.sync.pull import pull
+
+    try:
+        pulled = pull(
+            context.database,
+            session,
+            context.home,
+            run.run_id,
+            progress=lambda what, seen: reporter.transfer("pull", what, seen),
+            hashing=lambda count: reporter.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
+        )
+    except ArmadaError as error:
+        if run.state == "succeeded":
+            raise
+        reporter.stage("pull", f"not all came home: {error}; armada pull {run.run_id} goes on")
+        return
+    for place in pulled.published:
+        reporter.stage("home", f"{place} (every byte verified)")
 
 
 def live_line(run: Run) -> tuple[str, str]:
     """What a person watching wants to know now: (label, text)."""
     if run.unreachable_since is not None:
         return "link", f"{run.host} does not answer ({run.unreachable_why}); {run.run_id} goes on without it"
+    if run.is_guess:
+        return (
+            "gone?",
+            f"its batch system no longer knows the job of {run.run_id}, and nobody wrote its end; waiting for either",
+        )
     if run.state != "running" or not run.step:
         phase = run.phase if run.state == "running" and run.phase else run.state
         return phase, run.message or run.run_id
     parts = [f"{run.step:,}/{run.total_steps:,}" if run.total_steps else f"{run.step:,}"]
-    if run.loss is not None:
-        parts.append(f"loss {run.loss:.4g}")
+    if run.loss_text is not None:
+        parts.append(f"loss {run.loss_text}")
     if run.tokens_per_s is not None:
         parts.append(f"{run.tokens_per_s:,.0f} tok/s")
     if run.eta_s:
@@ -350,9 +371,8 @@ def _say_losses(context: Context, run: Run, reporter: Reporter) -> None:
     from armada.store import metrics
 
     for name, label in (("eval_loss", "eval loss"), ("loss", "train loss")):
-        values = [
-            (step, value) for step, value in metrics.curve(context.database, run.run_id, name) if value is not None
-        ]
+        values = metrics.curve(context.database, run.run_id, name)
         if len(values) > 1:
             (first_step, first), (last_step, last) = values[0], values[-1]
-            reporter.stage("loss", f"{label} {first:.4f} (step {first_step}) → {last:.4f} (step {last_step})")
+            told = metrics.figure(first), metrics.figure(last)
+            reporter.stage("loss", f"{label} {told[0]} (step {first_step}) → {told[1]} (step {last_step})")

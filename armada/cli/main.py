@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sqlite3
 import sys
 from typing import TYPE_CHECKING
 
-from armada import __version__
+from armada import __version__, ascii_text
 from armada.errors import ArmadaError, UsageError
 from armada.inert import inert_line, inert_text
 
@@ -24,7 +23,9 @@ COMMANDS = {
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),
-    "runs": ("ps", "show", "logs", "stop", "rm", "pull"),
+    "runs": ("ps", "show", "stop", "pull"),
+    "logs": ("logs",),
+    "remove": ("rm",),
     "why": ("why",),
     "sync": ("sync",),
     "wandb": ("wandb",),
@@ -40,15 +41,29 @@ COMMANDS = {
 """Which module of this package has which words: of a command that is known only its own is loaded."""
 
 
+_ELSEWHERE = {
+    "status": "ps", "list": "ps", "ls": "ps", "cancel": "stop", "kill": "stop", "remove": "rm", "delete": "rm", "submit": "launch",
+    "run": "launch", "start": "launch", "log": "logs", "tail": "logs", "info": "show", "describe": "show", "download": "pull",
+}  # fmt: skip
+"""Words of other programs, and ours for them."""
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The word that a person may have meant; nothing that is far from what they typed."""
+    from difflib import get_close_matches
+
+    if word in _ELSEWHERE:
+        return _ELSEWHERE[word]
+    return next(iter(get_close_matches(word, known, 1, 0.7)), None)
+
+
 class _Parser(argparse.ArgumentParser):
     """Argparse, leaving through our own errors so that there is one way out."""
 
     def error(self, message: str) -> NoReturn:
         if found := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message, re.DOTALL):
-            from difflib import get_close_matches
-
-            near = get_close_matches(found[1], [word for words in COMMANDS.values() for word in words], 1)
-            hint = f"did you mean armada {near[0]}?" if near else "armada --help lists them"
+            near = nearest(found[1], [word for words in COMMANDS.values() for word in words])
+            hint = f"did you mean armada {near}?" if near else "armada --help lists them"
             raise UsageError(f"there is no command {found[1]!r}", hint=hint)
         raise UsageError(message, hint=f"{self.prog} --help")
 
@@ -74,9 +89,12 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Parse and carry out one command line; never raises."""
+    ascii_text.register()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, it does not end the program
+            # A terminal without UTF-8 shows the nearest sign that it has. Python writes UTF-8 also in the locale C (PEP 540).
+            plain = stream.isatty() and not ascii_text.is_utf8_terminal()
+            stream.reconfigure(encoding="ascii" if plain else None, errors=ascii_text.ERRORS)
     try:
         options = build_parser(next(iter(arguments), None)).parse_args(arguments)
         if options.command is None:
@@ -92,38 +110,38 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:  # argparse after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except ArmadaError as error:
-        return _say(error)
+        return _say(error, arguments)
     except KeyboardInterrupt:
         sys.stderr.write("\narmada: interrupted; runs that were started go on (armada ps)\n")
         return 130
-    except BrokenPipeError:
-        # `armada ps | head`: the reader has what it wanted. Python would complain once more while it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths
         from armada.store.database import explain
 
         explained = explain(error, HomePaths.from_environment().store)
-        return _say(explained) if explained is not None else _say_bug(error)
+        return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        sys.stderr.write(f"armada: {inert_line(what, 2000)}\n  → is this machine's disk full, or a folder read-only?\n")
-        return 1
+        hint = "is this machine's disk full, or a folder read-only?"
+        return _say(ArmadaError(inert_line(what, 2000), hint=hint), arguments)
     except Exception as error:
-        return _say_bug(error)
+        return _say_bug(error, arguments)
 
 
-def _say(error: ArmadaError) -> int:
+def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
     sys.stderr.write(f"armada: {inert_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {inert_line(error.hint, 2000)}\n")
+    if "--json" in arguments:
+        from armada.cli.printing import print_error
+
+        print_error(error)
     return error.exit_code
 
 
-def _say_bug(error: Exception) -> int:
+def _say_bug(error: Exception, arguments: Sequence[str]) -> int:
     import traceback
 
     traceback.print_exc()
-    sys.stderr.write(f"armada: this is a bug of armada's own ({type(error).__name__}); please report the lines above\n")
-    return 1
+    what = f"this is a bug of armada's own ({type(error).__name__}); please report the lines above"
+    return _say(ArmadaError(what), arguments)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
+from armada.cli.printing import print_json
 from armada.errors import UsageError
 from armada.units import span
 
@@ -67,5 +67,5 @@ def _provision(options: argparse.Namespace) -> int:
         listener.stage("ready", f"environment {environment.key} {said}")
     if options.json:
         answer = {"host": host.name, "profile": profile.name, "environment": environment.key}
-        print(json.dumps({**answer, "outcome": "built" if built else "ready", "seconds": seconds}, indent=1))
+        print_json({**answer, "outcome": "built" if built else "ready", "seconds": seconds})
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +41,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _recover(options: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from armada.cli.printing import print_json
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host, load_hosts
     from armada.daemon.hosts import KnownHosts
@@ -63,7 +63,7 @@ def _recover(options: argparse.Namespace) -> int:
 
     recovery = recover(home, hosts, reporter, dry_run=options.dry_run, read_data=not options.sizes_only)
     if options.json:
-        print(json.dumps(_listed(recovery, dry_run=options.dry_run), indent=1))
+        print_json(_listed(recovery, dry_run=options.dry_run))
     else:
         _say(reporter, recovery, dry_run=options.dry_run)
     failed = [found.error for found in recovery.hosts if found.error is not None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import Conflict, UsageError
 from armada.inert import inert_line
 from armada.units import counted
@@ -79,7 +79,7 @@ def _release(options: argparse.Namespace) -> int:
             progress.step(WIPED)
     if options.json:
         listed = [dataclasses.asdict(item) for item in items]
-        print(json.dumps({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped}, indent=1))
+        print_json({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped})
         return 8 if lost else 0
     for item in items:
         reporter.line(f"{'✗' if item.lost else '·'} {item.run_id}: {item.what}")
@@ -137,7 +137,7 @@ def _wiped_since(context: Context, host: str, before: frozenset[str]) -> Operati
 
 def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"host": host, "safe": True, "items": [], "wiped": []}, indent=1))
+        print_json({"host": host, "safe": True, "items": [], "wiped": []})
     else:
         reporter.line(
             f"{host} was wiped by another armada (process {by.pid}) a moment ago; nothing of armada's is there"

@@ -1,10 +1,9 @@
-"""`armada ps | show | logs | stop | rm | pull`."""
+"""`armada ps | show | stop | pull`."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import sys
 import time
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
-from armada.errors import Conflict, HostUnreachable, NotFound, RunFailed
-from armada.inert import inert_line, inert_text
+from armada.cli.printing import FORMAT, print_json
+from armada.errors import HostUnreachable, NotFound, OutcomeUnknown, RunFailed
+from armada.inert import inert_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -40,34 +40,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     show.add_argument("--json", action="store_true", help="an object, with the spec")
     show.set_defaults(handler=_show)
 
-    logs = commands.add_parser("logs", help="what a run printed", description="What a run printed, from its host.")
-    logs.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends (Ctrl-C leaves it running)")
-    logs.add_argument("--tail", type=_count, default=100, metavar="N", help="begin so many lines from the end (100)")
-    logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="begin there instead")
-    logs.add_argument("--pid", type=_pid, metavar="PID", help="with --follow: end also when that process does")
-    logs.set_defaults(handler=_logs)
-
     stop = commands.add_parser(
         "stop", help="end a run", description="End a run: SIGTERM, then, after a grace time, SIGKILL."
     )
     stop.add_argument("run", metavar="RUN", help="run id, or its beginning")
     stop.add_argument("--grace", type=_seconds, metavar="S", help="seconds between the two (default: the experiment's)")
     add_flag(stop)
+    stop.add_argument("--json", action="store_true", help="an object: the run as it ended")
     stop.set_defaults(handler=_stop)
-
-    remove = commands.add_parser(
-        "rm", help="forget a run", description="Forget an ended run, on its host and at home. Checkpoints at home stay."
-    )
-    remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    remove.add_argument(
-        "--force",
-        action="store_true",
-        help="even if the host holds checkpoints that are not at home, or its root is away",
-    )
-    add_flag(remove)
-    remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    remove.set_defaults(handler=_remove)
 
     pull = commands.add_parser(
         "pull", help="bring checkpoints home", description="Bring a run's checkpoints home, every byte verified."
@@ -79,24 +59,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     pull.add_argument("--to", type=Path, metavar="DIR", help="copy it there as well (`last` unless --checkpoint says)")
     pull.add_argument("--json", action="store_true", help="an object")
     pull.set_defaults(handler=_pull)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
-    return min(int(text), 100_000)
-
-
-def _byte(text: str) -> int:
-    if not text.isdecimal() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text!r} is no place in a file: a number of bytes from its beginning")
-    return int(text)
-
-
-def _pid(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process")
-    return int(text)
 
 
 def _seconds(text: str) -> float:
@@ -124,7 +86,7 @@ def summary(run: Run) -> dict[str, object]:
     }
     # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
     fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
-    return {**fields, "eta_s": run.eta_s}
+    return {"format": FORMAT, **fields, "eta_s": run.eta_s}
 
 
 def seen(run: Run, now: float) -> str:
@@ -153,9 +115,11 @@ def _ps(options: argparse.Namespace) -> int:
         launching = being_launched(context.database)
         unsure = runs.every(context.database, active=True)
         unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
+        configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
+        hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s
         watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
-        for name, why in observe_all(context.home, context.hosts(), unsure).items():
+        for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
             sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
     found = runs.every(context.database)
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
@@ -191,7 +155,7 @@ def _ps(options: argparse.Namespace) -> int:
 
 def _row(run: Run, now: float) -> tuple[str, ...]:
     step = "—" if run.step is None else f"{run.step}/{run.total_steps}" if run.total_steps else str(run.step)
-    loss = "—" if run.loss is None else f"{run.loss:.4g}"
+    loss = run.loss_text or "—"
     speed = "—" if run.tokens_per_s is None else f"{run.tokens_per_s:,.0f}"
     there = max(run.checkpoints_host, run.checkpoints_home)
     kept = f"{run.checkpoints_home} of {there}" if there else "—"
@@ -242,7 +206,7 @@ def _show(options: argparse.Namespace) -> int:
     quota = _allowance(context, run, spec)
     if options.json:
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print(json.dumps({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota}, indent=1))
+        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota})
         return 0
     now = time.time()
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
@@ -254,7 +218,8 @@ def _show(options: argparse.Namespace) -> int:
         # A script's step is that of its last checkpoint, and all that is known of it.
         facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
         facts += [f"{span(run.eta_s)} left"] if run.eta_s else []
-        facts += [f"loss {run.loss}"] if run.loss is not None else []
+        loss = run.loss_not_finite if run.loss is None else str(run.loss)
+        facts += [f"loss {loss}"] if loss is not None else []
         facts += [f"{run.tokens_per_s:,.0f} tok/s"] if run.tokens_per_s is not None else []
         print(f"  {', '.join(facts)}")
     for when, state, reason, message in runs.transitions(context.database, run.run_id):
@@ -268,14 +233,16 @@ def _show(options: argparse.Namespace) -> int:
         )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
-        print("  eval loss  " + "  ".join(f"{value:.4f} at {step}" for step, value in losses[-6:] if value is not None))
+        print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))
     if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
         clause = foreseen(host.forecast)
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
     for checkpoint in kept:
         trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
-        if checkpoint.home_path:
-            where = f"home{'' if trouble else ', verified'}: {checkpoint.home_path}"
+        if checkpoint.is_good_home:
+            where = f"home, verified: {checkpoint.home_path}"
+        elif checkpoint.home_path:
+            where = f"not good at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
         elif checkpoint.nowhere:
             where, trouble = checkpoint.nowhere, ""
         else:
@@ -309,33 +276,6 @@ def _allowance(context: Context, run: Run, spec: dict[str, Any]) -> dict[str, An
         return kept  # the age of what is shown is on the first line
 
 
-def _logs(options: argparse.Namespace) -> int:
-    from armada import identity
-    from armada.cli.context import Context
-    from armada.monitor.observe import observe
-    from armada.store import runs
-
-    context = Context()
-    run = context.run(options.run)
-    reader = identity.of(options.pid) if options.pid else None
-    with context.session(run.host) as session:
-        question: dict[str, object] = {"run_id": run.run_id}
-        question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
-        while True:
-            if options.follow:
-                observe(context.database, session, [runs.find(context.database, run.run_id)])
-            ended = runs.find(context.database, run.run_id).ended
-            answer = session.call("run.log", question)
-            sys.stdout.write(inert_text(str(answer["text"]), 1 << 20))
-            sys.stdout.flush()
-            question = {"run_id": run.run_id, "offset": answer["next_offset"]}
-            if answer["next_offset"] < answer["size_bytes"]:
-                continue
-            if not options.follow or ended or (reader is not None and not identity.lives(reader)):
-                return 0
-            time.sleep(0.5)
-
-
 def _stop(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
@@ -345,78 +285,19 @@ def _stop(options: argparse.Namespace) -> int:
     context = Context()
     run = context.run(options.run)
     ask_owner(context, run, options, "stop")
-    reporter = Reporter()
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with (
         operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
         context.session(run.host) as session,
     ):
         listener = progress.tells(reporter)
         ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
+    if options.json:
+        print_json(summary(ended))
+        return 0
     reporter.line(
         f"{run.run_id}: {condition(ended)}" + ("" if ended.state == "cancelled" else " (it had ended before)")
     )
-    return 0
-
-
-def _remove(options: argparse.Namespace) -> int:
-    import contextlib
-
-    from armada.cli.context import Context
-    from armada.cli.progress import Reporter
-    from armada.config.sync import settings_of
-    from armada.home import own
-    from armada.monitor.observe import ask_about, observe, where
-    from armada.store import checkpoints, runs
-    from armada.sync.keeping import tidy, wanted
-    from armada.sync.staging import leave, only_one
-    from armada.verdicts.presence import AWAY_WORDS, There
-
-    context = Context()
-    run = context.run(options.run)
-    gone = False
-    if not run.ended:
-        run = _look(context, run)
-    if not run.ended and run.state != "unknown":
-        raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
-    folder = context.home.checkpoints(run.run_id)
-    wait = functools.partial(Reporter().stage, "waiting", f"a sync of {run.run_id} to finish")
-    # To the end under the lock of its syncs: what one of them brings later would belong to no run.
-    alone = contextlib.nullcontext() if options.dry_run else only_one(folder, wait)
-    with context.session(run.host, patience_s=5) as session, alone:
-        runs.require(context.database, run.run_id)
-        observe(context.database, session, [run])
-        if not options.dry_run:
-            tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
-        kept = checkpoints.of_run(context.database, run.run_id)
-        settings = settings_of(runs.spec(context.database, run.run_id))
-        only_there = wanted(context.database, run.run_id, kept, settings)
-        if only_there and not options.force:
-            raise Conflict(
-                f"{counted(len(only_there), 'checkpoint')} of {run.run_id} on {run.host} and nowhere else",
-                hint=f"armada pull {run.run_id}, or --force to lose them",
-            )
-        if options.dry_run:
-            there = [c for c in kept if c.on_host]
-            size = amount(sum(c.size_bytes for c in there))
-            print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
-            return 0
-        ask_owner(context, run, options, "rm")
-        question = {"run_id": run.run_id, "home": own(context.home).as_json(), "despite_homes": options.other_home}
-        try:
-            session.call("run.remove", question, timeout_s=300)
-        except NotFound:
-            if not options.force and where(run, ask_about(session, run)) is There.AWAY:
-                raise Conflict(
-                    f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
-                    hint=f"mount it, then repeat the command; armada rm {run.run_id} --force leaves what lies there",
-                    host=run.host,
-                ) from None
-            gone = True
-        runs.delete(context.database, run.run_id)
-        leave(folder)
-    home = [c for c in kept if c.home_path is not None]
-    stay = f"; {counted(len(home), 'checkpoint')} kept in {context.home.checkpoints(run.run_id)}" if home else ""
-    print(f"{run.run_id} forgotten{' (the host had nothing of it)' if gone else ''}{stay}")
     return 0
 
 
@@ -425,27 +306,33 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.operations import operation
     from armada.store import checkpoints, runs
-    from armada.sync.pull import choose, copy_to, pull
+    from armada.sync.pull import choose, copy_to, pull, pull_from_home
 
     context = Context()
     run = context.run(options.run)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     word = options.checkpoint or ("last" if options.to else None)
-    with (
-        operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
-        context.session(run.host) as session,
-    ):
-        listener = progress.tells(reporter)
-        only = choose(context.database, session, run, word) if word else None
-        pulled = pull(
-            context.database,
-            session,
-            context.home,
-            run.run_id,
-            progress=lambda what, moved: listener.transfer("pull", what, moved),
-            hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
-            only=only,
-        )
+    try:
+        with (
+            operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
+            context.session(run.host) as session,
+        ):
+            listener = progress.tells(reporter)
+            only = choose(context.database, session, run, word) if word else None
+            pulled = pull(
+                context.database,
+                session,
+                context.home,
+                run.run_id,
+                progress=lambda what, moved: listener.transfer("pull", what, moved),
+                hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
+                only=only,
+            )
+    except (HostUnreachable, NotFound) as error:
+        if isinstance(error, NotFound) and run.host in context.hosts():
+            raise
+        pulled, only = pull_from_home(context.database, run, word, error)
+        sys.stderr.write(f"armada: {inert_line(error, 600)}; what was asked for is at home\n")
     kept = checkpoints.of_run(context.database, run.run_id)
     copied = None
     if options.to is not None and only is not None:
@@ -458,7 +345,7 @@ def _pull(options: argparse.Namespace) -> int:
     if options.json:
         places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
         shown = {"run_id": run.run_id, "published": [str(p) for p in pulled.published], "home": places}
-        print(json.dumps({**shown, "copied": str(copied) if copied else None}))
+        print_json({**shown, "copied": str(copied) if copied else None}, indent=None)
         return 0
     for place in pulled.published:
         reporter.stage("home", f"{place} verified")
@@ -466,9 +353,27 @@ def _pull(options: argparse.Namespace) -> int:
         reporter.stage("home", f"{only.home_path} completed: {counted(pulled.completed, 'file')}, verified")
     elif not pulled.published:
         home = f"nothing new; home already: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
-        reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints yet")
+        reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints{'' if run.ended else ' yet'}")
     if copied is not None:
         reporter.stage("copied", f"{copied} (every byte verified)")
+    return 0
+
+
+def verdict(run: Run) -> int:
+    """The exit code of a run that was followed to its end: 0 where it succeeded.
+
+    Raises:
+        OutcomeUnknown: Its end is only guessed.
+        RunFailed: It did not succeed.
+    """
+    if run.is_guess:
+        raise OutcomeUnknown(
+            f"whether {run.run_id} has ended is not known: nobody wrote its end, and its batch system no longer knows its job",
+            hint=f"armada why {run.run_id}; armada takes this back by itself when the run shows itself",
+            host=run.host,
+        )
+    if run.state != "succeeded":
+        raise failure(run)
     return 0
 
 

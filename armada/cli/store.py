@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.inert import inert_line
 from armada.units import amount, counted
 
@@ -56,7 +56,7 @@ def _check(options: argparse.Namespace) -> int:
             "checkpoints": done.checkpoints,
             "findings": found,
         }
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     if store.condition == "newer":
         raise newer(store.version or 0, store.path)
     if store.obstacle is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, NotFound
 from armada.home import own
 from armada.inert import inert_line
@@ -140,7 +140,7 @@ def _now(options: argparse.Namespace) -> int:
             if not options.json:
                 reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}")
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif not results:
         reporter.line("nothing to sync: every run that has ended is home")
     return code
@@ -172,7 +172,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
             }
             for each in found
         ]
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
         return code
     for each in found:
         size = amount(sum(c.size_bytes for c in each.checkpoints) + sum(item.size_bytes for item in each.outputs))
@@ -209,8 +209,9 @@ def _ls(options: argparse.Namespace) -> int:
     for run in runs.every(context.database):
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
-        home = [c for c in known if c.home_path is not None]
-        waiting = [c for c in known if c.on_host and c.home_path is None]
+        home = [c for c in known if c.is_good_home]
+        damaged = [c for c in known if c.home_path is not None and not c.is_good_home]
+        waiting = [c for c in known if c.on_host and not c.is_good_home]
         moving = [
             t for t in transfers.of_run(context.database, run.run_id).values() if t.state not in ("done", "waiting")
         ]
@@ -222,14 +223,16 @@ def _ls(options: argparse.Namespace) -> int:
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
             lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
-            condition = _planned(record, now, due_now=due_now, lost=lost)
+            condition = _planned(record, now, due_now=due_now, lost=lost, damaged=len(damaged))
         size = amount(sum(c.size_bytes for c in home))
-        rows.append((run.run_id, run.host, f"{len(home)} ({size})", str(len(waiting)), last, condition))
+        kept = f"{len(home)} ({size}){f', {len(damaged)} damaged' if damaged else ''}"
+        rows.append((run.run_id, run.host, kept, str(len(waiting)), last, condition))
         listed.append(
             {
                 "run_id": run.run_id,
                 "host": run.host,
                 "home": len(home),
+                "damaged": [{"digest": c.digest, "step": c.step, "trouble": c.trouble} for c in damaged],
                 "waiting": [{"digest": c.digest, "step": c.step, "trouble": c.trouble} for c in waiting],
                 "last_at": record.last_at,
                 "next_due_at": None if record.final_done else record.next_due_at,
@@ -239,7 +242,7 @@ def _ls(options: argparse.Namespace) -> int:
             }
         )
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif rows:
         print(table(("RUN", "HOST", "HOME", "WAITING", "LAST SYNC", "NOW"), rows))
     else:
@@ -247,9 +250,11 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(record: RunSync, now: float, *, due_now: bool, lost: int) -> str:
+def _planned(record: RunSync, now: float, *, due_now: bool, lost: int, damaged: int) -> str:
     if record.requested_at is not None:
         return "asked for"
+    if record.final_done and damaged:
+        return f"{counted(damaged, 'checkpoint')} damaged at home"
     if record.final_done:
         return f"{counted(lost, 'checkpoint')} lost before home had it" if lost else "all home"
     if due_now:
@@ -303,7 +308,7 @@ def _verify(options: argparse.Namespace) -> int:
                 {"path": str(finding.place), "damaged": [f.path for f in finding.damaged], "why_not_repaired": why}
             )
     if options.json:
-        print(json.dumps({"checkpoints": looked_at, "damaged": listed, "repaired": repaired}, indent=1))
+        print_json({"checkpoints": looked_at, "damaged": listed, "repaired": repaired})
     else:
         how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
         reporter.line(f"{counted(looked_at, 'checkpoint')} looked at ({how}): {damaged} damaged, {repaired} repaired")
@@ -366,7 +371,7 @@ def _retention(options: argparse.Namespace) -> int:
                     }
                 )
     if options.json:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
     elif rows:
         print(table(("RUN", "WHERE", "STEP", "VERDICT", "WHY"), rows))
         gone = sum(1 for row in rows if row[3] == "delete")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
+from armada.inert import inert_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO
 
     from armada.cli.context import Context
     from armada.config.hosts import Host
@@ -32,7 +34,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     trust.set_defaults(handler=_trust)
 
 
-def pin_key(context: Context, host: Host, *, yes: bool) -> None:
+def pin_key(context: Context, host: Host, *, yes: bool, stream: TextIO) -> None:
     """Show a host's key beside the pinned one, ask unless `yes`, and pin it.
 
     Raises:
@@ -41,8 +43,8 @@ def pin_key(context: Context, host: Host, *, yes: bool) -> None:
     """
     from armada.transport.host_keys import pin
 
-    offered, former = _keys(context, host)
-    _show(host, offered, former)
+    offered, former, whose = _keys(context, host)
+    _show(offered, former, whose, stream)
     _ask(yes=yes)
     pin(context.home, host.name, offered)
 
@@ -55,9 +57,9 @@ def _trust(options: argparse.Namespace) -> int:
     host = context.host(options.name)
     if host.local:
         raise UsageError(f"{host.name} is this machine; there is no key")
-    offered, former = _keys(context, host)
+    offered, former, whose = _keys(context, host)
     if not options.json:
-        _show(host, offered, former)
+        _show(offered, former, whose, sys.stdout)
     if not options.dry_run:
         if options.expect is not None:
             _expect(host, offered, options.expect)
@@ -65,30 +67,37 @@ def _trust(options: argparse.Namespace) -> int:
             _ask(yes=options.yes)
         pin(context.home, host.name, offered)
     if options.json:
-        listed = {"offered": _listed(offered), "pinned_before": _listed(former)}
-        print(json.dumps({"host": host.name, "ssh": host.ssh, **listed, "pinned": not options.dry_run}, indent=1))
+        listed = {"offered": _listed(offered, whose), "pinned_before": _listed(former, whose)}
+        print_json({"host": host.name, "ssh": host.ssh, **listed, "pinned": not options.dry_run})
     else:
         print(f"{host.name}: {'nothing was pinned (--dry-run)' if options.dry_run else 'pinned'}")
     return 0
 
 
-def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey]]:
-    """The keys of the host and of the hops on its way: (shown now, pinned)."""
+def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], dict[str, str]]:
+    """The keys of the host and of the hops on its way: (shown now, pinned), and whose each alias is."""
     from armada.transport.host_keys import pinned_keys, scan
     from armada.transport.resolve import resolve
 
-    offered = scan(resolve(host), context.home)
+    spec = resolve(host)
+    offered = scan(spec, context.home)
     known = pinned_keys(context.home)
-    return offered, [old for key in offered for old in known.get(key.alias, ())]
+    whose = {hop.alias: f"jump host {hop.target}, on the way to {host.name}" for hop in spec.hops}
+    whose[spec.alias] = f"{host.name} ({host.ssh})"
+    return offered, [old for key in offered for old in known.get(key.alias, ())], whose
 
 
-def _show(host: Host, offered: Sequence[HostKey], former: Sequence[HostKey]) -> None:
-    print(f"{host.name} ({host.ssh}) shows this key:")
-    for key in offered:
-        print(f"  {key.algorithm} {key.fingerprint}{'  (pinned already)' if key in former else ''}")
+def _show(offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], stream: TextIO) -> None:
+    """Show each machine's keys under a line that says which machine it is: a host may be reached through others."""
+    for alias in dict.fromkeys(key.alias for key in offered):
+        stream.write(f"{inert_line(whose.get(alias, alias), 300)} shows this key:\n")
+        for key in offered:
+            if key.alias == alias:
+                known = "  (pinned already)" if key in former else ""
+                stream.write(f"  {key.algorithm} {key.fingerprint}{known}\n")
         for old in former:
-            if old.alias == key.alias and old not in offered:
-                print(f"  {old.algorithm} {old.fingerprint}  (pinned before)")
+            if old.alias == alias and old not in offered:
+                stream.write(f"  {old.algorithm} {old.fingerprint}  (pinned before)\n")
 
 
 def _ask(*, yes: bool) -> None:
@@ -111,5 +120,13 @@ def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str]) -> 
         )
 
 
-def _listed(keys: Sequence[HostKey]) -> list[dict[str, str]]:
-    return [{"alias": key.alias, "algorithm": key.algorithm, "fingerprint": key.fingerprint} for key in keys]
+def _listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[dict[str, str]]:
+    return [
+        {
+            "alias": key.alias,
+            "algorithm": key.algorithm,
+            "fingerprint": key.fingerprint,
+            "machine": whose.get(key.alias, key.alias),
+        }
+        for key in keys
+    ]

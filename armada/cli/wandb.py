@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
+from armada.cli.printing import print_json
 from armada.units import counted
 
 
@@ -53,20 +53,23 @@ def _sync(options: argparse.Namespace) -> int:
                 f"nothing to upload: no offline records of {run.run_id} are home (armada sync now {run.run_id})"
             )
         if options.json:
-            print(json.dumps(told))
+            print_json(told, indent=None)
         return 0
     tracking = (runs.spec(context.database, run.run_id).get("training") or {}).get("tracking") or {}
     command = compose_command(
         find_program(), wanted, run_id=tracking.get("id"), project=options.project, entity=options.entity
     )
     if options.dry_run:
-        print(json.dumps({**told, "command": command}) if options.json else shlex.join(command))
+        if options.json:
+            print_json({**told, "command": command}, indent=None)
+        else:
+            print(shlex.join(command))
         return 0
     with operation(context.database, kind="wandb", run_id=run.run_id, host=run.host, argv=sys.argv) as progress:
         listener = progress.tells(reporter)
         upload(command, wanted, lambda line: listener.now("wandb", line))
     if options.json:
-        print(json.dumps({**told, "uploaded": [str(each.folder) for each in wanted]}))
+        print_json({**told, "uploaded": [str(each.folder) for each in wanted]}, indent=None)
     else:
         reporter.stage(
             "uploaded",

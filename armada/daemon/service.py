@@ -120,6 +120,7 @@ class Daemon:
         while True:
             with only_instance(self._home):
                 self._serve()
+                self._write_status("it was told to" if self._stop.is_set() else "nothing was left to watch or sync")
             if self._stop.is_set() or not self._came_late():
                 break
         readiness.notify("STOPPING=1")
@@ -273,7 +274,7 @@ class Daemon:
                 self._board.remove(name)
                 self._given_up += 1
 
-    def _write_status(self) -> None:
+    def _write_status(self, ended: str | None = None) -> None:
         me = identity.current()
         # Before the clock is read: nothing in them is later than the tick.
         hosts, syncing = self._board.hosts(), self._board.syncing()
@@ -291,6 +292,7 @@ class Daemon:
                 syncing=syncing,
                 idle_since=self._idle_since,
                 tick_monotonic=time.monotonic(),
+                ended=ended,
             ),
         )
 

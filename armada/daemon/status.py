@@ -71,9 +71,11 @@ class Status:
     syncing: tuple[SyncStatus, ...]
     idle_since: float | None = None
     tick_monotonic: float | None = None
+    ended: str | None = None
 
 
-Condition = Literal["fresh", "stale", "dead", "never"]
+Condition = Literal["fresh", "stale", "dead", "ended", "never"]
+"""`ended`: it wrote its end; `dead`: it is gone without a word."""
 
 
 def status_file(home: HomePaths) -> Path:
@@ -133,7 +135,8 @@ def judge(
     status = read(home)
     age_s, is_certain = _age(status, monotonic, wall)
     if not instance.is_held(home):
-        return Judgement("never" if status is None else "dead", status, age_s, is_certain)
+        gone: Condition = "never" if status is None else "dead" if status.ended is None else "ended"
+        return Judgement(gone, status, age_s, is_certain)
     if age_s is None or age_s > FRESH_S:
         return Judgement("stale", status, age_s, is_certain)
     return Judgement("fresh", status, age_s, is_certain)

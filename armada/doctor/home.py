@@ -161,7 +161,7 @@ def _daemon(home: HomePaths) -> Finding:
     if condition == "stale":
         age = span(judged.age_s) if judged.age_s is not None else "a while"
         return fail("daemon", f"lives, and has done nothing for {age}", "armada daemon stop && armada daemon start")
-    if condition == "dead":
+    if condition in ("dead", "ended"):
         return warn("daemon", "does not run; nothing comes home by itself", "armada daemon start")
     return ok("daemon", "has not been needed yet; the first launch starts it")
 

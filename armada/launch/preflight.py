@@ -106,10 +106,10 @@ def _gpus(wanted: int, there: Sequence[dict[str, Any]]) -> Check:
         return Check(
             "ARM001",
             "fail",
-            f"{wanted} GPUs are asked for, the host has {len(there)}",
+            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {len(there)}",
             f"--gpus {len(there)}, or another host",
         )
-    return Check("ARM001", "ok", f"{wanted} of the host's {len(there)} GPUs")
+    return Check("ARM001", "ok", f"{wanted} of the host's {counted(len(there), 'GPU')}")
 
 
 def _engine(host: Host, answer: SchedulerAnswer) -> Check:

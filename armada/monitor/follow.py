@@ -21,8 +21,22 @@ PATIENCE_S = 2.0
 """Within one look, so that a person soon reads that the host does not answer; the looks themselves never end."""
 
 
+GUESS_S = 600.0
+"""How long a guessed end is waited on: a scheduler that was asked while it restarted knows its jobs again by then."""
+
+
+def goes_on(run: Run, now: float) -> bool:
+    """Whether there is more to wait for: it has not ended, or its end was guessed a moment ago and may yet be taken back.
+
+    Args:
+        run: As last seen.
+        now: Unix time.
+    """
+    return not run.ended or (run.is_guess and run.guessed_at is not None and now - run.guessed_at < GUESS_S)
+
+
 def follow(database: Database, session: HostSession, run_id: str) -> Iterator[Run]:
-    """Yield the run after every look, about once a second; the last one has ended.
+    """Yield the run after every look, about once a second; the last one has ended, or is guessed to have for `GUESS_S`.
 
     Raises:
         HostKeyChanged: Waiting does not help here; a person has to decide.
@@ -39,6 +53,6 @@ def follow(database: Database, session: HostSession, run_id: str) -> Iterator[Ru
                 raise
         run = runs.find(database, run_id)
         yield run
-        if run.ended:
+        if not goes_on(run, time.time()):
             return
         time.sleep(max(0.0, PERIOD_S - (time.monotonic() - began)))

@@ -92,6 +92,12 @@ def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed
     ]
 
 
+def output_log(home: HomePaths, run_id: str) -> Path | None:
+    """What a run printed, as far as it came home; None where nothing did."""
+    place = home.run(run_id) / FOLDER / "output.log"
+    return place if place.is_file() and not place.is_symlink() else None
+
+
 def _touched(path: Path) -> list[int]:
     """What changes of a file whenever somebody writes to it, or puts another in its place."""
     look = Look.at(path)

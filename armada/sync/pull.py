@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.monitor.observe import observe
-from armada.store import checkpoints
+from armada.store import checkpoints, run_sync
 from armada.sync.engine import sync_run, sync_whole
 from armada.sync.keeping import candidates
 from armada.sync.manifest import NAME
+from armada.sync.schedule import NOT_WANTED
 from armada.sync.scrub import complete
 from armada.sync.staging import PARTIAL, check_space, is_right, left_out, read_published
 
@@ -100,6 +101,36 @@ def pull(
     if outcome.troubles:
         raise outcome.troubles[0].error
     return Pulled(outcome.published, outcome.size_bytes, outcome.already)
+
+
+def pull_from_home(
+    database: Database, run: Run, word: str | None, why: ArmadaError
+) -> tuple[Pulled, Checkpoint | None]:
+    """What a pull gives where the host cannot be asked: what is home is there, and nothing more comes.
+
+    Args:
+        database: The store.
+        run: Which.
+        word: The one checkpoint that was asked for; None for all.
+        why: What keeps the host from being asked.
+
+    Raises:
+        NotFound: The one checkpoint is not at home.
+        ArmadaError: `why`, where something may still lie on the host.
+    """
+    if word is None:
+        known = checkpoints.of_run(database, run.run_id)
+        home = [c for c in known if c.home_path is not None and c.home_path.is_dir()]
+        left = [c for c in known if c not in home and c.nowhere is None and c.trouble != NOT_WANTED]
+        if left or run.is_guess or not run.ended or not run_sync.find(database, run.run_id).final_done:
+            raise why
+        return Pulled((), 0, len(home)), None
+    only = choose(database, None, run, word)
+    if only.home_path is None or not only.home_path.is_dir():
+        raise why
+    checkpoints.pin(database, run.run_id, only.digest)
+    lacking = why.message if left_out(only.home_path) else None
+    return Pulled((), 0, 1, lacking=lacking), only
 
 
 def _make_whole(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ _PRIVATE_HEAD, _PRIVATE_MAGIC = "-----BEGIN OPENSSH PRIVATE KEY-----", b"openssh
 
 
 class OfferedKeys(AuthStrategy):
-    """The keys of one HostSpec; `tried`, `locked` and `unusable` say afterwards what happened.
+    """The keys of one HostSpec; `tried`, `locked`, `exposed` and `unusable` say afterwards what happened.
 
     A file whose key the SSH agent holds is not read: agents hold what is protected by a passphrase.
     """
@@ -38,6 +39,7 @@ class OfferedKeys(AuthStrategy):
         self._agent = _Agent(spec.identity_agent)
         self.tried: list[str] = []
         self.locked: list[Path] = []
+        self.exposed: list[Path] = []
         self.unusable: list[str] = []
 
     def __call__(self, **_: Any) -> OfferedKeys:
@@ -66,6 +68,9 @@ class OfferedKeys(AuthStrategy):
     def _load(self, path: Path) -> PKey | None:
         if not path.exists():
             return None
+        if is_exposed(path):
+            self.exposed.append(path)
+            return None
         try:
             key = PKey.from_path(path)
             for certificate in self._spec.certificate_files:
@@ -78,6 +83,21 @@ class OfferedKeys(AuthStrategy):
         else:
             return key
         return None
+
+
+def is_exposed(path: Path) -> bool:
+    """Whether OpenSSH, and so rsync's ssh, would refuse to read a private key because others can (`sshkey_perm_ok`)."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid == os.getuid() and found.st_mode & 0o077 != 0
+
+
+def exposed_words(path: Path) -> str:
+    return (
+        f"{path} is a private key that others can read (mode {path.stat().st_mode & 0o777:04o}), which ssh does not use"
+    )
 
 
 class _Agent(AgentSSH):
@@ -141,10 +161,13 @@ def explain_refusal(keys: OfferedKeys, *, missing: list[Path]) -> tuple[str, str
     said = [f"it refused {', '.join(keys.tried)}" if keys.tried else "no key could be offered to it"]
     if keys.locked:
         said.append(f"{', '.join(map(str, keys.locked))} is protected by a passphrase and in no agent")
+    said += [exposed_words(path) for path in keys.exposed]
     if keys.unusable:
         said.append(f"unusable: {', '.join(keys.unusable)}")
     if missing:
         said.append(f"not there: {', '.join(map(str, missing))}")
+    if keys.exposed:
+        return "; ".join(said), f"chmod 600 {shlex.quote(str(keys.exposed[0]))}"
     if keys.locked:
         return "; ".join(said), f"ssh-add {keys.locked[0]}"
     return "; ".join(said), "is the user right, and is your public key in the host's ~/.ssh/authorized_keys?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from armada.errors import (
     ArmadaError,
@@ -26,6 +27,7 @@ _UNREACHABLE = re.compile(
     r"Connection refused|timed out|No route to host|Could not resolve|Network is unreachable", re.IGNORECASE
 )
 NO_SESSION = "Session open refused by peer"
+_EXPOSED = re.compile(r'Load key "([^"\n]{1,300})": bad permissions')
 _NOT_LET_IN = re.compile(r"Permission denied \([a-z]")
 _NO_RSYNC = re.compile(
     r"rsync:? *(command )?not found|rsync: No such file|Unknown command.*rsync|not found.*\brsync\b", re.IGNORECASE
@@ -72,6 +74,12 @@ def _explain_connection(said: str, *, host: str, pinned: PinnedKeys) -> ArmadaEr
         return key_changed(fingerprints, offered[0] if offered else "another", where, host=host)
     if "host key is known for" in said or "Host key verification failed" in said:
         return key_unpinned(None, "the host, or for a jump host", host=host)
+    if found := _EXPOSED.search(said):
+        return AuthenticationFailed(
+            f"rsync's ssh did not use the private key {found[1]}: others can read it",
+            hint=f"chmod 600 {shlex.quote(found[1])}",
+            host=host,
+        )
     if _NOT_LET_IN.search(said):
         return AuthenticationFailed(
             f"rsync's ssh was not let in: {_last(said)}",

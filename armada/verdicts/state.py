@@ -37,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from armada.inert import inert_line
+from armada.inert import inert_line, last_states
 from armada.plausible import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
@@ -55,6 +55,9 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     """
     verdict = _decide(observed)
     evidence = mapping(observed.get("evidence"))
+    if verdict.state == "running" and isinstance(evidence.get("stopped"), list) and evidence["stopped"]:
+        because = f"{verdict.because}; SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
+        verdict = dataclasses.replace(verdict, because=because)
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
@@ -101,7 +104,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return Verdict(
             word,
             inert_line(reason, 60) if reason else None,
-            inert_line(message) if message else None,
+            inert_line(last_states(str(message))) if message else None,
             number,
             seq,
             because,

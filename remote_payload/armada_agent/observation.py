@@ -30,6 +30,7 @@ _LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
 _RECORD_LIMIT = 64 * 1024  # most of them are a part of the answer, and have a few hundred bytes
 _PLAN_LIMIT = 1024 * 1024
 _MOST_RUNS = 1000
+_MOST_STOPPED = 20
 
 
 class Evidence:
@@ -117,6 +118,7 @@ class Evidence:
         if self.submission_number is not None:
             submission = {"number": self.submission_number, "claimed": self.claimed, "job": self.job}
         beat = self._beat()
+        members = self.processes()
         return {
             "submission": submission,
             "supervisor": self.supervisor,
@@ -126,7 +128,10 @@ class Evidence:
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
             "scheduler": self.sight,
-            "processes": len(self.processes()),
+            "processes": len(members),
+            "stopped": _find_stopped(
+                members, self._supervisor_now() if self.job is not None and self.settings is None else None
+            ),
             "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
             "quiet_s": self._quiet_s(beat or {}),
         }
@@ -196,6 +201,15 @@ class Evidence:
         except files.UnreadableError as error:
             self.findings.append(str(error)[:500])
             return None
+
+
+def _find_stopped(members: List[processes.Process], supervisor: Any) -> List[int]:
+    """List the run's processes, its supervisor too, that SIGSTOP keeps from running: they live, and nothing gets on."""
+    found = {member.pid for member in members if member.stat.state == "T"}
+    if supervisor is not None and identity.judge(supervisor) == "alive":
+        stat = identity.read_stat(supervisor["pid"])
+        found |= {stat.pid} if stat is not None and stat.state == "T" else set()
+    return sorted(found)[:_MOST_STOPPED]
 
 
 def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from armada_agent import content, files, homes, parameters, remains, work_data
 from armada_agent.errors import AgentError
-from armada_agent.paths import RunPaths, checked_run_id, list_folder
+from armada_agent.paths import RunPaths, checked_run_id, list_folder, newest
 from armada_agent.session import Call
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -255,13 +255,15 @@ def list_ids(root: str) -> List[str]:
 
 
 def _summarise(paths: RunPaths) -> Dict[str, Any]:
-    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None}
+    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None, "submission": None}
     try:
         spec = files.read_json(paths.spec) or {}
         state = files.read_json(paths.state)
-        word = state.get("state") if state else "submitted" if paths.submissions() else "preparing"
+        submission = newest(paths.submissions())
+        word = state.get("state") if state else "submitted" if submission is not None else "preparing"
     except (files.UnreadableError, OSError):
         return summary  # whatever lies in one run's folder, the others are listed
+    summary["submission"] = submission
     created_at = spec.get("created_at")
     summary["created_at"] = created_at if isinstance(created_at, (int, float)) else None
     summary["state"] = word if isinstance(word, str) and len(word) <= _LONGEST_STATE else "unknown"

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, write_failure
+from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, describe, write_failure
 from armada_train.heartbeat import Heartbeat
 from armada_train.hooks import Stream
 from armada_train.libraries import check_libraries, configure_libraries
@@ -46,14 +46,15 @@ def main() -> int:
     except PayloadFailure as error:
         failure = preemption.failure(0) if preemption.is_early else error
         print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
-        write_failure(run.attempt_folder, failure.reason, failure.message)
+        write_failure(run.attempt_folder, failure.reason, failure.message, rank=run.rank_among)
         return failure.exit_code
     except Exception as error:
         if preemption.is_early or (preemption.noted and preemption.failure(0).message in str(error)):
             # A library, or Python itself while it made a class, put an exception of its own in place of the signal's.
-            write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message)
+            write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message, rank=run.rank_among)
             return INTERRUPTED
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")
+        message = f"{type(error).__name__}: {error}"
+        write_failure(run.attempt_folder, GENERIC, message, rank=run.rank_among, lines=describe(error))
         raise
     finally:
         _end_workers()

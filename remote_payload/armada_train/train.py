@@ -48,7 +48,7 @@ def train(training: Training, *given: Any, **options: Any) -> None:
         _train(training, *given, **options)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
-            raise out_of_memory(training.batch, error) from error
+            raise out_of_memory(training.batch, error, trains_on_gpu=training.device != "cpu") from error
         raise
 
 

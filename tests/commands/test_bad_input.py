@@ -136,4 +136,29 @@ def test_a_run_that_does_not_exist_is_7(armada: Armada, verb: str) -> None:
 
 def test_exit_codes_are_explained(armada: Armada) -> None:
     out = armada.run("help", "exit-codes").stdout
-    assert [line.split()[0] for line in out.splitlines()] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "130"]
+    assert [line.split()[0] for line in out.splitlines()] == [*map(str, range(11)), "130"]
+
+
+def test_a_key_that_no_program_would_log_in_with_is_refused_by_name(armada: Armada) -> None:
+    (armada.folder / "id.pub").write_text("ssh-ed25519 AAAA me@desk\n")
+    (armada.folder / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (armada.folder / "id").chmod(0o644)
+    for file, words in (("id.pub", "is a public key"), ("id", "others can read (mode 0644)")):
+        done = armada.run("hosts", "add", "box", "me@127.0.0.1:1", "--identity", file)
+        assert done.returncode == 2
+        assert words in done.stderr
+    assert "chmod 600 id" in done.stderr
+
+
+def test_the_same_host_added_again_is_looked_at_again_and_another_of_its_name_is_refused(armada: Armada) -> None:
+    config = armada.folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "hosts.yaml").write_text(json.dumps({"hosts": {"box": {"ssh": "me@127.0.0.1:1", "root": "/scratch"}}}))
+    again = armada.run("hosts", "add", "box", "me@127.0.0.1:1", "--root", "/scratch")
+    assert again.returncode == 4
+    assert "is in" in again.stdout
+    assert "refuses connections" in again.stdout
+    other = armada.run("hosts", "add", "box", "me@127.0.0.1:1")
+    assert (other.returncode, "armada hosts rm box" in other.stderr) == (8, True)
+    local = armada.run("hosts", "add", "local", "me@127.0.0.1:1")
+    assert (local.returncode, "hosts rm" in local.stderr) == (8, False)

@@ -184,6 +184,21 @@ def test_a_secret_that_is_not_set_is_refused_before_anything(armada: Armada) -> 
     assert armada.json("ps") == []
 
 
+def test_a_dry_run_whose_checks_fail_prints_its_json_all_the_same(armada: Armada) -> None:
+    planned = armada.json(
+        "launch", "--host", "local", armada.command("true", secrets=["NO_SUCH_SECRET"]), "--dry-run", rc=3
+    )
+    (failed,) = [check for check in planned["checks"] if check["outcome"] == "fail"]
+    assert "NO_SUCH_SECRET" in failed["message"]
+
+
+def test_a_followed_log_ends_with_the_verdict_of_its_run(armada: Armada) -> None:
+    for script, code in (("echo a", 0), ("echo b; exit 3", 6)):
+        run_id = armada.json("launch", "--host", "local", armada.command("sh", "-c", script))["run_id"]
+        assert armada.run("logs", "-f", run_id).returncode == code
+        assert armada.run("logs", run_id).returncode == 0
+
+
 def test_a_dry_run_shows_the_plan_and_starts_nothing(armada: Armada) -> None:
     done = armada.run("launch", "--host", "local", armada.command("echo", "it's"), "--dry-run")
     assert done.returncode == 0

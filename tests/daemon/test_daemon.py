@@ -38,6 +38,9 @@ def test_a_daemon_watches_a_run_and_brings_all_of_it_home(armada: Armada, home: 
     assert "all of" in armada.run("daemon", "logs").stdout
     assert armada.run("daemon", "stop").returncode == 0
     assert not instance.is_held(home)
+    said = armada.run("daemon", "status")
+    assert (said.returncode, said.stdout.partition(":")[0]) == (7, "not running")
+    assert said.stdout.splitlines()[0].endswith("ago: it was told to")
 
 
 @pytest.mark.fault(

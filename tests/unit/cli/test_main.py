@@ -38,3 +38,41 @@ def test_a_command_that_is_not_there_is_named_with_the_nearest(
 ) -> None:
     assert run([typed]) == 2
     assert capsys.readouterr().err == f"armada: there is no command '{typed}'\n  → {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("lanch", "did you mean armada launch?"),
+        ("status", "did you mean armada ps?"),
+        ("cost", "armada --help lists them"),
+        ("report", "armada --help lists them"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_a_near_one_only(
+    capsys: pytest.CaptureFixture[str], typed: str, said: str
+) -> None:
+    assert run([typed]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "beginning"),
+    [
+        ([], "usage: armada [-h]"),
+        (["ps"], "usage: armada ps"),
+        (["hosts", "add"], "usage: armada hosts add"),
+        (["exit-codes"], "   0  done"),
+    ],
+)
+def test_help_explains_commands_as_well_as_topics(
+    capsys: pytest.CaptureFixture[str], words: list[str], beginning: str
+) -> None:
+    assert run(["help", *words]) == 0
+    assert capsys.readouterr().out.startswith(beginning)
+
+
+@pytest.mark.parametrize("words", [["lanch"], ["hosts", "fly"]])
+def test_help_for_what_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert run(["help", *words]) == 2
+    assert capsys.readouterr().err.startswith("armada: ")

@@ -47,6 +47,12 @@ rsync error: unexplained error (code 255) at io.c(232) [Receiver=3.5.0]"""
             AuthenticationFailed,
             "Permission denied",
         ),
+        (
+            255,
+            'Load key "/home/me/my key": bad permissions\nroot@h: Permission denied (publickey).\nrsync error: unexplained',
+            AuthenticationFailed,
+            "the private key /home/me/my key: others can read it",
+        ),
         (255, "ssh: connect to host 127.0.0.1 port 9: Connection refused", HostUnreachable, "Connection refused"),
         (12, "ssh: connect to host 10.0.0.1 port 22: Connection timed out", HostUnreachable, "timed out"),
         (12, "bash: line 1: rsync: command not found\nrsync error: x", RsyncUnusable, "no rsync on this host"),

@@ -320,3 +320,11 @@ def test_a_scheduler_that_signs_of_life_contradict_is_quoted_with_them() -> None
 
 def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:
     assert decide(QUIET, 1800.0).message == "nothing got on for 33 m; rank 3 last said training, step 1200"
+
+
+def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state() -> None:
+    seen = observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="alive", stopped=[41, 42])
+    verdict = decide(seen)
+    assert (verdict.state, verdict.reason) == ("running", None)
+    assert verdict.because is not None
+    assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")

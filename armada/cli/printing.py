@@ -1,0 +1,46 @@
+"""What `--json` prints: one value on standard output, in a shape that `armada.cli.shapes` describes, errors included."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line, inert_text
+
+if TYPE_CHECKING:
+    from armada.errors import ArmadaError
+
+FORMAT = 1
+"""Of all shapes together. Fields may be added; where one goes or means something else, the number rises."""
+
+
+def with_format(value: Any) -> Any:
+    """An object, or each object of a list, with the number of its format."""
+    if isinstance(value, dict):
+        return {"format": FORMAT, **value}
+    return [with_format(each) for each in value] if isinstance(value, list) else value
+
+
+def print_json(value: Any, *, indent: int | None = 1) -> None:
+    """Print what a command found."""
+    print(json.dumps(with_format(value), indent=indent))
+
+
+def print_line(value: dict[str, Any]) -> None:
+    """Print one object of a stream of them, a line each."""
+    print(json.dumps(with_format(value)), flush=True)
+
+
+def print_error(error: ArmadaError) -> None:
+    """Print an error, unless the command has printed its value before it failed: then the exit code says that it did."""
+    if getattr(sys.stdout, "has_printed", False):
+        return
+    told = {
+        "kind": type(error).__name__,
+        "message": inert_text(str(error), 8000),
+        "hint": inert_line(error.hint, 2000) if error.hint else None,
+        "host": error.host,
+        "exit_code": error.exit_code,
+    }
+    print_json({"error": told})

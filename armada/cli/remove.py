@@ -1,0 +1,215 @@
+"""`armada rm`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.cli.homes import add_flag, ask_owner
+from armada.cli.printing import print_json
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
+from armada.inert import inert_line
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.cli.context import Context
+    from armada.session import HostSession
+    from armada.store.runs import Run
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    remove = commands.add_parser(
+        "rm",
+        help="forget a run",
+        description="Forget an ended run, on its host and at home. Checkpoints at home stay. Where the host is gone, --force forgets the "
+        "run at home alone, and names what is lost with it; --dry-run names that before.",
+    )
+    remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    remove.add_argument(
+        "--force",
+        action="store_true",
+        help="even if the host holds checkpoints that are not at home, its root is away, or the host itself is gone",
+    )
+    add_flag(remove)
+    remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    remove.add_argument("--json", action="store_true", help="an object")
+    remove.set_defaults(handler=_remove)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.sync.staging import only_one
+
+    context = Context()
+    run = context.run(options.run)
+    _refuse_alive(context, run)
+    folder = context.home.checkpoints(run.run_id)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
+    # To the end under the lock of its syncs: what one of them brings later would belong to no run.
+    with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
+        try:
+            with context.session(run.host, patience_s=5) as session:
+                return _with_host(context, session, run, options)
+        except (HostUnreachable, ProvisionFailed) as error:
+            return _without_host(context, run, options, error)
+        except NotFound as error:
+            if run.host in context.hosts():
+                raise
+            return _without_host(context, run, options, error)
+
+
+def _refuse_alive(context: Context, run: Run) -> None:
+    """Refuse what goes on, as far as its host can be asked.
+
+    Raises:
+        Conflict: It has not ended.
+    """
+    from armada.monitor.observe import observe
+    from armada.operations import being_launched
+    from armada.store import runs
+
+    if run.ended:
+        return
+    if run.run_id in being_launched(context.database):
+        raise Conflict(
+            f"{run.run_id} is being worked on by another armada", hint="repeat the command when that has ended"
+        )
+    try:
+        with context.session(run.host, patience_s=0) as session:
+            observe(context.database, session, [run])
+    except (HostUnreachable, NotFound, ProvisionFailed):
+        return  # what then holds is decided once nothing else can sync it
+    run = runs.find(context.database, run.run_id)
+    if not run.ended and run.state != "unknown":
+        raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
+
+
+def _with_host(context: Context, session: HostSession, run: Run, options: argparse.Namespace) -> int:
+    """Delete it on its host, then forget it.
+
+    Raises:
+        Conflict: It has not ended, holds what is nowhere else, is another home's, or its root is away.
+    """
+    from armada.config.sync import settings_of
+    from armada.home import own
+    from armada.monitor.observe import ask_about, observe, where
+    from armada.store import checkpoints, runs
+    from armada.sync.keeping import tidy, wanted
+    from armada.verdicts.presence import AWAY_WORDS, There
+
+    runs.require(context.database, run.run_id)
+    observe(context.database, session, [run])
+    run = runs.find(context.database, run.run_id)
+    if not run.ended and run.state != "unknown":
+        raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
+    if not options.dry_run:
+        tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
+    kept = checkpoints.of_run(context.database, run.run_id)
+    settings = settings_of(runs.spec(context.database, run.run_id))
+    only_there = wanted(context.database, run.run_id, kept, settings)
+    if only_there and not options.force:
+        raise Conflict(
+            f"{counted(len(only_there), 'checkpoint')} of {run.run_id} on {run.host} and nowhere else",
+            hint=f"armada pull {run.run_id}, or --force to lose them",
+        )
+    if options.dry_run:
+        there = [c for c in kept if c.on_host]
+        if options.json:
+            listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
+            print_json({**_told(context, run), "forgotten": False, "deleted_host": listed})
+            return 0
+        size = amount(sum(c.size_bytes for c in there))
+        print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
+        return 0
+    ask_owner(context, run, options, "rm")
+    question = {"run_id": run.run_id, "home": own(context.home).as_json(), "despite_homes": options.other_home}
+    note = ""
+    try:
+        session.call("run.remove", question, timeout_s=300)
+    except NotFound:
+        if not options.force and where(run, ask_about(session, run)) is There.AWAY:
+            raise Conflict(
+                f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
+                hint=f"mount it, then repeat the command; armada rm {run.run_id} --force leaves what lies there",
+                host=run.host,
+            ) from None
+        note = " (the host had nothing of it)"
+    told = {**_told(context, run), "forgotten": True, "had_host": not note}
+    said = _forget(context, run)
+    if options.json:
+        print_json(told)
+    else:
+        print(f"{run.run_id} forgotten{note}{said}")
+    return 0
+
+
+def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> int:
+    """Forget it at home alone, and name what is lost with that.
+
+    Raises:
+        ArmadaError: What kept its host from being asked, where nobody said that the host is gone.
+    """
+    from armada.store import runs
+    from armada.sync.given_up import given_up
+    from armada.sync.keeping import tidy
+
+    runs.require(context.database, run.run_id)
+    run = runs.find(context.database, run.run_id)
+    if not options.dry_run:
+        tidy(context.database, context.home, run.run_id)
+    host = context.hosts().get(run.host)
+    price = host.price_per_hour if host is not None else None
+    found = given_up(context.database, run, price_per_hour=price, now=time.time())
+    lost = found.sentences(run.host)
+    told = {**_told(context, run), "given_up": found.as_json(), "host_error": str(why)}
+    if options.dry_run:
+        if options.json:
+            print_json({**told, "forgotten": False})
+            return 0
+        print(f"{inert_line(why)}; nothing could be deleted there")
+        print(f"armada rm {run.run_id} --force would forget it at home, and with it:")
+        print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
+        return 0
+    if not options.force:
+        what = "; ".join(lost) or "nothing that is known: all of it is at home"
+        why.message = f"{why.message}. To forget {run.run_id} without its host gives up: {what}"
+        why.hint = f"if the host is gone for good: armada rm {run.run_id} --force" + (
+            f"; {why.hint}" if why.hint else ""
+        )
+        raise why
+    ask_owner(context, run, options, "rm")
+    said = _forget(context, run)
+    if options.json:
+        print_json({**told, "forgotten": True, "had_host": False})
+        return 0
+    print(f"{run.run_id} forgotten at home alone: {inert_line(why.message, 300)}{said}")
+    print("".join(f"  given up   {line}\n" for line in lost), end="")
+    if host is not None:
+        print(f"  what {run.host} has of it stays there; armada recover --host {run.host} finds that again")
+    return 0
+
+
+def _told(context: Context, run: Run) -> dict[str, Any]:
+    from armada.store import checkpoints
+
+    home = [str(c.home_path) for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
+    return {"run_id": run.run_id, "host": run.host, "kept_home": home, "given_up": None, "host_error": None}
+
+
+def _forget(context: Context, run: Run) -> str:
+    """Take it out of the store; says which checkpoints stay."""
+    from armada.store import checkpoints, runs
+    from armada.sync.staging import leave
+
+    folder = context.home.checkpoints(run.run_id)
+    home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
+    runs.delete(context.database, run.run_id)
+    leave(folder)
+    return f"; {counted(len(home), 'checkpoint')} kept in {folder}" if home else ""

@@ -1,0 +1,139 @@
+"""The shapes of what `--json` prints, as JSON Schemas; `armada help json` prints them, docs/schemas/output.schema.json keeps them.
+
+A shape is written as what is printed: an object as its fields, a list as a list of one. A field's type is a JSON type; `| null` where it
+may be missing knowledge. A field whose name ends in `?` is not always there. Fields that are not named may be added at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armada.cli.printing import FORMAT
+
+STR, INT, NUM, BOOL, OBJ = "string", "integer", "number", "boolean", "object"
+STR_, INT_, NUM_, OBJ_ = "string | null", "integer | null", "number | null", "object | null"
+
+_FORMAT = {"format": INT}
+RUN = {
+    **_FORMAT,
+    "run_id": STR, "name": STR, "host": STR, "task": STR, "experiment": STR_, "state": STR, "reason": STR_, "message": STR_,
+    "because": STR_, "submission": INT, "attempt": INT, "gpus": [INT], "exit_code": INT_, "phase": STR_, "step": INT_,
+    "total_steps": INT_, "loss": NUM_, "tokens_per_s": NUM_, "step_time_s": NUM_, "eta_s": NUM_, "created_at": NUM, "started_at": NUM_,
+    "ended_at": NUM_, "observed_at": NUM_, "guessed_at": NUM_, "unreachable_since": NUM_, "unreachable_why": STR_,
+    "log_size_bytes": INT, "unreadable": STR_, "unreadable_count": INT, "checkpoints_home": INT, "checkpoints_host": INT,
+}  # fmt: skip
+"""A run. Times are Unix seconds; what is not known is null."""
+
+_CHECKPOINT = {
+    "run_id": STR, "digest": STR, "step": INT, "size_bytes": INT, "file_count": INT, "created_at": NUM_, "on_host": BOOL,
+    "home_path": STR_, "verified_at": NUM_, "acknowledged_at": NUM_, "trouble": STR_, "pinned": BOOL,
+}  # fmt: skip
+_KEY = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
+_GIVEN_UP = {"step": INT, "digest": STR, "size_bytes": INT}
+_PLAN = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
+_CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ}]
+_REPORT = {"name": STR, "findings": [OBJ], "exit_code": INT}
+
+ERROR = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
+"""Printed by every command that fails before it has printed its own value."""
+
+_LAUNCHED: dict[str, Any] = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
+SHAPES: dict[str, Any] = {
+    **_LAUNCHED,
+    "launch --dry-run": {**_FORMAT, **_PLAN},
+    "prepare --dry-run": {**_FORMAT, **_PLAN},
+    "merge --dry-run": {**_FORMAT, **_PLAN},
+    "ps": [{**RUN, "host_disk_full_at": NUM_}],
+    "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
+    "stop": RUN,
+    "pull": {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "copied": STR_},
+    "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
+    "rm": {
+        **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
+        "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
+    },
+    "why": {
+        "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
+        "explanation": STR_, "error": STR_,
+    },
+    "sync now": [{
+        **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
+        "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
+    }],
+    "sync now --dry-run": [{
+        **_FORMAT, "run_id": STR, "checkpoints": [{"step": INT, "size_bytes": INT}], "outputs": [STR], "deleted_home": ["any"],
+        "deleted_host": ["any"],
+    }],
+    "sync ls": [{
+        **_FORMAT, "run_id": STR, "host": STR, "home": INT, "waiting": [{"digest": STR, "step": INT, "trouble": STR_}],
+        "last_at": NUM_, "next_due_at": NUM_, "failing_since": NUM_, "reason": STR_, "final_done": BOOL,
+    }],
+    "sync verify": {**_FORMAT, "checkpoints": INT, "damaged": [OBJ], "repaired": INT},
+    "sync retention": [{
+        **_FORMAT, "run_id": STR, "where": STR, "step": INT, "digest": STR, "keep": BOOL, "reason": STR,
+    }],
+    "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
+    "hosts add": _CHECKED,
+    "hosts check": _CHECKED,
+    "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
+    "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL},
+    "hosts provision": {**_FORMAT, "host": STR, "profile": STR, "environment": STR, "outcome": STR, "seconds": NUM},
+    "hosts trust": {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL},
+    "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
+    "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
+    "hosts release": {**_FORMAT, "host": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
+    "hosts homes": [{
+        **_FORMAT, "id": STR, "label": STR, "path": STR, "seen_at": NUM_, "this_one": BOOL,
+        "runs": [{"run_id": STR, "not_fetched": INT, "settled": BOOL}],
+    }],
+    "hosts forget-home": {**_FORMAT, "host": STR, "forgotten": STR, "runs": INT, "not_fetched": INT},
+    "doctor": {**_FORMAT, "home": OBJ_, "hosts": [_REPORT]},
+    "daemon start": {**_FORMAT, "started": BOOL, "pid": INT_},
+    "daemon stop": {**_FORMAT, "stopped": BOOL, "pid": INT},
+    "daemon status": {**_FORMAT, "condition": STR, "age_s": NUM_, "pid?": INT, "hosts?": OBJ},
+    "daemon logs": {**_FORMAT, "text": STR},
+    "daemon install": {**_FORMAT, "path": STR, "commands": [STR]},
+    "store check": {
+        **_FORMAT, "path": STR, "condition": STR, "version": INT_, "known_version": INT, "size_bytes": INT, "checkpoints": INT,
+        "findings": [OBJ],
+    },
+    "recover": {
+        **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
+        "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
+    },
+    "config show": {"home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
+}  # fmt: skip
+"""By command. Of `logs` and `daemon logs` the shape is that of each line."""
+
+NO_JSON = {
+    "dashboard": "a screen",
+    "completion": "a shell's own language",
+    "daemon run": "a service, whose words go to its log: `armada daemon logs --json`",
+    "config schema": "what it prints is a JSON Schema",
+}
+"""The commands without `--json`, and why."""
+
+
+def schema_of(shape: Any) -> dict[str, Any]:
+    """The JSON Schema (draft 7) of one shape."""
+    if isinstance(shape, dict):
+        fields = {name.removesuffix("?"): schema_of(each) for name, each in shape.items()}
+        made = {"type": "object", "required": [name for name in shape if not name.endswith("?")], "properties": fields}
+        if "format" in fields:
+            fields["format"] = {"const": FORMAT}
+        return made
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of(shape[0])}
+    types = str(shape).split(" | ")
+    return {} if types == ["any"] else {"type": types[0] if len(types) == 1 else types}
+
+
+def all_schemas() -> dict[str, Any]:
+    """Every shape, in one schema: `definitions` has one for each command, and `error`."""
+    named = {**{command: schema_of(shape) for command, shape in SHAPES.items()}, "error": schema_of(ERROR)}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"armada: what --json prints, format {FORMAT}",
+        "definitions": dict(sorted(named.items())),
+    }

@@ -1,0 +1,69 @@
+"""What is lost with a run that is forgotten while its host cannot be asked, as far as home knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.store import checkpoints, run_sync
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What only the host has, or may have: checkpoints, the end of what the run wrote, a job that may go on."""
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    outputs: str | None = None
+    job: str | None = None
+
+    def sentences(self, host: str) -> list[str]:
+        """One sentence for each; none where all is home and the run has ended."""
+        said = []
+        if self.checkpoints:
+            size = amount(sum(each.size_bytes for each in self.checkpoints))
+            steps = ", ".join(str(each.step) for each in self.checkpoints[-8:])
+            more = "… " if len(self.checkpoints) > 8 else ""
+            count = counted(len(self.checkpoints), "checkpoint")
+            said.append(f"{count} ({size}) only on {host}: step {more}{steps}")
+        return [*said, *filter(None, (self.outputs, self.job))]
+
+    def as_json(self) -> dict[str, Any]:
+        listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in self.checkpoints]
+        return {"checkpoints": listed, "outputs": self.outputs, "job": self.job}
+
+
+def given_up(database: Database, run: Run, *, price_per_hour: float | None, now: float) -> GivenUp:
+    """Gather it from the store alone.
+
+    Args:
+        database: The store.
+        run: Which, as last seen.
+        price_per_hour: What its host costs, where that is known.
+        now: Unix time.
+    """
+    only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
+    return GivenUp(tuple(only_there), _outputs(database, run, now), _job(run, price_per_hour, now))
+
+
+def _outputs(database: Database, run: Run, now: float) -> str | None:
+    synced = run_sync.find(database, run.run_id)
+    if synced.final_done or not run.attempt:
+        return None
+    if synced.last_at is None:
+        return "its log and whatever else it wrote: nothing of that came home"
+    return f"the log and outputs that it wrote after its last sync, {span(now - synced.last_at)} ago"
+
+
+def _job(run: Run, price_per_hour: float | None, now: float) -> str | None:
+    if run.ended and not run.is_guess:
+        return None
+    cost = f" and cost ${price_per_hour:.2f}/h" if price_per_hour else ""
+    seen = f"when last seen, {span(now - run.observed_at)} ago" if run.observed_at is not None else "and was never seen"
+    state = f"{run.state}: {run.reason}" if run.reason else run.state
+    return f"its job: it was {state} {seen}; it may still run there{cost}, and armada can no longer stop it"
