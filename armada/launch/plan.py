@@ -243,7 +243,8 @@ def make_plan(
     )
     if training and training.section:
         model = hub.source if isinstance(hub, Content) else experiment.local_model
-        checks += (check_payload(training.section, model=model, kind=data.kind, environment=environment),)
+        said = check_payload(training.section, model=model, kind=data.kind, environment=environment)
+        checks = tuple(sorted((*checks, said), key=lambda check: check.code))
     return Plan(
         run_id=run_id,
         experiment=experiment,

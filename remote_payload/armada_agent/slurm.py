@@ -163,7 +163,10 @@ def check(text: str) -> Dict[str, Any]:
         # The first is said of nodes that are away; the second of these too, and of what no node has.
         if not error.refused or not re.search(_MAY_CHANGE, error.message):
             raise
-        away = slurm_nodes.find_away(text, engines.run_tool(slurm_nodes.ARGV))
+        try:
+            away = slurm_nodes.find_away(text, engines.run_tool(slurm_nodes.ARGV))
+        except EngineError:
+            raise error
         if not away and "Requested node configuration" in error.message:
             raise
         named = "; of the nodes that could take it, these are away: %s" % ", ".join(away) if away else ""

@@ -79,13 +79,12 @@ def check_model(training: Training, kind: str | None) -> list[str]:
     shapes = _read_weights(folder)
     tokenizer = _read_tokenizer(folder)
     _check_tokenizer(folder, tokenizer, kind)
-    findings = _check_vocabulary(folder, config, tokenizer, kind)
-    if (finding := describe_positions(training.schedule.max_length, _positions(config))) is not None:
-        findings.append(f"{folder}: {finding}")
+    _check_vocabulary(folder, config, tokenizer, kind)
     # transformers puts the experts of a mixture into modules that the files do not name.
     if lora is not None and shapes and not any("expert" in name for name in shapes):
         refuse_unmatched(lora, module_names(shapes), str(folder))
-    return findings
+    finding = describe_positions(training.schedule.max_length, _positions(config))
+    return [] if finding is None else [f"{folder}: {finding}"]
 
 
 def refuse_unmatched(lora: Lora, modules: Collection[str], model: str) -> None:
@@ -217,13 +216,12 @@ def without_end(kind: str) -> PayloadFailure:
     )
 
 
-def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, kind: str | None) -> list[str]:
+def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, kind: str | None) -> None:
+    """Refuse tokens without an embedding that will certainly be used; others (Gemma 3 has one) are judged by the rows."""
     size = config.get("vocab_size")
     if not isinstance(size, int) or not tokenizer.ids:
-        return []
+        return
     beyond = [token for token, number in tokenizer.ids.items() if number >= size]
-    if not beyond:
-        return []
     used = [token for token in beyond if token not in tokenizer.added or token in tokenizer.always_used]
     if kind == "messages" and tokenizer.template is not None:
         used += [token for token in beyond if token in tokenizer.template and token not in used]
@@ -234,7 +232,6 @@ def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer
             f"the model's folder {folder}: {what}: there is no embedding for {', '.join(map(repr, used[:3]))}; "
             "call `resize_token_embeddings` and save it again, or take the tokenizer it was trained with"
         )
-    return [f"{folder}: {what}: a row that holds {', '.join(map(repr, beyond[:3]))} cannot be trained on"]
 
 
 def _positions(config: dict[str, Any]) -> int | None:

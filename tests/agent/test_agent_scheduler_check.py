@@ -74,6 +74,13 @@ def test_what_no_node_has_even_when_it_is_back_is_refused(say: Say, words: str, 
     assert refused.value.refused
 
 
+def test_where_nodes_cannot_be_listed_the_refusal_stands(say: Say) -> None:
+    say("sbatch", DOUBTFUL, code=1)
+    say("sinfo", "sinfo: error: Invalid field", code=1)
+    with pytest.raises(EngineError, match="Requested node configuration"):
+        slurm.check(SCRIPT)
+
+
 def test_a_controller_that_does_not_answer_has_refused_nothing(say: Say) -> None:
     say("sbatch", "sbatch: error: Unable to contact slurm controller (connect failure)\n", code=1)
     with pytest.raises(EngineError) as silent:

@@ -17,7 +17,7 @@ from armada_train.lengths import Fitted
 from armada_train.model_files import check_model
 from armada_train.parser import parse_training
 from armada_train.section import Section
-from armada_train.specification import Training
+from armada_train.specification import Source, Training
 
 from tests.payload.payload_run import make_training
 
@@ -157,12 +157,12 @@ def test_a_folder_that_is_gone_is_refused(tmp_path: Path) -> None:
     assert (failure.reason, failure.message) == ("env_error", f"the model's folder {tmp_path}/gone is not there")
 
 
-def test_what_may_still_be_trained_is_a_finding(tmp_path: Path) -> None:
+def test_what_may_still_be_trained_is_no_refusal(tmp_path: Path) -> None:
     plain = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "a"}
     write_model(tmp_path, **{"config.json": {**CONFIG, "vocab_size": 4}, "tokenizer_config.json": plain})
-    found = check_model(training(tmp_path, max_length=300), None)
-    assert "a row that holds '<end>', '<pad>' cannot be trained on" in found[0]
-    assert "`train.max_length` 300 is more than the 256 positions" in found[1]
+    assert check_model(training(tmp_path), None) == []  # added tokens that no row has to hold
+    (finding,) = check_model(training(tmp_path, max_length=300), None)
+    assert "`train.max_length` 300 is more than the 256 positions" in finding
 
 
 # --- the loaded model ----------------------------------------------------------------------------------------------
@@ -208,7 +208,10 @@ def test_rows_with_tokens_beyond_the_embeddings_are_refused_and_only_those() -> 
     assert caught.value.reason == "data_error"
     with pytest.raises(PayloadFailure, match="none for the padding, '<pad>'"):
         check_fit(asked, model(), tokenizer(9, pad=4), [part([0])])
-    assert "up to 9, the model embeddings for 4" in check_fit(asked, model(), tokenizer(9), [part([3])])[0]
+    assert check_fit(asked, model(), tokenizer(9), [part([3])]) == []
+    hook = Source(Path(), hook="a:b")
+    stream = dataclasses.replace(asked, train_data=(hook,))
+    assert "up to 9, the model embeddings for 4" in check_fit(stream, model(), tokenizer(9), [])[0]
     assert check_fit(asked, model(), tokenizer(3), [part([3])]) == []
 
 
