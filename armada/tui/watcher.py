@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, StoreDamaged
+from armada.extras import install_command
 from armada.inert import inert_line
 from armada.store.database import Database, explain
 from armada.tui.curves import Curve, CurveUpdate
@@ -299,7 +300,7 @@ class Watcher:
             settings = load_settings(self._home)
             if settings is not None and settings.urls and importlib.util.find_spec("apprise") is None:
                 names = self._home.notifications_file
-                trouble = f"{names} names services, but apprise is not installed: pip install 'armada[notify]'"
+                trouble = f"{names} names services, but apprise is not installed: {install_command('notify')}"
         except ArmadaError as error:
             trouble = f"{_told(error)} Until then nobody is notified."
         self._notifications = (stamp, trouble)
