@@ -180,6 +180,6 @@ def _say_checkpoints(run: Run, page: Page) -> None:
         lines.insert(0, f"{counted(left, 'earlier one')}: armada show {run.run_id}")
     if run.state in ("failed", "cancelled") and not page.kept:
         lines.append("none was taken")
-    lines += [f"not taken: {words}" for words in page.not_taken]
+    lines += page.not_taken
     for place, line in enumerate(lines):
         print(f"  {'' if place else 'checkpoint':<10} {line}")

@@ -80,7 +80,10 @@ def test_checkpoints_taken_and_not_taken_are_listed(armada: Armada) -> None:
     run_id = run_of(armada, script, checkpoint={"pattern": "out/step-*.pt", "quiet_s": 30})
     shown = page(armada, run_id)
     assert "  checkpoint checkpoint-1, 2 B, " in shown
-    assert "not taken: out/step-2.pt was still being written to less than 30 s before the job ended" in shown
+    assert (
+        "             out/step-2.pt was still being written to less than 30 s before the job ended: it is not taken"
+        in shown
+    )
     assert "resume it from step 1:" in shown
 
 
