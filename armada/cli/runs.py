@@ -382,6 +382,6 @@ def failure(run: Run) -> RunFailed:
     return RunFailed(
         f"{run.run_id} {run.state}: {run.reason or 'no reason recorded'}"
         + (f" ({run.message})" if run.message else ""),
-        hint=f"armada logs {run.run_id}",
+        hint=f"armada why {run.run_id}",
         host=run.host,
     )

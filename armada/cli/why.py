@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _SHOWN = 5
+_LAST_LINES = 20
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,6 +54,8 @@ def _why(options: argparse.Namespace) -> int:
             problem = error
         run = runs.find(context.database, run.run_id)
     page = gather(context.database, run, told.stopped)
+    if run.state == "failed" and not page.is_told:
+        page = replace(page, lines=_read_log(context, run))
     if options.json:
         print(json.dumps(_as_json(run, engine, told.said, page, problem), indent=1))
     else:
@@ -91,6 +94,16 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
             return Told(stopped=stopped)
         answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)
         return Told(inert_text(last_states(str(answer.get("text") or ""))), stopped)
+
+
+def _read_log(context: Context, run: Run) -> list[str]:
+    """The last lines of what a run printed, where nobody recorded them and its host answers."""
+    try:
+        with context.session(run.host, patience_s=0) as session:
+            answer = session.call("run.log", {"run_id": run.run_id, "tail_lines": _LAST_LINES})
+    except ArmadaError:
+        return []  # the page says how old the rest of it is
+    return [inert_line(line, 300) for line in str(answer.get("text") or "").splitlines() if line.strip()]
 
 
 def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: ArmadaError | None) -> dict[str, object]:
@@ -167,6 +180,6 @@ def _say_checkpoints(run: Run, page: Page) -> None:
         lines.insert(0, f"{counted(left, 'earlier one')}: armada show {run.run_id}")
     if run.state in ("failed", "cancelled") and not page.kept:
         lines.append("none was taken")
-    lines += [f"not taken: {words}" for words in page.not_taken]
+    lines += page.not_taken
     for place, line in enumerate(lines):
         print(f"  {'' if place else 'checkpoint':<10} {line}")

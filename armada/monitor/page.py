@@ -40,6 +40,7 @@ class Page:
         lines: The last ones of its output.
         others: What other ranks complained of.
         not_taken: Checkpoints that were not taken, and why.
+        is_told: The host recorded how the run failed; not so where its supervisor was lost, or is of an older armada.
         stopped: Processes that SIGSTOP has stopped.
     """
 
@@ -51,6 +52,7 @@ class Page:
     kept: list[Checkpoint]
     not_taken: list[str]
     retries: Retries | None
+    is_told: bool
     stopped: tuple[int, ...] = ()
     steps: list[Step] = field(default_factory=list)
 
@@ -87,6 +89,7 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         kept=kept,
         not_taken=_not_taken(events),
         retries=_retries(database, run, events),
+        is_told=bool(failure),
         stopped=stopped,
         steps=next_steps(situation),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from tests.conftest import eventually
@@ -78,7 +80,10 @@ def test_checkpoints_taken_and_not_taken_are_listed(armada: Armada) -> None:
     run_id = run_of(armada, script, checkpoint={"pattern": "out/step-*.pt", "quiet_s": 30})
     shown = page(armada, run_id)
     assert "  checkpoint checkpoint-1, 2 B, " in shown
-    assert "not taken: out/step-2.pt was still being written to less than 30 s before the job ended" in shown
+    assert (
+        "             out/step-2.pt was still being written to less than 30 s before the job ended: it is not taken"
+        in shown
+    )
     assert "resume it from step 1:" in shown
 
 
@@ -106,3 +111,15 @@ def test_a_stopped_job_is_said_to_be_stopped_with_what_lets_it_run(armada: Armad
         os.kill(pid, signal.SIGCONT)
         armada.run("stop", run_id, "--grace", "0")
     assert "killed_by_user" in page(armada, run_id)
+
+
+def test_a_failure_that_nobody_recorded_has_the_end_of_the_log_while_its_host_answers(armada: Armada) -> None:
+    run_id = run_of(armada, "echo the last word; exit 3")
+    (store,) = (armada.folder / "home").rglob("*.db")
+    with contextlib.closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("DELETE FROM events WHERE kind = 'failure'")
+    assert "    the last word" in page(armada, run_id)
+    armada.local_runs.rename(armada.local_runs.with_name("away"))
+    shown = page(armada, run_id)
+    assert "  exit       code 3" in shown
+    assert "last lines" not in shown

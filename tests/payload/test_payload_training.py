@@ -232,6 +232,26 @@ def test_a_loss_that_is_no_number_is_noticed_at_its_step_and_not_at_the_next_lin
     assert list(run.losses()) == [1]
 
 
+def test_of_several_ranks_the_earliest_step_whose_loss_is_no_number_is_named(payload_python: Interpreter) -> None:
+    code = """
+import torch
+from armada_train.loss_watch import LossWatch, nan_loss
+watches = {step: LossWatch(torch.device("cpu")) for step in (None, 4, 3)}
+for step in range(1, 6):
+    for broken, watch in watches.items():
+        for micro in range(2):
+            watch.take(torch.tensor(float("nan") if step == broken and micro == 0 else 1.0))
+        watch.end_step(step)
+    urgency = max(watch.urgency for watch in watches.values())
+    print(step, nan_loss(urgency).message.partition(";")[0] if urgency else "fine")
+watches[None].settle(5)
+print(watches[None].urgency)
+"""
+    told = payload_python.finish("-c", code).output.splitlines()
+    broken = "the loss is not a number at step 3"
+    assert told == ["1 fine", "2 fine", f"3 {broken}", f"4 {broken}", f"5 {broken}", "0"]
+
+
 def test_a_disk_that_fills_while_a_checkpoint_is_saved_is_said_and_the_last_complete_one_stays(
     chat_files: tuple[Path, Path], make_run: Any
 ) -> None:
