@@ -16,7 +16,7 @@ from textual.message import Message
 
 from armada.ascii_text import in_ascii
 from armada.inert import inert_line
-from armada.tui import operations
+from armada.tui import operations, remembered
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
@@ -118,8 +118,10 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         self.register_theme(CONTRAST)
-        if (theme := os.environ.get("ARMADA_THEME")) in CHOICES:
-            self.theme = theme
+        for theme in (os.environ.get("ARMADA_THEME"), remembered.theme(self.home)):
+            if theme in CHOICES:
+                self.theme = theme
+                break
         gc.disable()  # until the first picture: nothing of what is made before it goes away
         self._watcher.start()
         self.set_interval(1.0, self._tick)
@@ -219,6 +221,11 @@ class Dashboard(App[None]):
         if isinstance(self.screen, RunsScreen):
             self.screen.only_host(host)
 
+    def await_run(self, host: str) -> None:
+        first = self.screen_stack[0]
+        if isinstance(first, RunsScreen):
+            first.await_run(host)
+
     def _run_meant(self) -> str | None:
         if isinstance(self.screen, RunsScreen) and self.screen.table.cursor:
             self.chosen = self.screen.table.cursor
@@ -244,8 +251,15 @@ class Dashboard(App[None]):
             self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only))
 
     def action_next_theme(self) -> None:
-        self.theme = CHOICES[(CHOICES.index(self.theme) + 1) % len(CHOICES)] if self.theme in CHOICES else CHOICES[0]
+        place = CHOICES.index(self.theme) + 1 if self.theme in CHOICES else 0
+        self.choose_theme(CHOICES[place % len(CHOICES)])
         self.notify(f"theme {self.theme}", timeout=2)
+
+    def choose_theme(self, theme: str) -> None:
+        """Take a theme, also for the next time."""
+        self.theme = theme
+        if not self.read_only:
+            remembered.keep_theme(self.home, theme)
 
     def action_leave(self) -> None:
         self.exit()
@@ -262,7 +276,7 @@ class Dashboard(App[None]):
                 f"{title} ({key.shown})", SCREENS[key.where], lambda node=node, key=key: self._do(key.action, node)
             )
         for theme in CHOICES:
-            yield SystemCommand(f"Theme {theme}", "Colours", lambda theme=theme: setattr(self, "theme", theme))
+            yield SystemCommand(f"Theme {theme}", "Colours", lambda theme=theme: self.choose_theme(theme))
 
     def _do(self, action: str, node: Screen[object] | App[None]) -> None:
         self.call_later(self.run_action, action, node)

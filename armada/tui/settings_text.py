@@ -21,8 +21,13 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     else:
         yield (
             inert_line(prefix, 120),
-            inert_line(value if isinstance(value, str) else json.dumps(value, default=str), LIMIT),
+            inert_line(value if isinstance(value, str) else _plain(value), LIMIT),
         )
+
+
+def _plain(value: Any) -> str:
+    """A number without the digits that only its binary form brings: 0.0003, not 0.00030000000000000003."""
+    return f"{value:.15g}" if isinstance(value, float) else json.dumps(value, default=str)
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, str]:

@@ -10,13 +10,16 @@ from textual.pilot import Pilot
 
 from armada.__main__ import main as armada
 from armada.home import own
-from armada.store import checkpoints, runs
+from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
+from armada.tui.app import Dashboard
 from armada.tui.curves import Curve, CurveUpdate
+from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.snapshot import Snapshot
+from armada.tui.symbols import UNICODE
 from armada.tui.watcher import Wants, Watcher
 from tests.conftest import eventually
-from tests.tui.conftest import World, drive, lacks, screen, shows
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 NAN = math.nan
 
@@ -319,5 +322,134 @@ def test_without_utf8_everything_on_every_screen_is_ascii(world: World, monkeypa
             await pilot.pause()
             words = screen(pilot)
             assert words.isascii(), sorted({sign for sign in words if not sign.isascii()})
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_help_the_palette_and_the_way_out_are_always_at_the_bottom(world: World, width: int) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        for place in "1234":
+            await pilot.press(place)
+            await pilot.pause()
+            bottom = screen(pilot).splitlines()[-1]
+            assert bottom.endswith("? help  ^p all  q quit"), bottom
+            if place == "1":
+                assert "x stop" in bottom
+                assert "u resume" in bottom
+        await pilot.press("5")
+        bottom = (await shows(pilot, "^l launch")).splitlines()[-1]
+        assert "esc leaves the field" in bottom
+        assert "q quit" not in bottom
+        assert "^p all" in bottom
+
+    drive(world.board(), use, (width, 30))
+
+
+def test_money_says_what_all_priced_hosts_burn_and_what_of_it_is_idle(world: World) -> None:
+    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
+    world.run("demo-aaaaaa", host="box")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "burning $125.00/h (idle $122.50)", "$3 for runs this week")
+
+    drive(world.board(), use)
+
+
+def test_events_are_words(world: World) -> None:
+    world.run("demo-aaaaaa")
+    event = {
+        "seq": 1,
+        "time": 1.0,
+        "kind": "state",
+        "attempt": 1,
+        "state": "failed",
+        "reason": "oom",
+        "exit": {"code": 9},
+    }
+    metrics.take_events(
+        world.database, "demo-aaaaaa", [{**event, "free_bytes": 2_000_000, "host": None}], offset=0, next_offset=1
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("2", "e")
+        words = await shows(pilot, "failed · oom · exit.code 9 · free 2.0 MB")
+        assert "{" not in words
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [("r.y", "r.yaml"), ("r", "r.yaml"), ("bar", "bar.yaml"), ("sub/r", "sub/r.yaml"), ("br", "bar.yaml")],
+)
+def test_the_chooser_offers_first_what_is_called_what_was_typed(world: World, typed: str, first: str) -> None:
+    taken: list[str | None] = []
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Nothing has been launched yet")
+        choices = [Choice(name, name) for name in ("bar.yaml", "sub/r.yaml", "r.yaml")]
+        pilot.app.push_screen(Chooser("Which?", choices, UNICODE), taken.append)
+        await shows(pilot, "Which?")
+        await pilot.press(*["slash" if key == "/" else "full_stop" if key == "." else key for key in typed], "enter")
+        await until(pilot, lambda: taken)
+
+    drive(world.board(), use)
+    assert taken == [first]
+
+
+def test_a_theme_that_was_chosen_is_there_the_next_time(world: World) -> None:
+    async def choose(pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "theme" in said(pilot))
+        chosen.append(pilot.app.theme)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Nothing has been launched yet")
+        chosen.append(pilot.app.theme)
+
+    chosen: list[str] = []
+    drive(world.board(), choose)
+    drive(world.board(), look)
+    assert chosen[0] == chosen[1] != Dashboard(world.home).theme
+    (world.home.state / "dashboard" / "chosen.json").write_text("[")
+    drive(world.board(), look)
+
+
+def test_the_end_of_a_long_line_of_a_log_can_be_reached(world: World) -> None:
+    world.run("demo-aaaaaa", host="local", state="succeeded")
+    output = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    output.parent.mkdir(parents=True)
+    output.write_text("begin " + "x" * 150 + " the end\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "begin xxx")
+        await pilot.press("right")
+        words = await shows(pilot, "x the end", "from column 71")
+        assert "begin" not in words
+        await pilot.press("left")
+        await shows(pilot, "begin xxx")
+
+    drive(world.board(), use, (140, 30))
+
+
+def test_the_cursor_goes_to_the_run_that_was_just_launched(world: World) -> None:
+    world.run("old-aaaaaa", host="box")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa")
+        board, table = pilot.app, pilot.app.screen.table  # type: ignore[attr-defined]  # it is the screen of the runs
+        board.await_run("box")  # type: ignore[attr-defined]  # it is the dashboard
+        world.run("other-bbbbbb", host="elsewhere")
+        await shows(pilot, "other-bbbbbb")
+        assert table.cursor == "old-aaaaaa"
+        world.run("new-cccccc", host="box")
+        await until(pilot, lambda: table.cursor == "new-cccccc")
 
     drive(world.board(), use)

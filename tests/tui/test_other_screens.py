@@ -288,7 +288,7 @@ def test_no_utf8_means_ascii_alone(world: World, monkeypatch: pytest.MonkeyPatch
     world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
 
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "gr??e ??", "######......", "loss")
+        seen = await shows(pilot, "grose ????", "######......", "loss")
         ours = [line for line in seen.splitlines() if "aaaaaa" in line or "armada" in line]
         assert all(line.isascii() for line in ours), ours
 

@@ -14,7 +14,7 @@ from armada.tui.bindings import KEYS, SCREENS, markdown
 from armada.tui.curves import NAN, Curve, Levels
 from armada.tui.filtering import fuzzy
 from armada.tui.log_file import LINE_BYTES, LogFile
-from armada.tui.settings_text import differing
+from armada.tui.settings_text import differing, flat
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.braille import Canvas, Window, draw
 
@@ -159,3 +159,12 @@ def test_no_key_means_two_things_in_one_place() -> None:
 def test_the_docs_hold_the_table_of_keys() -> None:
     page = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text()
     assert markdown() in page
+
+
+def test_a_number_is_shown_without_the_digits_of_its_binary_form() -> None:
+    assert dict(flat({"lr": 3 * 0.0001, "wd": 0.1, "n": 3, "on": True})) == {
+        "lr": "0.0003",
+        "wd": "0.1",
+        "n": "3",
+        "on": "true",
+    }

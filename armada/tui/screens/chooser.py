@@ -33,6 +33,22 @@ class Choice(NamedTuple):
     more: str = ""
 
 
+def _rank(words: Sequence[str], choice: Choice) -> int | None:
+    """How well a choice is called what was typed, 0 the best; None where it is not: Enter takes the first."""
+    name, typed = choice.name.casefold(), " ".join(words)
+    file = name.rpartition("/")[2]
+    exactly = (name, name.rpartition(".")[0], file, file.rpartition(".")[0])
+    if typed in exactly:
+        return exactly.index(typed) // 2
+    if file.startswith(typed) or name.startswith(typed):
+        return 2 if name.startswith(typed) else 3
+    if all(word in name for word in words):
+        return 4
+    if all(fuzzy(word, name) for word in words):
+        return 5
+    return 6 if all(fuzzy(word, f"{name} {choice.more}".casefold()) for word in words) else None
+
+
 class Chooser(ModalScreen[str | None]):
     """Enter takes the line under the cursor, Escape takes none.
 
@@ -79,16 +95,11 @@ class Chooser(ModalScreen[str | None]):
 
     def _show(self, typed: str) -> None:
         words = typed.casefold().split()
-        named: list[Choice] = []  # what is called so stands before what only has it beside its name
-        others: list[Choice] = []
-        for choice in self._choices:
-            if all(fuzzy(word, choice.name.casefold()) for word in words):
-                named.append(choice)
-            elif all(fuzzy(word, f"{choice.name} {choice.more}".casefold()) for word in words):
-                others.append(choice)
+        ranked = [(rank, choice) for choice in self._choices if (rank := _rank(words, choice)) is not None]
+        ranked.sort(key=lambda each: each[0])
         self.table.show_items(
             Item(key, (((inert_line(name, 120), "strong"),), ((inert_line(more, 200), "dim"),)))
-            for key, name, more in [*named, *others][:MOST]
+            for _, (key, name, more) in ranked[:MOST]
         )
         self.table.action_edge(-1)
 

@@ -200,6 +200,7 @@ class LaunchScreen(View):
         elif self.ready != self.words:
             self.notify("there is no plan for this yet, or it was refused: see below", severity="warning")
         else:
+            self.board.await_run(self.fields["host"].value.strip())
             self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)
             self.board.action_go("runs")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ CHECKPOINT_COLUMNS = (
     Column("VERIFIED", 12, grow=1, most=16, rank=2),
 )
 DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
+FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
 
@@ -184,6 +184,17 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
     return items
 
 
+def _event_words(event: Mapping[str, Any]) -> str:
+    """What an event says, first what a person asks first: `running · attempt 2 · gpus 0, 1`."""
+    said = [inert_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
+    for name, value in flat({key: value for key, value in event.items() if key not in FIRST_SAID}):
+        if value in ("null", "", "{}", "[]"):
+            continue
+        size = value.isdecimal() and name.endswith("_bytes")
+        said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {amount(int(value)) if size else value}")
+    return inert_line(" · ".join(said), 1000)
+
+
 def event_items(detail: RunDetail) -> list[Item]:
     """Newest first."""
     items = []
@@ -193,7 +204,7 @@ def event_items(detail: RunDetail) -> list[Item]:
         cells: tuple[tuple[Span, ...], ...] = (
             ((stamp(moment) if isinstance(moment, int | float) else "—", "dim"),),
             ((inert_line(event.get("kind"), 40), "strong"),),
-            ((inert_line(json.dumps(rest, ensure_ascii=False, default=str), 1000), "plain"),),
+            ((_event_words(rest), "plain"),),
         )
         items.append(Item(f"{event.get('seq')}-{place}", cells))
     return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]

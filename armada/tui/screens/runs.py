@@ -60,6 +60,7 @@ class RunsScreen(View):
         super().__init__()
         self.arrangement = Arrangement()
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
+        self._awaited: tuple[str, set[str], str | None] | None = None
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
@@ -103,8 +104,23 @@ class RunsScreen(View):
             self.table.marked &= set(snapshot.index)
             self.table.show_runs(snapshot, a.arrange(snapshot.runs))
         self._drawn = (snapshot.generation, chosen)
+        self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.table.cursor), updates)
         self._say(self.table.row_count)
+
+    def await_run(self, host: str) -> None:
+        """Put the cursor on the next new run of a host, unless it is moved before that comes."""
+        self._awaited = (host, set(self.snapshot.index), self.table.cursor)
+
+    def _follow_awaited(self, snapshot: Snapshot) -> None:
+        if self._awaited is None:
+            return
+        host, known, cursor = self._awaited
+        came = next((row for row in snapshot.runs if row.run.host == host and row.run.run_id not in known), None)
+        if came is not None or self.table.cursor != cursor:
+            self._awaited = None
+            if came is not None and self.table.cursor == cursor:
+                self.table.place(came.run.run_id)
 
     def _changed(self, snapshot: Snapshot) -> list[RunRow] | None:
         """Rows that differ from those drawn; None where that is not known."""

@@ -82,6 +82,13 @@ class View(Screen[None]):
     def on_mount(self) -> None:
         self.take()
 
+    def on_descendant_focus(self) -> None:
+        """Other keys work while a field has them."""
+        self.keys.refresh()
+
+    def on_descendant_blur(self) -> None:
+        self.keys.refresh()
+
     def on_screen_resume(self) -> None:
         if self.is_mounted:
             self.take()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.widget import Widget
+from textual.widgets import Input
 
-from armada.tui.bindings import of
+from armada.tui.bindings import Key, of
 from armada.tui.snapshot import EMPTY, Snapshot
 from armada.units import span
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from armada.tui.symbols import Symbols
+
+
+WIDE = 100
+"""Below this the money is its sum alone."""
+SCREENS_SHOWN = "1-6 screens  "
 
 
 class TopLine(Widget):
@@ -63,8 +69,10 @@ class TopLine(Widget):
         if need:
             parts.append(Text(f"{symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
         if (money := snapshot.money) is not None:
-            figures = [f"${money.per_hour:.2f}/h", f"${money.week:,.0f} this week"]
-            figures += [f"idle ${money.idle_per_hour:.2f}/h"] if money.idle_per_hour else []
+            total = f"${money.per_hour + money.idle_per_hour:.2f}/h"
+            idle = f" (idle ${money.idle_per_hour:.2f})" if money.idle_per_hour else ""
+            figures = [f"burning {total}{idle}" if self.size.width >= WIDE else total]
+            figures += [f"${money.week:,.0f} for runs this week"]
             parts += [Text(symbols.text(f"{'· ' if place else ' '}{each}")) for place, each in enumerate(figures)]
         daemon = self._daemon(now, good, warn)
         while len(parts) > 1 and sum(part.cell_len + 2 for part in parts) + daemon.cell_len + 1 > self.size.width:
@@ -100,21 +108,31 @@ class KeyLine(Widget):
         self.read_only = read_only
 
     def render(self) -> Text:
-        line = Text(" ", no_wrap=True)
+        """Keys of this screen as far as there is room; help, the palette and the way out always have theirs."""
+        typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
-        here = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]
-        keys = sorted(here, key=lambda key: not key.page)  # what is about the page in sight comes first
-        for key in keys:
-            off = key.changes and self.read_only
-            target = "app" if key.where == "everywhere" else "screen"
-            click = {"@click": f"{target}.{key.action}"}
-            part = Text.assemble(
-                (self.symbols.text(key.shown), "dim" if off else "bold"), (f" {key.text}", "dim" if off else "")
-            )
-            if line.cell_len + part.cell_len + 2 > self.size.width - 12:
+        shown = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]
+        if typing:  # the field takes all others
+            shown = [key for key in shown if key.always]
+        here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)
+        rest = Text("  ").join([self._part(key) for key in shown if key.where == "everywhere"])
+        back = " esc leaves the field " if typing else ""
+        line = Text(back or " ", no_wrap=True)
+        for key in here:  # what is about the page in sight comes first
+            part = self._part(key)
+            if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break
-            part.apply_meta(click)
             line.append_text(part).append("  ")
-        rest = Text("1-6 screens" if line.cell_len + 12 < self.size.width else "? help")
+        if not typing and line.cell_len + rest.cell_len + len(SCREENS_SHOWN) + 2 < self.size.width:
+            rest = Text(SCREENS_SHOWN).append_text(rest)
         line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)
         return line
+
+    def _part(self, key: Key) -> Text:
+        off = key.changes and self.read_only
+        target = "app" if key.where == "everywhere" else "screen"
+        part = Text.assemble(
+            (self.symbols.text(key.shown), "dim" if off else "bold"), (f" {key.text}", "dim" if off else "")
+        )
+        part.apply_meta({"@click": f"{target}.{key.action}"})
+        return part

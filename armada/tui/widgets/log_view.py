@@ -40,6 +40,8 @@ class LogView(Widget, can_focus=True):
         Binding("pagedown", "page(1)", "page down", show=False),
         Binding("home", "first", "first", show=False),
         Binding("end", "last", "last", show=False),
+        Binding("left", "sideways(-1)", "to the left", show=False),
+        Binding("right", "sideways(1)", "to the right", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
     DEFAULT_CSS = """
@@ -68,6 +70,7 @@ class LogView(Widget, can_focus=True):
         self.wrapping = False
         self.word = ""
         self._top = 0
+        self._left = 0
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
         self._stamp: object = None
@@ -77,12 +80,20 @@ class LogView(Widget, can_focus=True):
         same = (file.path if file else None) == (self.file.path if self.file else None)
         self.file, self.empty = file, empty
         if not same:
-            self._top, self.following = 0, True
+            self._top, self._left, self.following = 0, 0, True
         self.follow()
 
     def follow(self) -> None:
         """Look whether the file has grown, or is another one."""
-        stamp = (self.file.size if self.file else None, self.size, self._top, self.wrapping, self.empty, self.word)
+        stamp = (
+            self.file.size if self.file else None,
+            self.size,
+            self._top,
+            self._left,
+            self.wrapping,
+            self.empty,
+            self.word,
+        )
         if stamp == self._stamp:
             return
         if self.file is not None and self._top > self.file.size:
@@ -112,7 +123,8 @@ class LogView(Widget, can_focus=True):
             return ""
         end = self._lines[-1].next if self._lines else 0
         share = "following" if self.following else f"{end / max(1, self.file.size):.0%}"
-        return f"{self.file.size:,} bytes · {share}" + (f" · search “{self.word}”" if self.word else "")
+        aside = f" · from column {self._left + 1}" if self._left and not self.wrapping else ""
+        return f"{self.file.size:,} bytes · {share}{aside}" + (f" · search “{self.word}”" if self.word else "")
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
@@ -140,6 +152,7 @@ class LogView(Widget, can_focus=True):
                 starts = range(0, strip.cell_length, width)
                 strips += [strip.crop(start, start + width).adjust_cell_length(width, style) for start in starts]
             else:
+                strip = strip.crop(self._left) if self._left else strip
                 strips.append(strip.adjust_cell_length(width, style))
         return strips
 
@@ -169,6 +182,11 @@ class LogView(Widget, can_focus=True):
 
     def action_page(self, direction: int) -> None:
         self.action_move(direction * max(1, self.size.height - 1))
+
+    def action_sideways(self, direction: int) -> None:
+        """Move along lines that are longer than the screen is wide, by half a screen."""
+        self._left = max(0, min(LINE_BYTES, self._left + direction * max(1, self.size.width // 2)))
+        self.follow()
 
     def action_first(self) -> None:
         self.following, self._top = False, 0

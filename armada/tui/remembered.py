@@ -1,0 +1,36 @@
+"""What a person chose in the dashboard, kept for the next time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+
+
+def _file(home: HomePaths) -> Path:
+    return home.state / "dashboard" / "chosen.json"
+
+
+def theme(home: HomePaths) -> str | None:
+    """The theme that was chosen last; None where none was, or what was kept cannot be read."""
+    try:
+        found = json.loads(_file(home).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    name = found.get("theme") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def keep_theme(home: HomePaths, name: str) -> None:
+    """Write it down; on a disk that takes nothing it holds for this time only."""
+    file = _file(home)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"theme": name}), encoding="utf-8")
+        temporary.replace(file)
