@@ -12,6 +12,7 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | no submission claimed                                           | preparing  |                    |
 | claimed, no supervisor has taken it                             | submitted  |                    |
 | supervisor alive                                                | as written |                    |
+| … and wrote “running”, and SIGSTOP holds its job, or it itself  | running    | suspended          |
 | … and wrote “running”, and nothing got on for `stall_after`     | running    | stalled            |
 | its batch system: it waits, or waits again                      | queued     | as written         |
 | its batch system said so before its supervisor began            | running    |                    |
@@ -44,6 +45,7 @@ from armada.verdicts.states import ENDED, STATES, Verdict
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
+SUSPENDED = "suspended"
 
 
 def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
@@ -136,6 +138,8 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if supervisor not in ("dead", "none"):
         alive = "its supervisor lives" if supervisor == "alive" else "whether its supervisor lives cannot be seen"
         wrote = f"{alive} and wrote “{inert_line(written, 20)}”{_beat(evidence)}"
+        if written == "running" and (words := _suspended(evidence)):
+            return verdict(f"{wrote}; {words}", written, SUSPENDED, words)
         return verdict(wrote, written, state.get("reason"), state.get("message"))
     if evidence.get("rebooted"):
         because = "the host was restarted since its supervisor began; no exit was written"
@@ -156,6 +160,17 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
     return verdict(because, "failed", "supervisor_lost", message)
+
+
+def _suspended(evidence: dict[str, Any]) -> str | None:
+    """What a signal stopped of a run, and how it goes on; None where nothing is."""
+    told = mapping(evidence.get("suspended"))
+    listed = told.get("pids")
+    pids = [str(pid) for pid in (listed if isinstance(listed, list) else [])[:5] if isinstance(pid, int) and pid > 0]
+    if not pids:
+        return None
+    what = "its supervisor" if told.get("supervisor") is True else "its job"
+    return f"{what} is stopped (SIGSTOP): kill -CONT {' '.join(pids)} on its host lets it go on"
 
 
 def _by_scheduler(
