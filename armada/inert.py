@@ -20,3 +20,60 @@ def inert_line(text: object, limit: int = 500) -> str:
     line = str(text)[: limit + 1]
     line = _WORD.sub(lambda m: " " if m[0] in "\n\r\t" else "�", line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+# Colours, movements of the cursor, erasing: what programs print for terminals. Titles and clipboards (OSC) are not among them.
+_SEQUENCE = re.compile(r"\x1b\[[0-9:;<=>?]{0,40}[ -/]?[@-~]")
+_BEGUN = re.compile(r"\x1b(?:\[[0-9:;<=>?]{0,40})?\Z")
+
+
+def last_state(line: str) -> str:
+    """Give what a terminal shows of a line in the end: what follows its last carriage return, without colours.
+
+    A progress bar writes its line over with each step: the first of its states says nothing of the last.
+    """
+    return _SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2])
+
+
+def last_states(text: str) -> str:
+    """Do the same for each line of a text; it is not made inert."""
+    return "\n".join(last_state(line) for line in text.split("\n"))
+
+
+class OutputText:
+    """What a job printed, piece by piece as it comes: inert, without colours, of rewritten lines the newest state.
+
+    Args:
+        rewrite: What is written before a newer state of the line that was written last.
+    """
+
+    def __init__(self, rewrite: str = "\r") -> None:
+        self._rewrite = rewrite
+        self._held = ""
+        """The end of the last piece, of which the next one says what it is: a carriage return, half a colour."""
+        self._begun = False
+
+    def take(self, text: str) -> str:
+        """Give what can be shown of the next piece."""
+        first, newline, rest = (self._held + text).partition("\n")
+        whole, _, last = rest.rpartition("\n") if newline else ("", "", first)
+        shown = ""
+        if newline:
+            shown = self._line(first) + "\n" + (_inert_states(whole) + "\n" if whole or "\n" in rest else "")
+            self._begun = False
+        end = len(last.rstrip("\r"))
+        if end == len(last) and (begun := _BEGUN.search(last)) is not None:
+            end = begun.start()
+        last, self._held = last[:end], last[end:]
+        if last:
+            shown += self._line(last)
+            self._begun = True
+        return shown
+
+    def _line(self, line: str) -> str:
+        over = self._begun and "\r" in line.rstrip("\r")
+        return (self._rewrite if over else "") + _inert_states(line)
+
+
+def _inert_states(text: str) -> str:
+    return inert_text(last_states(text), len(text))

@@ -180,7 +180,13 @@ class Story:
                 place = self._home.checkpoints(run_id) / f"checkpoint-{entry['step']}"
                 with Clock.ago(NOW - entry["created_at"] - 40):
                     checkpoints.mark_home(self._database, run_id, entry["digest"], place)
-            run_sync.succeeded(self._database, run_id, began=NOW - 360, next_due_at=NOW + 240, final=steps[0] > 15_000)
+            run_sync.succeeded(
+                self._database,
+                run_id,
+                began=NOW - 360,
+                next_due_at=NOW + 240,
+                final_of=1 if steps[0] > 15_000 else None,
+            )
             if steps[0] == 13_500:
                 transfers.begin(self._database, run_id, waiting["digest"], waiting["size_bytes"])
                 transfers.progress(self._database, run_id, waiting["digest"], int(1.3 * GB), 22e6)

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 
 from armada.errors import UsageError
+from armada.extras import install_command
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,7 +17,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Runs, hosts, transfers and curves, live. `armada` alone opens it too. Leaving it stops nothing.",
     )
     parser.add_argument("--read-only", action="store_true", help="show; start, stop and fetch nothing")
-    parser.add_argument("--web", action="store_true", help="serve it to a browser on this machine (needs armada[web])")
+    parser.add_argument(
+        "--web", action="store_true", help="serve it to a browser on this machine (needs the package textual-serve)"
+    )
     parser.add_argument("--port", type=int, metavar="N", help="with --web: listen there, not on any free port")
     parser.set_defaults(handler=_handle)
 
@@ -62,7 +65,7 @@ def serve(*, port: int, read_only: bool) -> int:
     if not 0 <= port <= 65_535:
         raise UsageError(f"{port} is no port", hint="1 to 65535, or 0 for any free one")
     if importlib.util.find_spec("textual_serve") is None:
-        raise UsageError("the dashboard in a browser needs textual-serve", hint="pip install 'armada[web]'")
+        raise UsageError("the dashboard in a browser needs textual-serve", hint=install_command("web"))
     import asyncio
 
     from armada.cli.context import Context

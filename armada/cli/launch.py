@@ -220,10 +220,8 @@ def _say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
     parts = []
     if plan.batch is not None:
         b = plan.batch
-        unit = "GPUs" if plan.gpus else "processes" if b.processes > 1 else "process"
-        parts.append(
-            f"{b.global_} samples a step = micro {b.micro} × accumulate {b.accumulation} × {b.processes} {unit}"
-        )
+        ranks = counted(b.processes, "GPU") if plan.gpus else f"{b.processes} process{'es' if b.processes > 1 else ''}"
+        parts.append(f"{b.global_} samples a step = micro {b.micro} × accumulate {b.accumulation} × {ranks}")
     if plan.profile is not None and plan.batch is not None:
         parts.append(plan.profile.train.precision)
     if plan.spec["task"] == "script":
@@ -349,8 +347,8 @@ def live_line(run: Run) -> tuple[str, str]:
         phase = run.phase if run.state == "running" and run.phase else run.state
         return phase, run.message or run.run_id
     parts = [f"{run.step:,}/{run.total_steps:,}" if run.total_steps else f"{run.step:,}"]
-    if run.loss is not None:
-        parts.append(f"loss {run.loss:.4g}")
+    if run.loss_text is not None:
+        parts.append(f"loss {run.loss_text}")
     if run.tokens_per_s is not None:
         parts.append(f"{run.tokens_per_s:,.0f} tok/s")
     if run.eta_s:
@@ -375,9 +373,8 @@ def _say_losses(context: Context, run: Run, reporter: Reporter) -> None:
     from armada.store import metrics
 
     for name, label in (("eval_loss", "eval loss"), ("loss", "train loss")):
-        values = [
-            (step, value) for step, value in metrics.curve(context.database, run.run_id, name) if value is not None
-        ]
+        values = metrics.curve(context.database, run.run_id, name)
         if len(values) > 1:
             (first_step, first), (last_step, last) = values[0], values[-1]
-            reporter.stage("loss", f"{label} {first:.4f} (step {first_step}) → {last:.4f} (step {last_step})")
+            told = metrics.figure(first), metrics.figure(last)
+            reporter.stage("loss", f"{label} {told[0]} (step {first_step}) → {told[1]} (step {last_step})")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_line
 from armada.errors import ArmadaError, HostUnreachable, NotFound, ProvisionFailed
-from armada.inert import inert_line, inert_text
+from armada.inert import OutputText, inert_line
 from armada.output import takes_no_more
 from armada.units import amount, span
 
@@ -92,6 +92,7 @@ class _Reading:
         self._context = context
         self._run = run
         self._options = options
+        self._printed = _output_text()
         self.has_begun = False
 
     def from_host(self) -> int:
@@ -121,7 +122,7 @@ class _Reading:
                 if not self.has_begun and options.offset is None:
                     _say_cut(answer["offset"], answer["next_offset"], str(answer["text"]), options.tail)
                 self.has_begun = True
-                _print(str(answer["text"]), answer["offset"], run_id, "host", as_json=options.json)
+                _print(self._printed, str(answer["text"]), answer["offset"], run_id, "host", as_json=options.json)
                 if takes_no_more():
                     return 0  # `logs | head`: the reader has what it wanted
                 question = {"run_id": run_id, "offset": answer["next_offset"]}
@@ -188,17 +189,21 @@ def _print_file(stream: BinaryIO, log: Path, run_id: str, options: argparse.Name
         begin = _beginning_of_last(block, options.tail)
         _say_cut(start + begin, size, block[begin:].decode("utf-8", "replace"), options.tail)
         stream.seek(start + begin)
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder, printed = codecs.getincrementaldecoder("utf-8")("replace"), _output_text()
     while not takes_no_more():
         place, block = stream.tell() - len(decoder.getstate()[0]), stream.read(_PIECE_BYTES)
-        _print(decoder.decode(block, final=not block), place, run_id, "home", as_json=options.json)
+        _print(printed, decoder.decode(block, final=not block), place, run_id, "home", as_json=options.json)
         if not block:
             return
 
 
-def _print(text: str, offset: int, run_id: str, source: str, *, as_json: bool) -> None:
+def _output_text() -> OutputText:
+    return OutputText("\r\x1b[K" if sys.stdout.isatty() else "\r")
+
+
+def _print(printed: OutputText, text: str, offset: int, run_id: str, source: str, *, as_json: bool) -> None:
     if not as_json:
-        sys.stdout.write(inert_text(text, 1 << 20))
+        sys.stdout.write(printed.take(text))
         sys.stdout.flush()
     elif text:
         print_line({"run_id": run_id, "source": source, "offset": offset, "text": text})

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING
 
-from armada import __version__
+from armada import __version__, ascii_text
 from armada.errors import ArmadaError, UsageError
 from armada.inert import inert_line, inert_text
 
@@ -89,9 +89,12 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Parse and carry out one command line; never raises."""
+    ascii_text.register()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, it does not end the program
+            # A terminal without UTF-8 shows the nearest sign that it has. Python writes UTF-8 also in the locale C (PEP 540).
+            plain = stream.isatty() and not ascii_text.is_utf8_terminal()
+            stream.reconfigure(encoding="ascii" if plain else None, errors=ascii_text.ERRORS)
     try:
         options = build_parser(next(iter(arguments), None)).parse_args(arguments)
         if options.command is None:

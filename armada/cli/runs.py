@@ -115,9 +115,11 @@ def _ps(options: argparse.Namespace) -> int:
         launching = being_launched(context.database)
         unsure = runs.every(context.database, active=True)
         unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
+        configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
+        hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s
         watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
-        for name, why in observe_all(context.home, context.hosts(), unsure).items():
+        for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
             sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
     found = runs.every(context.database)
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
@@ -153,7 +155,7 @@ def _ps(options: argparse.Namespace) -> int:
 
 def _row(run: Run, now: float) -> tuple[str, ...]:
     step = "—" if run.step is None else f"{run.step}/{run.total_steps}" if run.total_steps else str(run.step)
-    loss = "—" if run.loss is None else f"{run.loss:.4g}"
+    loss = run.loss_text or "—"
     speed = "—" if run.tokens_per_s is None else f"{run.tokens_per_s:,.0f}"
     there = max(run.checkpoints_host, run.checkpoints_home)
     kept = f"{run.checkpoints_home} of {there}" if there else "—"
@@ -216,7 +218,8 @@ def _show(options: argparse.Namespace) -> int:
         # A script's step is that of its last checkpoint, and all that is known of it.
         facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
         facts += [f"{span(run.eta_s)} left"] if run.eta_s else []
-        facts += [f"loss {run.loss}"] if run.loss is not None else []
+        loss = run.loss_not_finite if run.loss is None else str(run.loss)
+        facts += [f"loss {loss}"] if loss is not None else []
         facts += [f"{run.tokens_per_s:,.0f} tok/s"] if run.tokens_per_s is not None else []
         print(f"  {', '.join(facts)}")
     for when, state, reason, message in runs.transitions(context.database, run.run_id):
@@ -230,14 +233,16 @@ def _show(options: argparse.Namespace) -> int:
         )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
-        print("  eval loss  " + "  ".join(f"{value:.4f} at {step}" for step, value in losses[-6:] if value is not None))
+        print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))
     if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
         clause = foreseen(host.forecast)
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
     for checkpoint in kept:
         trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
-        if checkpoint.home_path:
-            where = f"home{'' if trouble else ', verified'}: {checkpoint.home_path}"
+        if checkpoint.is_good_home:
+            where = f"home, verified: {checkpoint.home_path}"
+        elif checkpoint.home_path:
+            where = f"not good at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
         elif checkpoint.nowhere:
             where, trouble = checkpoint.nowhere, ""
         else:

@@ -218,7 +218,8 @@ def _ls(options: argparse.Namespace) -> int:
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
         deleted = _deleted(known)
-        home = [c for c in known if c.home_path is not None and c not in deleted]
+        home = [c for c in known if c.is_good_home and c not in deleted]
+        damaged = [c for c in known if c.home_path is not None and not c.is_good_home and c not in deleted]
         waiting = [c for c in known if c.on_host and c not in home]
         moving = [
             t for t in transfers.of_run(context.database, run.run_id).values() if t.state not in ("done", "waiting")
@@ -236,14 +237,16 @@ def _ls(options: argparse.Namespace) -> int:
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
             lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
-            condition = _planned(record, now, due_now=due_now, lost=lost)
+            condition = _planned(record, now, due_now=due_now, lost=lost, damaged=len(damaged))
         size = amount(sum(c.size_bytes for c in home))
-        rows.append((run.run_id, run.host, f"{len(home)} ({size})", str(len(waiting)), last, condition))
+        kept = f"{len(home)} ({size}){f', {len(damaged)} damaged' if damaged else ''}"
+        rows.append((run.run_id, run.host, kept, str(len(waiting)), last, condition))
         listed.append(
             {
                 "run_id": run.run_id,
                 "host": run.host,
                 "home": len(home),
+                "damaged": [{"digest": c.digest, "step": c.step, "trouble": c.trouble} for c in damaged],
                 "waiting": [{"digest": c.digest, "step": c.step, "trouble": c.trouble} for c in waiting],
                 "last_at": record.last_at,
                 "next_due_at": None if record.final_done else record.next_due_at,
@@ -261,9 +264,11 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(record: RunSync, now: float, *, due_now: bool, lost: int) -> str:
+def _planned(record: RunSync, now: float, *, due_now: bool, lost: int, damaged: int) -> str:
     if record.requested_at is not None:
         return "asked for"
+    if record.final_done and damaged:
+        return f"{counted(damaged, 'checkpoint')} damaged at home"
     if record.final_done:
         return f"{counted(lost, 'checkpoint')} lost before home had it" if lost else "all home"
     if due_now:

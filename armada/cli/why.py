@@ -1,4 +1,4 @@
-"""`armada why`: what a run's state comes from, and what its batch system says about it."""
+"""`armada why`: one page about a run's state: evidence, cause, last words, checkpoints, retries, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
 from armada.errors import ArmadaError
-from armada.inert import inert_line, inert_text
+from armada.inert import inert_line, inert_text, last_states
+from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.home import Home
+    from armada.monitor.page import Page
     from armada.store.runs import Run
+
+_SHOWN = 5
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     why = commands.add_parser(
         "why",
         help="why a run is in its state, or still waits",
-        description="The evidence a run's state comes from and, while a batch system has it, what that says about it.",
+        description="One page about a run: its state and the evidence for it, its exit code or signal, the last lines of the "
+        "rank that failed first, checkpoints taken and not taken, retries used, and what to do next. While a batch system "
+        "has the run, also what that says about it.",
     )
     why.add_argument("run", metavar="RUN", help="run id, or its beginning")
     why.add_argument("--json", action="store_true", help="an object")
@@ -31,25 +38,25 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _why(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.monitor.page import gather
     from armada.store import runs
 
     context = Context()
     run = context.run(options.run)
     engine = str((runs.spec(context.database, run.run_id).get("scheduler") or {}).get("kind") or "")
-    said: str | None = None
+    told = Told()
     problem: ArmadaError | None = None
     if not run.ended or run.is_guess:
         try:
-            said = _ask(context, run, engine)
+            told = _ask(context, run, engine)
         except ArmadaError as error:
             problem = error
         run = runs.find(context.database, run.run_id)
+    page = gather(context.database, run, told.stopped)
     if options.json:
-        state = {"run_id": run.run_id, "host": run.host, "state": run.state, "reason": run.reason}
-        told = {"message": run.message, "because": run.because, "engine": engine or None, "explanation": said}
-        print(json.dumps({**state, **told, "error": str(problem) if problem else None}, indent=1))
+        print(json.dumps(_as_json(run, engine, told.said, page, problem), indent=1))
     else:
-        _say(run, engine, said, owner(context, run))
+        _say(run, engine, told.said, owner(context, run), page)
     if problem is None:
         return 0
     if options.json:
@@ -58,32 +65,108 @@ def _why(options: argparse.Namespace) -> int:
     raise problem
 
 
-def _ask(context: Context, run: Run, engine: str) -> str | None:
-    """Look at the run, then ask its batch system; None where it has none, or nothing more to ask.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the host told now: its batch system's words, and which of the run's processes are stopped."""
+
+    said: str | None = None
+    stopped: tuple[int, ...] = ()
+
+
+def _ask(context: Context, run: Run, engine: str) -> Told:
+    """Look at the run, then ask its batch system, where it has one and there is more to ask.
 
     Raises:
         ArmadaError: The host, or its batch system, does not answer.
     """
-    from armada.monitor.observe import observe
+    from armada.monitor.observe import ask_about, observe
+    from armada.monitor.page import stopped_in
     from armada.store import runs
 
     with context.session(run.host, patience_s=0) as session:
         observe(context.database, session, [run])
         now = runs.find(context.database, run.run_id)
+        stopped = stopped_in(ask_about(session, now)) if now.state == "running" else ()
         if not engine or now.ended or now.state in ("preparing", "submitted"):
-            return None
-        return inert_text(str(session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0).get("text") or ""))
+            return Told(stopped=stopped)
+        answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)
+        return Told(inert_text(last_states(str(answer.get("text") or ""))), stopped)
 
 
-def _say(run: Run, engine: str, said: str | None, launcher: Home | None) -> None:
+def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: ArmadaError | None) -> dict[str, object]:
+    kept = [
+        {"step": each.step, "size_bytes": each.size_bytes, "home_path": str(each.home_path) if each.home_path else None}
+        | {"on_host": each.on_host}
+        for each in page.kept
+    ]
+    retries = {"used": page.retries.used, "allowed": page.retries.allowed} if page.retries else None
+    return {
+        "run_id": run.run_id,
+        "host": run.host,
+        "state": run.state,
+        "reason": run.reason,
+        "message": run.message,
+        "because": run.because,
+        "exit_code": run.exit_code,
+        "signal": page.signal,
+        "rank": page.rank,
+        "lines": page.lines,
+        "others": page.others,
+        "attempt": run.attempt,
+        "retries": retries,
+        "checkpoints": kept,
+        "not_taken": page.not_taken,
+        "stopped": list(page.stopped),
+        "next": [{"what": step.words, "command": step.command} for step in page.steps],
+        "engine": engine or None,
+        "explanation": said,
+        "error": str(problem) if problem else None,
+    }
+
+
+def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: Page) -> None:
     from armada.cli.runs import condition, seen
 
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, time.time())}")
     if launcher is not None:
         print(f"  launched   by {launcher.named}, not by this home")
-    print(f"  because    {run.because or 'nobody has looked yet'}")
     if run.message:
-        print(f"  that is    {inert_line(run.message)}")
+        print(f"  {'cause' if run.state == 'failed' else 'that is':<10} {inert_line(run.message)}")
+    print(f"  because    {run.because or 'nobody has looked yet'}")
+    if page.exit:
+        print(f"  exit       {page.exit}{f', in attempt {run.attempt}' if run.attempt > 1 else ''}")
+    if page.stopped:
+        pids = ", ".join(map(str, page.stopped))
+        print(f"  stopped    SIGSTOP keeps these of its processes from running: {pids}")
     if said is not None:
         print(f"  {inert_line(engine, 20)} says")
         print("".join(f"    {line}\n" for line in said.strip().splitlines()), end="")
+    if page.lines:
+        print(f"  last lines{f' of rank {page.rank}, which failed first' if page.rank is not None else ''}")
+        print("".join(f"    {line}\n" for line in page.lines), end="")
+    for place, other in enumerate(page.others):
+        print(f"  {'' if place else 'others':<10} {other}")
+    _say_checkpoints(run, page)
+    if page.retries:
+        print(f"  retries    {page.retries.used} of {page.retries.allowed} used {page.retries.words}")
+    for place, step in enumerate(page.steps):
+        print(f"  {'' if place else 'next':<10} {step.words}{':' if step.command else ''}")
+        if step.command:
+            print(f"               {step.command}")
+
+
+def _say_checkpoints(run: Run, page: Page) -> None:
+    """The newest checkpoints, which matter for what to do next, then what was not taken."""
+    left = len(page.kept) - _SHOWN
+    places = [
+        (each.step, each.size_bytes, "home" if each.home_path else each.nowhere or f"only on {run.host}")
+        for each in page.kept[-_SHOWN:]
+    ]
+    lines = [f"checkpoint-{step}, {amount(size)}, {place}" for step, size, place in places]
+    if left > 0:
+        lines.insert(0, f"{counted(left, 'earlier one')}: armada show {run.run_id}")
+    if run.state in ("failed", "cancelled") and not page.kept:
+        lines.append("none was taken")
+    lines += [f"not taken: {words}" for words in page.not_taken]
+    for place, line in enumerate(lines):
+        print(f"  {'' if place else 'checkpoint':<10} {line}")

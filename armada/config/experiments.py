@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, read_document, shown
+from armada.config.model_names import mistyped_folder
 from armada.config.overrides import apply_override
 from armada.config.schedulers import Duration, Size
 from armada.config.settings import Environment, FilePath, FilledText, Settings, Text, VariableName, problem, shaped
@@ -19,7 +20,7 @@ from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, Ti
 from armada.config.validation import validate, written_places
 from armada.units import DURATION, duration_s
 
-_TRAINING_ONLY = ("model", "data", "train", "lora", "start_from", "evaluation", "tracking")
+_TRAINING_ONLY = ("model", "train", "lora", "start_from", "evaluation", "tracking")
 _SCRIPT_ONLY = ("script", "arguments")
 _WITH_DEFAULTS = ("checkpoint", "resume", "evaluation", "tracking")
 
@@ -197,6 +198,8 @@ class Experiment(Settings):
             for key in ("model", "data", "train"):
                 if getattr(self, key) is None:
                     raise problem("is missing; `task: sft` needs model, data and train", key=key)
+        else:
+            self._check_data_of_jobs()
         self._check_checkpoints()
         self._check_files_of_launchers()
         if self.train and self.train.eval_every_steps and self.data and not self.data.eval:
@@ -208,6 +211,19 @@ class Experiment(Settings):
         if both := sorted(set(self.secrets) & set(self.env)):
             raise problem(f"{both[0]} is in `secrets` and in `env`: which one should the job see?", key="secrets")
         return self
+
+    def _check_data_of_jobs(self) -> None:
+        """Scripts and commands find files where they lie in the project; nothing is read or mixed for them."""
+        data = self.data
+        for split in ("train", "eval"):
+            for index, source in enumerate(getattr(data, split, ())):
+                key = f"data.{split}[{index}]"
+                if source.path is None:
+                    raise problem(f"needs `path`: a {self.task} gets files, and fetches all else itself", key=key)
+                if source.weight != 1.0:
+                    raise problem(f"belongs to `task: sft`; a {self.task} mixes its data itself", key=f"{key}.weight")
+        if data is not None and data.workers:
+            raise problem(f"belongs to `task: sft`; a {self.task} reads its data itself", key="data.workers")
 
     def _check_checkpoints(self) -> None:
         """The trainer is told when to save and where from to resume; other jobs decide that themselves."""
@@ -295,9 +311,14 @@ def _check_files(experiment: Experiment, document: Document) -> None:
             raise document.value_place((key,)).error(f"`{key}`: there is no file {shown(str(file), 500)}")
     for split in ("train", "eval"):
         for index, item in enumerate(getattr(experiment.data, split, ())):
-            if item.path is not None and not (item.path.is_file() or (item.path / "state.json").is_file()):
+            if item.path is not None and not _is_data(item.path, experiment.task):
                 place = document.value_place(("data", split, index, "path"))
                 raise place.error(f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}")
+
+
+def _is_data(path: Path, task: str) -> bool:
+    """Whether a path can be data: for a job of the user's own any file or folder."""
+    return path.is_file() or (path.is_dir() if task != "sft" else (path / "state.json").is_file())
 
 
 def _model(name: str, base: Path, document: Document) -> str:
@@ -309,4 +330,7 @@ def _model(name: str, base: Path, document: Document) -> str:
         raise place.error(f"`model`: there is no folder {shown(str(folder), 500)}")
     if not HUB_ID.fullmatch(name):
         raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
+    if meant := mistyped_folder(name, base):
+        hint = f"did you mean {meant}? Where the hub's model is meant, rename that folder"
+        raise place.error(f"`model`: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
     return name

@@ -102,7 +102,7 @@ def _distribution(processes: int, device: str, extras: Mapping[str, Any], extras
     if wanted != "FSDP":
         raise PreflightRefused(
             f"{extras_from} sets accelerate.distributed_type to {shown(wanted)}; {processes} process(es) make it {default}",
-            hint="leave it out, or FSDP",
+            hint="leave it out; FSDP is for `task: script`",
         )
     if device == "cpu":
         raise PreflightRefused(

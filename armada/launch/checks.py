@@ -18,6 +18,17 @@ class Check:
     hint: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerAnswer:
+    """What a batch system says of a job file before it is handed over."""
+
+    refusal: str | None = None
+    """Why it could never run."""
+    wait: str | None = None
+    """Why it could not start now."""
+    starts_in_s: float | None = None
+
+
 def refuse_failures(checks: tuple[Check, ...], host: str) -> None:
     """Stop here if a check failed.
 

@@ -181,7 +181,7 @@ def plan_merge(
         environment_missing=not environment.ready,
         checkpoint_bytes=3 * source.checkpoint.size_bytes,
         snapshot=None,
-        refusal=ask_scheduler(session, host, files),
+        scheduler=ask_scheduler(session, host, files),
     )
     return Plan(
         run_id=run_id,

@@ -9,34 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.config.schedulers import HtcondorSettings, SlurmSettings
-from armada.errors import ConfigError, PreflightRefused
+from armada.errors import PreflightRefused
 from armada.inert import inert_line
 from armada.launch.batch import Batch, resolve_batch
-from armada.launch.dataset import check_dataset
+from armada.launch.checks import SchedulerAnswer
+from armada.launch.dataset import check_data
+from armada.launch.hook_check import check_hooks
+from armada.launch.job_data import plan_job_data
 from armada.launch.job_request import time_limit_s
+from armada.launch.payload_checks import check_payload
 from armada.launch.preflight import check_launch
 from armada.launch.script import plan_script
 from armada.launch.training import Training, plan_training, preparing_argv
 from armada.paths import HostPaths, new_run_id
 from armada.provision.code import take_snapshot
-from armada.provision.content import find
+from armada.provision.content import Content, find
 from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package
-from armada.provision.hub import HubModel, find_model
+from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from armada.config.experiments import Experiment
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.launch.checks import Check
     from armada.launch.warmstart import Start
     from armada.paths import HomePaths
-    from armada.provision.content import Content
     from armada.session import HostSession
 
 SPEC_FORMAT = 1
+
+_LONGEST_WAIT_S = 366 * 86_400.0
 
 SUBMISSION = 1
 """The first hand-over; a later one (after a lost host, say) gets the next number."""
@@ -104,8 +107,10 @@ def make_plan(
     """
     host = session.host
     snapshot = take_snapshot(experiment.code) if experiment.code is not None else None
-    datasets = _datasets(experiment)
-    counts = [check_dataset(path).rows for path in datasets]  # before the host is asked: a bad line costs nothing
+    data = check_data(
+        experiment.data if experiment.task == "sft" else None
+    )  # before the host is asked: a bad line costs nothing
+    check_hooks(experiment, snapshot.content.files if snapshot else ())
     named = profile_name or host.profile
     profile = load_profile(named, home) if named else None
     facts = session.call("host.facts", {})
@@ -127,7 +132,8 @@ def make_plan(
     if host.batch is not None:
         worker = {**facts, "cpu_count": experiment.resources.cpus or processes}  # not the login node's
 
-    contents = [snapshot.content] if snapshot else []
+    job_data = plan_job_data(experiment, snapshot, paths)
+    contents = [*([snapshot.content] if snapshot else []), *job_data.contents]
     environment: Environment | None = None
     training: Training | None = None
     hub: HubModel | Content | None = None
@@ -150,7 +156,7 @@ def make_plan(
             run_id=run_id,
             name=title,
             gpus=gpus,
-            datasets=datasets,
+            datasets=data.paths,
             facts=worker,
             hub=hub,
             wandb=_wandb(host, experiment, environment),
@@ -194,6 +200,7 @@ def make_plan(
             "env": variables,
             "code": str(paths.content("code", snapshot.content.sha)) if snapshot else None,
             "secrets": list(experiment.secrets),
+            **({"data": job_data.links} if job_data.links else {}),
         },
         "gpus": gpus,
         "processes": processes,
@@ -216,7 +223,7 @@ def make_plan(
     if host.scheduler != "direct":
         files |= job_files(host, paths, profile, experiment, spec)
     missing = tuple(content for content in contents if not _present(session, content))
-    refusal = ask_scheduler(session, host, files)
+    answer = ask_scheduler(session, host, files)
     checks = check_launch(
         experiment=experiment,
         host=host,
@@ -229,10 +236,15 @@ def make_plan(
         environment_missing=environment is not None and not environment.ready,
         hub_bytes=hub.size_bytes if isinstance(hub, HubModel) else 0,
         checkpoint_bytes=_checkpoint_bytes(experiment, contents, hub),
+        hub_answer=_ask_hub(session, experiment, variables),
         wandb=training.section["tracking"]["wandb"] if training and training.section else None,
         snapshot=snapshot,
-        refusal=refusal,
+        scheduler=answer,
     )
+    if training and training.section:
+        model = hub.source if isinstance(hub, Content) else experiment.local_model
+        said = check_payload(training.section, model=model, kind=data.kind, environment=environment)
+        checks = tuple(sorted((*checks, said), key=lambda check: check.code))
     return Plan(
         run_id=run_id,
         experiment=experiment,
@@ -247,19 +259,10 @@ def make_plan(
         files=files,
         checks=checks,
         hub=hub if isinstance(hub, HubModel) else None,
-        dataset_rows=sum(count for count in counts if count is not None),
-        counts_on_host=None in counts or (experiment.data is not None and not experiment.data.is_local),
+        dataset_rows=data.rows,
+        counts_on_host=None in data.counts.values() or (experiment.data is not None and not experiment.data.is_local),
         facts=facts,
     )
-
-
-def _datasets(experiment: Experiment) -> list[Path]:
-    if experiment.data is None:
-        return []
-    for path in experiment.data.paths:
-        if not path.exists():
-            raise ConfigError("no such file", path=path, hint="`data:` paths are relative to the experiment file")
-    return experiment.data.paths
 
 
 def _found_profile(host: Host, experiment: Experiment, facts: dict[str, Any], home: HomePaths) -> Profile | None:
@@ -310,6 +313,14 @@ def _hub_model(
     if session.host.has_internet or not isinstance(experiment.model, str) or experiment.local_model:
         return None
     return find_model(session, home, experiment.model, variables, experiment.secrets)
+
+
+def _ask_hub(session: HostSession, experiment: Experiment, variables: dict[str, str]) -> HubAnswer | None:
+    """What the hub says of a model that the run will fetch itself; None for any other."""
+    is_fetched = session.host.has_internet and isinstance(experiment.model, str) and not experiment.local_model
+    if variables.get("HF_HUB_OFFLINE", "") not in {"", "0"}:
+        return None  # the host's cache has it
+    return ask_hub(session, str(experiment.model), variables, experiment.secrets) if is_fetched else None
 
 
 def _wandb(host: Host, experiment: Experiment, environment: Environment) -> str | None:
@@ -367,14 +378,18 @@ def job_files(
     return job_htcondor.render(request, host.htcondor or HtcondorSettings())
 
 
-def ask_scheduler(session: HostSession, host: Host, files: dict[str, str]) -> str | None:
-    """Ask the batch system whether this could ever run: why not, or None."""
+def ask_scheduler(session: HostSession, host: Host, files: dict[str, str]) -> SchedulerAnswer:
+    """Ask the batch system whether this could ever run, and what it would wait for."""
     if host.scheduler == "direct":
-        return None
+        return SchedulerAnswer()
     file = files["launch/job.sbatch" if host.scheduler == "slurm" else "launch/job.sub"]
     answer = session.call("scheduler.check", {"scheduler": host.scheduler, "file": file}, timeout_s=120.0)
-    refusal = answer.get("refusal")
-    return inert_line(refusal, 600) if isinstance(refusal, str) else None
+    refusal, wait = (
+        inert_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
+    )
+    starts_in_s = answer.get("starts_in_s")
+    known = isinstance(starts_in_s, int | float) and 0 <= starts_in_s < _LONGEST_WAIT_S
+    return SchedulerAnswer(refusal, wait, float(starts_in_s) if known and starts_in_s is not None else None)
 
 
 def _refuse_quantization(experiment: Experiment, profile: Profile, gpus: int) -> None:

@@ -13,9 +13,11 @@
 | ARM009 | links and other things in the project that do not travel (warns)                    |
 | ARM010 | the project has changes that no revision holds (warns: the snapshot has them)       |
 | ARM011 | memory: more processes than the host has cores for (warns)                          |
-| ARM012 | the host's batch system says that it could never run this                           |
+| ARM012 | the host's batch system could never run this; or not now (warns, with the reason)   |
 | ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
 | ARM014 | a line of the host's `setup:` fails                                                |
+| ARM015 | what the payload itself would refuse of settings, model and environment              |
+| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -27,8 +29,10 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
+from armada.config.model_names import models_beside
 from armada.inert import inert_line
-from armada.launch.checks import Check
+from armada.launch.checks import Check, SchedulerAnswer
+from armada.provision.hub import HubAnswer
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ ENVIRONMENT_BYTES = {"cpu": 2_000_000_000, "cuda": 12_000_000_000}
 
 FLOOR_BYTES = 1_000_000_000
 CLOCK_S = 120.0
+_SOON_S = 60.0
 
 
 def check_launch(
@@ -59,8 +64,9 @@ def check_launch(
     environment_missing: bool,
     checkpoint_bytes: int,
     snapshot: Snapshot | None,
-    refusal: str | None,
+    scheduler: SchedulerAnswer,
     hub_bytes: int = 0,
+    hub_answer: HubAnswer | None = None,
     wandb: str | None = None,
 ) -> tuple[Check, ...]:
     """Every check, in the order of their numbers."""
@@ -72,9 +78,10 @@ def check_launch(
             _clock(facts),
             _checkpoints(experiment),
             *_project(snapshot),
-            _engine(host, refusal),
+            _engine(host, scheduler),
             _wandb(host, wandb),
             _setup(host, facts),
+            *_hub_id(experiment, facts, hub_answer),
         )
     there: list[dict[str, Any]] = facts["gpus"]
     return (
@@ -90,6 +97,7 @@ def check_launch(
         _cores(gpus, processes, facts),
         _wandb(host, wandb),
         _setup(host, facts),
+        *_hub_id(experiment, facts, hub_answer),
     )
 
 
@@ -98,21 +106,30 @@ def _gpus(wanted: int, there: Sequence[dict[str, Any]]) -> Check:
         return Check(
             "ARM001",
             "fail",
-            f"{wanted} GPUs are asked for, the host has {len(there)}",
+            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {len(there)}",
             f"--gpus {len(there)}, or another host",
         )
-    return Check("ARM001", "ok", f"{wanted} of the host's {len(there)} GPUs")
+    return Check("ARM001", "ok", f"{wanted} of the host's {counted(len(there), 'GPU')}")
 
 
-def _engine(host: Host, refusal: str | None) -> Check:
-    if refusal is not None:
+def _engine(host: Host, answer: SchedulerAnswer) -> Check:
+    if answer.refusal is not None:
         return Check(
             "ARM012",
             "fail",
-            f"{host.scheduler} would never run this: {refusal}",
+            f"{host.scheduler} would never run this: {answer.refusal}",
             f"`resources:` of the experiment, or `{host.scheduler}:` of the host",
         )
-    return Check("ARM012", "ok", f"{host.scheduler} takes the job file")
+    if answer.wait is not None:
+        return Check(
+            "ARM012",
+            "warn",
+            f"{host.scheduler} cannot start this now, and nobody knows for how long: {answer.wait}",
+            f"it would wait in the queue until that changes; or change `{host.scheduler}:` of the host (its partition, say)",
+        )
+    when = answer.starts_in_s
+    expected = f", and expects to start it in {span(when)}" if when is not None and when >= _SOON_S else ""
+    return Check("ARM012", "ok", f"{host.scheduler} takes the job file{expected}")
 
 
 def _wandb(host: Host, wandb: str | None) -> Check:
@@ -169,6 +186,33 @@ def _setup(host: Host, facts: dict[str, Any]) -> Check:
     return Check(
         "ARM014", "ok", f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for"
     )
+
+
+def _hub_id(experiment: Experiment, facts: dict[str, Any], answer: HubAnswer | None) -> tuple[Check, ...]:
+    """Say of a model's name that it is taken for a hub id, and what the hub says of it; nothing where it is a folder."""
+    name = experiment.model
+    if not isinstance(name, str) or experiment.local_model:
+        return ()
+    answer = answer or HubAnswer()
+    if answer.refused is not None:
+        what = f"model {name}: {answer.refused}"
+        if answer.token:
+            return (Check("ARM016", "fail", what, "mend `model:`, or ask its owner for access"),)
+        hint = "mend `model:`; for a gated one add HF_TOKEN to `secrets:`, unless the host has a token of its own"
+        return (Check("ARM016", "warn", what, hint),)
+    beside = models_beside(name, experiment.origin.parent) if experiment.origin else []
+    if beside:
+        sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
+        return (Check("ARM016", "warn", sentence, "mend `model:` if a folder is meant"),)
+    size, free = answer.size_bytes, int(facts["disk"]["free_bytes"])
+    if size is not None and size > free:
+        sentence = f"model {name} is {amount(size)} at the hub, and the host has {amount(free)} free"
+        return (
+            Check(
+                "ARM016", "warn", sentence, "it fits only if the host's Hugging Face cache has it, or lies elsewhere"
+            ),
+        )
+    return (Check("ARM016", "ok", f"model {name} is a hub id" + (f": {amount(size)}" if size else "")),)
 
 
 def _secrets(names: Sequence[str]) -> Check:
@@ -239,7 +283,8 @@ def _checkpoints(experiment: Experiment) -> Check:
 def _project(snapshot: Snapshot | None) -> tuple[Check, Check]:
     if snapshot is None:
         return Check("ARM009", "ok", "no project travels"), Check("ARM010", "ok", "no project travels")
-    links = Check("ARM009", "ok", "all of the project travels")
+    ignored = ", except what git ignores: that is named under `data:`" if snapshot.revision else ""
+    links = Check("ARM009", "ok", f"all of the project travels{ignored}")
     if snapshot.skipped:
         links = Check(
             "ARM009",

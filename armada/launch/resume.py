@@ -64,9 +64,10 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     question: dict[str, Any] = {"run_id": run.run_id, "submission": run.submission + 1}
     question |= {"keep_secrets": True} if unattended else {"secrets": _secrets(database, run)}
     # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
+    # First its state: a sync of what ended that is done in between must not call this the last.
+    runs.set_state(database, run.run_id, "submitted", message="handed over again")
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)
-    runs.set_state(database, run.run_id, "submitted", message="handed over again")
     try:
         # A batch system's controller may take its time.
         session.call("run.submit", question, timeout_s=60.0 if session.host.batch is None else 240.0)

@@ -67,7 +67,7 @@ def plan_training(
     """
     payload = payload_content()
     real = {path: path.resolve() for path in datasets}  # people keep links to data; what travels is the file behind it
-    data = {path: take_stock("data", file.parent, _names(file)) for path, file in real.items()}
+    data = {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
     model = model_content(experiment.local_model) if experiment.local_model else None
     if isinstance(hub, Content):
         model = hub
@@ -139,7 +139,7 @@ def preparing_argv(paths: HostPaths, environment: Environment, run_id: str) -> l
     return [python, "-m", "armada_train", "prepare", str(paths.run(run_id) / "spec.json")]
 
 
-def _names(source: Path) -> list[str]:
+def names_below(source: Path) -> list[str]:
     """What travels of a data file, or of a folder, relative to where it lies."""
     if not source.is_dir():
         return [source.name]
@@ -164,6 +164,11 @@ def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in names}
 
 
+def _named_model(model: str, path: str | None) -> dict[str, str]:
+    """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""
+    return {"path": model} if path is None or path == model else {"path": path, "name": model}
+
+
 def _section(
     experiment: Experiment,
     profile: Profile,
@@ -182,7 +187,7 @@ def _section(
     train = {key: value for key, value in values["train"].items() if key not in decided}
     data = experiment.data
     return {
-        "model": model if isinstance(model, dict) else {"path": model_path or model},
+        "model": model if isinstance(model, dict) else _named_model(model, model_path),
         "data": {
             "train": [{**_origin(s, places), "weight": s.weight} for s in (data.train if data else ())],
             "eval": [_origin(s, places) for s in (data.eval if data else ())],

@@ -89,10 +89,12 @@ def read_user_files(facts: Facts) -> UserFiles:
     accelerate: dict[str, Any] = {}
     deepspeed: dict[str, Any] | None = None
     plugin: dict[Location, Decided] = {}
+    _refuse_fsdp(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
     if experiment.accelerate is not None:
         document = read_document(experiment.accelerate)
         accelerate = _read_accelerate(document, facts, problems)
         plugin = _plugin_values(document)
+        _refuse_fsdp(facts, document.data, document.value_place(("distributed_type",)))
         _refuse_shards(facts, document, ("deepspeed_config", "zero_stage"))
     if experiment.deepspeed is not None:
         document = read_json(experiment.deepspeed)
@@ -277,6 +279,15 @@ def _refuse_on_cpu(facts: Facts, document: Document) -> None:
         name = "DeepSpeed" if is_deepspeed else "FSDP"
         raise PreflightRefused(
             f"{place}: {name} needs GPUs, and this run has none", hint="leave the file out, or launch on GPUs"
+        )
+
+
+def _refuse_fsdp(facts: Facts, settings: Mapping[str, Any], place: object) -> None:
+    """Refuse FSDP for the bundled trainer; on CPUs it is refused for another reason, which comes first."""
+    if facts.experiment.task == "sft" and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
+        raise PreflightRefused(
+            f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
+            hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with a script of your own",
         )
 
 

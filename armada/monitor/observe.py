@@ -183,14 +183,15 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
         verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
     facts = _facts(run, entry, evidence, verdict)
     facts["observed_at"] = observed_at or time.time()
+    facts |= _step_saved(database, run, entry, moment(state.get("started_at")), facts.get("step"))
     order = _order(database, run, entry, verdict, facts)
     if order is Order.WENT_BACK:
         facts |= {"metrics_offset": 0, "events_offset": 0}
         verdict = _after_going_back(run, verdict)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
         return False
-    if run.is_guess and verdict.state not in ENDED:
-        run_sync.reopen(database, run.run_id)
+    if run.ended and (verdict.state not in ENDED or facts.get("submission", run.submission) != run.submission):
+        run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
     more = _take_lines(database, run, entry)
     checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
     return more
@@ -226,6 +227,17 @@ def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: V
     if entry.get("exists"):
         facts["root_id"] = _root(entry) or run.root_id
     return facts
+
+
+def _step_saved(
+    database: Database, run: Run, entry: dict[str, Any], began: float | None, step: object
+) -> dict[str, int]:
+    """The step of the newest checkpoint of this attempt, where its heartbeat ended before it was saved."""
+    if began is None:
+        return {}
+    saved = [each["step"] for each in outbox_entries(entry) if each["created_at"] >= began]
+    newest = max([*saved, checkpoints.newest_step(database, run.run_id, since=began)])
+    return {"step": newest} if newest > (step if isinstance(step, int) else -1) and whole(newest) is not None else {}
 
 
 def _order(database: Database, run: Run, entry: dict[str, Any], verdict: Verdict, facts: dict[str, Any]) -> Order:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable
-from armada.inert import inert_line, inert_text
+from armada.inert import inert_line, inert_text, last_states
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def describe_queue(queue: dict[str, Any], scheduler: str, now: float) -> list[st
         if not parts:
             lines.append(f"{scheduler} shows no {'worker' if scheduler == 'htcondor' else 'partition'}")
         lines.append(f"my jobs: {_count(queue.get('mine'))} · others: {_count(queue.get('others'))}")
-    if quota := inert_text(str(queue.get("quota") or "")).strip():
+    if quota := inert_text(last_states(str(queue.get("quota") or ""))).strip():
         lines.append("quota:")
         lines += [f"  {line}" for line in quota.splitlines()[:30]]
     asked_at = queue.get("time")
@@ -73,7 +73,7 @@ def describe_allowance(quota: dict[str, Any]) -> list[str]:
         if not isinstance(look, dict):
             lines.append(f"{when}: not asked yet")
             continue
-        text = inert_text(str(look.get("text") or "")).strip().splitlines() or ["(it printed nothing)"]
+        text = inert_text(last_states(str(look.get("text") or ""))).strip().splitlines() or ["(it printed nothing)"]
         lines.append(f"{when}: {'' if look.get('answered') else 'could not be asked: '}{text[0]}")
         lines += [f"{'':{len(when) + 2}}{line}" for line in text[1:30]]
     used = allowance_moved(quota)
@@ -120,9 +120,8 @@ def kept_allowance(home: HomePaths, run_id: str) -> dict[str, Any] | None:
 
 def _describe_part(part: dict[str, Any], scheduler: str) -> str:
     cores = f"{_number(part.get('cpus_free'))} of {_number(part.get('cpus'))} cores"
-    gpus = (
-        f", {_number(part.get('gpus_free'))} of {_number(part.get('gpus'))} GPUs" if _number(part.get("gpus")) else ""
-    )
+    count = _number(part.get("gpus"))
+    gpus = f", {_number(part.get('gpus_free'))} of {count} GPU{'' if count == 1 else 's'}" if count else ""
     limit = f", at most {inert_line(part['time_limit'], 40)}" if part.get("time_limit") else ""
     nodes = _number(part.get("nodes"))
     state = f", {inert_line(part['state'], 20)}" if part.get("state") not in (None, "up") else ""

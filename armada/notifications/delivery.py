@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ def deliver(url: str, title: str, body: str) -> None:
     try:
         import apprise  # here, because only this needs it: 14 MB and what it brings along
     except ImportError:
-        raise NotDelivered("apprise is not installed", hint="pip install 'armada[notify]'") from None
+        raise NotDelivered("apprise is not installed", hint=install_command("notify")) from None
     said: list[str] = []
     with _Listening(said.append):
         service = apprise.Apprise()

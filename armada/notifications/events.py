@@ -84,7 +84,7 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
         at = run.ended_at or run.observed_at or run.created_at
         lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
         step = f", step {run.step:,}" if run.step else ""
-        loss = f", loss {run.loss:.4g}" if run.loss is not None else ""
+        loss = f", loss {run.loss_text}" if run.loss_text is not None else ""
         key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
         if run.is_guess:
             told = f"{inert_line(run.message, 200)}{step}; armada keeps looking for {span(WATCHED_S)} and tells what becomes of it"

@@ -46,6 +46,31 @@ class HubModel:
     token: bool
 
 
+@dataclass(frozen=True, slots=True)
+class HubAnswer:
+    """What the hub says of a model that runs fetch themselves.
+
+    Attributes:
+        refused: Why it cannot be had, in its words; None also where it cannot be reached.
+        token: Whether it was asked with the experiment's own HF_TOKEN.
+        size_bytes: Of the files that a training reads; None where it is not known.
+    """
+
+    refused: str | None = None
+    token: bool = False
+    size_bytes: int | None = None
+
+
+def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]) -> HubAnswer:
+    """Ask the hub, from the host, whether it has a model; a hub that cannot be reached says nothing against it."""
+    way = {name: value for name, value in variables.items() if name.upper() in _WAY}
+    token = "HF_TOKEN" in secrets and bool(os.environ.get("HF_TOKEN"))
+    found = session.call("model.find", _question(repo, way, token=token), timeout_s=60.0)
+    size, error = found.get("size_bytes"), found.get("error")
+    refused = inert_line(error, 600) if found.get("refused") is True and isinstance(error, str) else None
+    return HubAnswer(refused, token, size if isinstance(size, int) and size > 0 else None)
+
+
 def find_model(
     session: HostSession, home: HomePaths, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]
 ) -> HubModel | Content:

@@ -41,6 +41,11 @@ class Checkpoint:
     pinned: bool = False
 
     @property
+    def is_good_home(self) -> bool:
+        """Whether its copy at home was verified, and nothing was found to be wrong with it since."""
+        return self.home_path is not None and self.trouble is None
+
+    @property
     def nowhere(self) -> str | None:
         """How it came to be neither here nor on its host; None while it is on one of them."""
         if self.on_host or self.home_path is not None:
@@ -62,6 +67,12 @@ def of_run(database: Database, run_id: str) -> list[Checkpoint]:
         values["home_path"] = places.read(database, values["home_path"]) if values["home_path"] else None
         found.append(Checkpoint(**values))
     return found
+
+
+def newest_step(database: Database, run_id: str, *, since: float) -> int:
+    """The highest step of what was saved since a time, wherever that is now; -1 where nothing was."""
+    query = "SELECT coalesce(max(step), -1) FROM checkpoints WHERE run_id = ? AND created_at >= ?"
+    return int(database.connection.execute(query, (run_id, since)).fetchone()[0])
 
 
 def take_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,11 @@ def _number(value: Any) -> float | None:
     return (
         float(value) if is_number and abs(value) <= sys.float_info.max else None
     )  # a NaN is not, and a whole number may be longer
+
+
+def _point(value: float) -> float | None:
+    """A value as it is kept in a curve: infinite ones as they are, a NaN as None, which is what SQLite makes of it."""
+    return value if isinstance(value, float) and math.isinf(value) else _number(value)
 
 
 def take_metrics(
@@ -58,7 +64,7 @@ def take_metrics(
                         continue
                     made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key[:100]))
                     series[key] = made.lastrowid
-                points.append((series[key], step, at, _number(value)))
+                points.append((series[key], step, at, _point(value)))
             if kind == "train":
                 newest |= {name: _number(line[name]) for name in ("loss", "tokens_per_s") if name in line}
                 paces.append(_number(line.get("step_time_s")))
@@ -92,6 +98,11 @@ def curve(database: Database, run_id: str, name: str) -> list[tuple[int, float |
     """(step, value) in order of step; a None is a NaN."""
     query = "SELECT p.step, p.value FROM points p JOIN series s ON s.id = p.series WHERE s.run_id = ? AND s.name = ? ORDER BY p.step"
     return [(row["step"], row["value"]) for row in database.connection.execute(query, (run_id, name))]
+
+
+def figure(value: float | None) -> str:
+    """A loss as a person reads it: `0.4120`, `NaN`, `inf`."""
+    return "NaN" if value is None else f"{value:.4f}"
 
 
 def names(database: Database, run_id: str) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.verdicts.states import ENDED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -49,16 +51,32 @@ def request(database: Database, run_ids: Iterable[str], now: float) -> None:
         )
 
 
-def succeeded(database: Database, run_id: str, *, began: float, next_due_at: float | None, final: bool) -> None:
-    """Note a sync that brought everything; a wish from after its beginning stays one. After the last, none is due."""
+def succeeded(
+    database: Database, run_id: str, *, began: float, next_due_at: float | None, final_of: int | None = None
+) -> bool:
+    """Note a sync that brought everything; a wish from after its beginning stays one. After the last, none is due.
+
+    Args:
+        database: The store.
+        run_id: Whose.
+        began: When it began, unix time.
+        next_due_at: When the next is due, unix time; of the last, none is.
+        final_of: The submission whose end was seen before all of it came; None: more may come.
+
+    Returns:
+        Whether it was the last: it is not where the run was handed over once more meanwhile.
+    """
     with database.transaction() as connection:
+        row = connection.execute("SELECT state, submission FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        is_last = final_of is not None and row is not None and row["submission"] == final_of and row["state"] in ENDED
         connection.execute(
             """INSERT INTO run_sync (run_id, last_at, next_due_at, final_done) VALUES (?, ?, ?, ?)
                ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at, next_due_at = excluded.next_due_at,
                final_done = excluded.final_done, failing_since = NULL, failures = 0, reason = NULL,
                requested_at = CASE WHEN requested_at <= ? THEN NULL ELSE requested_at END""",
-            (run_id, began, next_due_at, int(final), began),
+            (run_id, began, None if is_last else next_due_at, int(is_last), began),
         )
+    return is_last
 
 
 def reopen(database: Database, run_id: str) -> None:

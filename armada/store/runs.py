@@ -66,6 +66,8 @@ class Run:
     guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0
+    loss_not_finite: str | None = None
+    """`NaN`, `inf` or `-inf` where the newest loss is none that can be counted with; `loss` is None then."""
 
     @property
     def ended(self) -> bool:
@@ -81,6 +83,11 @@ class Run:
         return self.ended and not is_waited_for(self.state, self.reason, self.guessed_at, now)
 
     @property
+    def loss_text(self) -> str | None:
+        """The newest loss as a person reads it, also where it is no number; None where there is none yet."""
+        return self.loss_not_finite if self.loss is None else f"{self.loss:.4g}"
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds to the last step at the pace of the latest ones, or None where nothing can be said."""
         if not self.step or not self.total_steps or self.ended or self.step_time_s is None:
@@ -88,15 +95,21 @@ class Run:
         return (self.total_steps - self.step) * self.step_time_s
 
 
-DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host")
+DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
 """What is worked out from other tables, and is no column."""
 _COLUMNS = ", ".join(f"r.{name}" for name in Run.__slots__ if name not in DERIVED)
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
+LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
+    SELECT CASE WHEN p.value > 1.7976931348623157e308 THEN 'inf' WHEN p.value < -1.7976931348623157e308 THEN '-inf' ELSE 'NaN' END
+    FROM points p WHERE p.series = (SELECT id FROM series WHERE run_id = r.run_id AND name = 'loss') ORDER BY p.step DESC LIMIT 1
+    ) END AS loss_not_finite"""
 _SELECT = f"""
     SELECT {_COLUMNS},
         CASE WHEN {_GUESSES} THEN (SELECT max(t.time) FROM transitions t WHERE t.run_id = r.run_id) END AS guessed_at,
-        (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.verified_at IS NOT NULL) AS checkpoints_home,
-        (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.on_host) AS checkpoints_host
+        (SELECT count(*) FROM checkpoints c
+            WHERE c.run_id = r.run_id AND c.verified_at IS NOT NULL AND c.trouble IS NULL) AS checkpoints_home,
+        (SELECT count(*) FROM checkpoints c WHERE c.run_id = r.run_id AND c.on_host) AS checkpoints_host,
+        {LOSS_NOT_FINITE}
     FROM runs r"""  # noqa: S608  # column names are the dataclass's own
 
 

@@ -7,6 +7,7 @@ is told only after the store. Deleting follows the same order backwards, and on 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from typing import TYPE_CHECKING, Any
@@ -82,9 +83,7 @@ def sync_run(
     began = now()
     sync = _Sync(database, session, home, run_id, listener or Silence(), now, insist=insist)
     outcome = _try(sync, only, looked, most=None)
-    if only is None:
-        _note(database, run_id, outcome, began, now)
-    return outcome
+    return outcome if only is not None else _note(database, run_id, outcome, began, now)
 
 
 def sync_whole(
@@ -136,8 +135,8 @@ def _try(sync: _Sync, only: str | None, looked: Look | None, *, most: int | None
         raise
 
 
-def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, now: Callable[[], float]) -> None:
-    """Write down how a sync ended that ran to its end."""
+def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, now: Callable[[], float]) -> SyncOutcome:
+    """Write down how a sync ended that ran to its end; the outcome as it is after that."""
     hard = [trouble for trouble in outcome.troubles if trouble.cause != "rejected"]
     if outcome.saw_end and not outcome.final:
         run_sync.reopen(database, run_id)  # it may have been called done before something of it was lost here
@@ -147,8 +146,11 @@ def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, n
         # Nothing went wrong this time because what is wrong was not due to be tried; it must not look as if all were home.
         _note_failure(database, run_id, ArmadaError(outcome.missing or ""), now())
     else:
-        due = None if outcome.final else began + settings_of(runs.spec(database, run_id)).every_s
-        run_sync.succeeded(database, run_id, began=began, next_due_at=due, final=outcome.final)
+        due = began + settings_of(runs.spec(database, run_id)).every_s
+        ended = outcome.submission if outcome.final else None
+        if not run_sync.succeeded(database, run_id, began=began, next_due_at=due, final_of=ended) and outcome.final:
+            return dataclasses.replace(outcome, missing=f"{run_id} was handed over once more meanwhile")
+    return outcome
 
 
 def sync_host(
@@ -218,7 +220,7 @@ def sync_host(
                 if outcome.left:
                     waiting.append(run_id)
                 else:
-                    _note(database, run_id, outcomes[run_id], began.pop(run_id), now)
+                    outcomes[run_id] = _note(database, run_id, outcomes[run_id], began.pop(run_id), now)
                     done_at[run_id] = now()
             for other in news() if news is not None else ():
                 if other not in waiting and now() - done_at.get(other, 0.0) >= AGAIN_S:
@@ -249,7 +251,7 @@ def look_at(
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
     of_all = {key: answer.get(key) for key in ("root", "wiped")}
-    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(moment)) for run in chosen}
+    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(moment), run.submission) for run in chosen}
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
@@ -350,7 +352,7 @@ class _Sync:
         )
         missing = settling.what_is_missing(run_id, seen)
         if missing is None:
-            self._telling.settle()
+            self._telling.settle(looked.submission)
         return SyncOutcome(
             run_id,
             tuple(place for _, place in sorted(published)),
@@ -366,6 +368,7 @@ class _Sync:
             saw_end=looked.ended,
             finishing=looked.finishing,
             missing=missing,
+            submission=looked.submission,
         )
 
     def _settle_doubts(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> list[Candidate]:
     """The checkpoints that are here or there, with their evaluation loss where one was measured at their step."""
-    losses = {step: value for step, value in metrics.curve(database, run_id, "eval_loss") if value is not None}
+    losses = {
+        step: value
+        for step, value in metrics.curve(database, run_id, "eval_loss")
+        if value is not None and math.isfinite(value)
+    }
     return [
         Candidate(
             c.digest,

@@ -10,7 +10,7 @@ from armada.errors import NotFound
 from armada.home import own
 from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
-from armada.plausible import mapping
+from armada.plausible import mapping, whole
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.outputs import read_listing, stale
 from armada.sync.proof import prove
@@ -27,6 +27,7 @@ from armada.verdicts.release import (
     judge,
     judge_missing,
     life_of,
+    put_there_meanwhile,
     unseen,
 )
 
@@ -56,11 +57,15 @@ def judge_host(database: Database, session: HostSession, home: HomePaths, *, ign
     Raises:
         HostUnreachable: Nothing can be said then.
     """
-    run_ids = runs_there(session)
+    listed = submissions_there(session)
+    run_ids = list(listed)
     items = _not_there(database, session, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
-    return items
+    # Reading every byte of what is home takes its time.
+    later = submissions_there(session)
+    came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
+    return items + [put_there_meanwhile(run_id, session.host.name) for run_id in came]
 
 
 def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
@@ -102,9 +107,18 @@ def _is_settled(database: Database, run_id: str) -> bool:
 
 def runs_there(session: HostSession) -> list[str]:
     """The ids of the runs that a host has."""
+    return list(submissions_there(session))
+
+
+def submissions_there(session: HostSession) -> dict[str, int | None]:
+    """The runs that a host has, by id, and how often each was handed over."""
     listed = session.call("run.list", {}).get("runs")
-    found = [run.get("run_id") for run in listed if isinstance(run, dict)] if isinstance(listed, list) else []
-    return [run_id for run_id in found if isinstance(run_id, str) and RUN_ID.fullmatch(run_id)]
+    found = [(run.get("run_id"), run) for run in listed if isinstance(run, dict)] if isinstance(listed, list) else []
+    return {
+        run_id: whole(run.get("submission"))
+        for run_id, run in found
+        if isinstance(run_id, str) and RUN_ID.fullmatch(run_id)
+    }
 
 
 def losses(items: Sequence[Item]) -> list[Item]:

@@ -25,13 +25,14 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A run's part of an answer to `sync.look`; `ended` is what was known of the run before the host was asked.
+    """A run's part of an answer to `sync.look`; `ended` and `submission` are what was known of the run before the host was asked.
 
-    That order matters: of a run that had ended then, the answer shows all there will ever be.
+    That order matters: of a submission that had ended then, the answer shows all there will ever be.
     """
 
     entry: dict[str, Any]
     ended: bool
+    submission: int = 0
 
     @property
     def finishing(self) -> int:
@@ -77,6 +78,7 @@ class SyncOutcome:
         saw_end: The host was looked at after the run had ended, so that what is pending is all there will ever be.
         finishing: Checkpoints that the host still hashes, without their supervisor.
         missing: Why more may come of it; None: all of it is home.
+        submission: The newest that home knew of before it looked.
     """
 
     run_id: str
@@ -93,6 +95,7 @@ class SyncOutcome:
     saw_end: bool = False
     finishing: int = 0
     missing: str | None = "nobody has looked"
+    submission: int = 0
 
     @property
     def final(self) -> bool:

@@ -143,15 +143,20 @@ class Telling:
             checkpoints.mark_off_host(self._database, self._run_id, digest)
         return pruned
 
-    def settle(self) -> None:
-        """Tell the host that this home has all it wants of the run; the next sync says so where this one cannot."""
+    def settle(self, submission: int) -> None:
+        """Tell the host that this home has all it wants of the run up to a submission; the next sync says so where this one cannot."""
         known = [c for c in checkpoints.of_run(self._database, self._run_id) if c.on_host]
         digests = [c.digest for c in known if c.home_path is not None or c.trouble == schedule.NOT_WANTED]
         before = self._before
         if before is None or (before.settled and set(digests) <= before.held | before.unwanted):
             return
         with contextlib.suppress(ArmadaError):
-            question = {"run_id": self._run_id, "digests": digests, "home": self.own.as_json()}
+            question = {
+                "run_id": self._run_id,
+                "submission": submission,
+                "digests": digests,
+                "home": self.own.as_json(),
+            }
             self._session.call("homes.settle", question)
 
     def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> bool:

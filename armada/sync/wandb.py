@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import OutcomeUnknown, UsageError
+from armada.extras import install_command
 from armada.inert import inert_line
 from armada.sync.outputs import FOLDER
 
@@ -63,7 +64,7 @@ def find_program() -> list[str]:
         return [sys.executable, "-P", "-m", "wandb"]
     if found := shutil.which("wandb"):
         return [found]
-    raise UsageError("there is no `wandb` program here to upload with", hint="pip install 'armada[wandb]'")
+    raise UsageError("there is no `wandb` program here to upload with", hint=install_command("wandb"))
 
 
 def compose_command(

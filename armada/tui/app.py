@@ -9,9 +9,12 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from rich.segment import Segment
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.message import Message
 
+from armada.ascii_text import in_ascii
 from armada.inert import inert_line
 from armada.tui import operations
 from armada.tui.bindings import SCREENS, bindings, of
@@ -26,6 +29,7 @@ from armada.units import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from textual.color import Color
     from textual.screen import Screen
 
     from armada.paths import HomePaths
@@ -37,7 +41,21 @@ LOOK_EVERY_S = 10.0
 
 
 MANY = 1000
+NOTES = {
+    "stop": "SIGTERM, then, after the grace time, SIGKILL. A training saves a checkpoint at SIGTERM; of a script or command, "
+    "what it does not save itself since its last checkpoint is lost.",
+    "resume": "Each goes on, on its own host, from its last whole checkpoint there, else from its beginning; "
+    "a host by the hour costs again.",
+}
 LOOK = "look at hosts"
+
+
+class InAscii(LineFilter):
+    """For terminals without UTF-8: also what Textual draws itself (borders, scrollbars) is ASCII."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        del background
+        return [Segment(in_ascii(text), style, control) for text, style, control in segments]
 
 
 class Seen(Message):
@@ -86,10 +104,14 @@ class Dashboard(App[None]):
         self.read_only = read_only
         self._watch = watch
         self.symbols = of_terminal()
+        self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = EMPTY
         self.chosen: str | None = None
         self._looking = False
         self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *self._ascii]
 
     def get_default_screen(self) -> Screen[None]:
         return RunsScreen()
@@ -288,26 +310,34 @@ class Dashboard(App[None]):
             self.notify(self.symbols.text(words), severity="warning", markup=False)
             return
 
+        theirs = {} if verb == "sync" else operations.launchers(self.home, [row.run.run_id for row in able])
+
         def go() -> None:
             for row in able:
                 words = ["sync", "now"] if verb == "sync" else [verb]
+                words += ["--other-home"] if row.run.run_id in theirs else []
                 self.operate(f"{verb} {row.run.run_id}", [*words, row.run.run_id])
 
         if verb == "sync":
             go()
             return
-        lines = [f"{row.run.run_id} on {row.host}, {row.run.state}, step {row.run.step or 0}" for row in able]
+        lines = [
+            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step}'}"
+            + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
+            for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
+        ]
         title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
-        notes = {
-            "stop": "SIGTERM, then, after the grace time, SIGKILL. What was done since the last checkpoint is lost.",
-            "resume": "Each goes on, on its own host, from its last whole checkpoint there; a host by the hour costs again.",
-        }
-        self.push_screen(Question(title, lines, notes[verb], verb, self.symbols), lambda yes: go() if yes else None)
+        note = NOTES[verb]
+        if theirs:
+            note = f"{counted(len(theirs), 'run')} of another home, not of this one. {note}"
+        self.push_screen(Question(title, lines, note, verb, self.symbols), lambda yes: go() if yes else None)
 
     def _keep_watch(self) -> None:
         """See to it that somebody looks at the hosts: the daemon, or, where none is wanted, a child now and then."""
         self.set_timer(LOOK_EVERY_S, self._keep_watch)
         daemon = self.snapshot.daemon
+        if self.snapshot.trouble is not None:
+            return  # a store that is gone would be made anew, empty
         if self._looking or daemon is None or daemon.condition in ("fresh", "stale"):
             return
         if any(not row.run.ended for row in self.snapshot.runs) or self.snapshot.transfers:

@@ -89,6 +89,8 @@ class Curve:
         self.steps = array("d")
         self.times = array("d")
         self.raw = Levels()
+        self.newest = NAN
+        """The last value, also where it is not finite and so in no picture."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -96,14 +98,25 @@ class Curve:
         return len(self.steps)
 
     def extend(self, points: Iterable[tuple[float, float, float | None]]) -> None:
-        """Append (step, time, value); None is a NaN."""
+        """Append (step, time, value); None is a NaN. What is not finite is a gap."""
         found = list(points)
         if not found:
             return
         self.steps.extend(step for step, _, _ in found)
         self.times.extend(moment for _, moment, _ in found)
-        self.raw.extend(NAN if value is None else value for _, _, value in found)
+        self.raw.extend(NAN if value is None or math.isinf(value) else value for _, _, value in found)
+        self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
+
+    def doubt(self, *, log: bool = False) -> str:
+        """What to say of the newest value where it cannot be drawn: what it is, and since when it is not finite."""
+        if not len(self):
+            return ""
+        if math.isfinite(self.newest):
+            return f"{self.newest:.4g}: not on a logarithmic scale" if log and self.newest <= 0 else ""
+        steps = range(len(self) - 1, -1, -1)
+        first = next((place + 1 for place in steps if not math.isnan(self.raw.values[place])), 0)
+        return f"{'NaN' if math.isnan(self.newest) else self.newest} since step {self.steps[first]:,.0f}"
 
     @property
     def last(self) -> float | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.inert import last_state
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -51,10 +53,12 @@ class LogFile:
                 if not head:
                     break
                 end = head.find(b"\n")
-                cut = end < 0
-                following = offset + end + 1 if not cut else _after_newline(file, offset + len(head))
-                text = (head if cut else head[:end]).decode("utf-8", "replace").rstrip("\r")
-                found.append(LogLine(offset, following, text + (" …" if cut and len(head) == LINE_BYTES else "")))
+                if end >= 0:
+                    following, text = offset + end + 1, last_state(head[:end].decode("utf-8", "replace"))
+                else:
+                    following = _after_newline(file, offset + len(head))
+                    text = _long_line(file, head, following)
+                found.append(LogLine(offset, following, text))
                 offset = following
         return found
 
@@ -113,6 +117,17 @@ class LogFile:
                     return None
                 start += SEARCHED
         return None
+
+
+def _long_line(file: BinaryIO, head: bytes, following: int) -> str:
+    """The newest state of a line that is written over again and again, else its beginning."""
+    if len(head) < LINE_BYTES:
+        return last_state(head.decode("utf-8", "replace"))
+    file.seek(following - LINE_BYTES)
+    tail = file.read(LINE_BYTES).rstrip(b"\r\n")
+    if b"\r" in tail:
+        return last_state(tail.decode("utf-8", "replace"))
+    return last_state(head.decode("utf-8", "replace")) + " …"
 
 
 def _after_newline(file: BinaryIO, offset: int) -> int:

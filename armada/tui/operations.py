@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -10,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.errors import ArmadaError
 from armada.inert import inert_line
 
 if TYPE_CHECKING:
@@ -108,6 +111,25 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
         tell(Answer(process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")))
 
     threading.Thread(target=wait, name=f"ask {words[0]}", daemon=True).start()
+
+
+def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
+    """Those of some runs that another home launched, with its name; none where the store cannot be read.
+
+    The commands ask again: what is not known here, they refuse.
+    """
+    from armada.home import launched_by, own
+    from armada.store import runs
+    from armada.store.database import Database
+
+    found: dict[str, str] = {}
+    with contextlib.suppress(ArmadaError, OSError, sqlite3.Error), Database(home.store, patience_s=1.0) as database:
+        here = own(home).id
+        for run_id in run_ids:
+            other = launched_by(runs.spec(database, run_id))
+            if other is not None and other.id != here:
+                found[run_id] = other.named
+    return found
 
 
 def last_line(log: Path) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.inert import inert_line
-from armada.store.runs import DERIVED, Run
+from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 SPARK_POINTS = 10
 OUTLINE = 500
+_FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 NOTHING_KEPT = Kept(None, None, 0, 0)
 
 _FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
-_COLUMNS = ", ".join(_FIELDS)
+_COLUMNS = ", ".join([*(f"r.{name}" for name in _FIELDS), LOSS_NOT_FINITE])
 _GPUS = _FIELDS.index("gpus")
 
 
@@ -91,12 +93,15 @@ class RunReader:
         return self.rows
 
     def _newer(self, revision: int) -> list[sqlite3.Row]:
-        query = f"SELECT {_COLUMNS} FROM runs WHERE revision > ?"  # noqa: S608  # column names are the dataclass's own
+        query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the dataclass's own
         return self._database.connection.execute(query, (revision,)).fetchall()
 
     def _kept(self, run_ids: set[str] | None) -> dict[str, Kept]:
-        query = """SELECT run_id, max(CASE WHEN verified_at IS NOT NULL THEN step END), max(verified_at),
-                          count(verified_at), sum(on_host AND verified_at IS NULL) FROM checkpoints"""
+        query = """SELECT run_id, max(CASE WHEN verified_at IS NOT NULL AND trouble IS NULL THEN step END),
+                          max(CASE WHEN trouble IS NULL THEN verified_at END),
+                          count(CASE WHEN trouble IS NULL THEN verified_at END),
+                          sum(on_host AND (verified_at IS NULL OR trouble IS NOT NULL)),
+                          count(CASE WHEN trouble IS NOT NULL THEN verified_at END) FROM checkpoints"""
         rows = _of_ids(self._database, query, run_ids, after=" GROUP BY run_id")
         return {row[0]: Kept(*tuple(row)[1:]) for row in rows}
 
@@ -139,9 +144,11 @@ class RunReader:
         prices: Mapping[str, float | None],
         now: float,
     ) -> None:
-        fields = [*values]
+        fields = [*values[:-1]]
         fields[_GPUS] = tuple(json.loads(values[_GPUS]))
         run = Run(*fields)
+        if values[-1] is not None:
+            run = dataclasses.replace(run, loss_not_finite=values[-1])
         calm_at = (run.ended_at or run.created_at) + RECENT_S
         words = trouble(run, failing, urgent=now < calm_at)
         row = RunRow(run, inert_line(run.name, 120), inert_line(run.host, 80), kept, words, prices.get(run.host))
@@ -203,6 +210,8 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
         return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
     if run.state == "unknown" or (run.state == "running" and reason):
         return ": ".join(part for part in (reason, because) if part) or "nobody knows its state"
+    if run.state == "running" and run.loss_not_finite is not None:
+        return f"its loss is {run.loss_not_finite}"
     if sync_failing is not None:
         return f"sync fails: {inert_line(sync_failing, 300)}"
     return None
@@ -228,6 +237,11 @@ def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[flo
     return tuple(values.values())
 
 
+def is_long(first: float, last: float) -> bool:
+    """Whether a curve between two steps is read as an outline first."""
+    return last - first >= 8 * OUTLINE
+
+
 def read_curve(
     database: Database, run_id: str, name: str, *, after: float = float("-inf"), outline: bool = False
 ) -> list[tuple[float, float, float | None]]:
@@ -248,13 +262,15 @@ def read_curve(
     series = found[0]
     (first,) = connection.execute("SELECT min(step) FROM points WHERE series = ?", (series,)).fetchone()
     (last,) = connection.execute("SELECT max(step) FROM points WHERE series = ?", (series,)).fetchone()
-    if not outline or first is None or last - first < 8 * OUTLINE:
+    if not outline or first is None or not is_long(first, last):
         query = "SELECT step, time, value FROM points WHERE series = ? AND step > ? ORDER BY step"
         return [tuple(point) for point in connection.execute(query, (series, after))]
-    query = """SELECT min(step), min(time), min(value), max(step), max(time), max(value) FROM points
-               WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""
+    query = f"""SELECT min(step), min(time), min({_FINITE}), max(step), max(time), max({_FINITE}) FROM points
+                WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""  # noqa: S608  # a constant
     spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
-    return [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
+    points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
+    newest = connection.execute("SELECT step, time, value FROM points WHERE series = ? AND step = ?", (series, last))
+    return [*points, *map(tuple, newest)]  # its own value: a NaN is in no lowest and highest
 
 
 def read_detail(database: Database, run_id: str) -> RunDetail | None:

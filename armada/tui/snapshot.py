@@ -23,12 +23,13 @@ RECENT_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run's checkpoints in short: the newest at home, and how many are only on the host."""
+    """A run's checkpoints in short: the newest at home, how many are only on the host, and how many are damaged at home."""
 
     home_step: int | None
     home_at: float | None
     home: int
     only_host: int
+    damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Snapshot:
     disk_free_bytes: int | None = None
     disk_total_bytes: int | None = None
     trouble: str | None = None
+    config_trouble: str | None = None
+    """What is wrong in a file that a person wrote."""
 
     def row(self, run_id: str | None) -> RunRow | None:
         return self.index.get(run_id or "")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from armada.ascii_text import in_ascii, is_utf8_terminal
 from armada.cli.runs import GLYPHS
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
@@ -34,7 +34,7 @@ class Symbols:
 
     def text(self, text: str) -> str:
         """What this terminal can show of a text."""
-        return text if self.utf8 else text.encode("ascii", "replace").decode()
+        return text if self.utf8 else in_ascii(text)
 
     def bar(self, fraction: float, width: int) -> str:
         eighths = len(self.bars)
@@ -61,6 +61,5 @@ ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^",
 
 
 def of_terminal() -> Symbols:
-    """By the locale's words for the encoding; a terminal cannot be asked."""
-    words = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
-    return UNICODE if not words or "utf" in words.casefold() else ASCII
+    """What the terminal's locale can write."""
+    return UNICODE if is_utf8_terminal() else ASCII

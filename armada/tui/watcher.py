@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import shutil
 import sqlite3
 import sys
@@ -19,7 +20,7 @@ from armada.store.database import Database, explain
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.host_reading import HostReader
 from armada.tui.money import reckon
-from armada.tui.reading import RunReader, read_curve, read_detail, read_spark
+from armada.tui.reading import RunReader, is_long, read_curve, read_detail, read_spark
 from armada.tui.snapshot import EMPTY, DaemonView, RunRow, Snapshot
 
 if TYPE_CHECKING:
@@ -74,10 +75,16 @@ class Watcher:
         self._hosts_stamp: object = None
         self._sparks: dict[str, tuple[object, tuple[float | None, ...]]] = {}
         self._read_until: dict[tuple[str, str], tuple[int, float]] = {}
+        self._outlined: dict[tuple[str, str], int] = {}
+        """Curves of which only the outline was handed over so far, and of which attempt: all of their points come after it."""
+        self._hosts_trouble: str | None = None
+        self._opened: tuple[int, int] | None = None
+        """Which file the store is, by the file system."""
         self._besides_at = float("-inf")
         self._besides: dict[str, Any] = {}
         self._last = EMPTY
         self._configured = False
+        self._notifications: tuple[float | None, str | None] = (None, None)
         self._money: tuple[float, dict[str, float | None], Money | None] = (0.0, {}, None)
 
     def start(self) -> None:
@@ -98,21 +105,47 @@ class Watcher:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
+                self._look_whether_it_is_there()
                 with Database(self._home.store, patience_s=PATIENCE_S) as database:
+                    self._opened = _file(self._home.store)
+                    self._sparks.clear()
+                    self._read_until.clear()
                     self._watch(database)
+            except _Replaced:
+                continue
             except Exception as error:
                 # Whatever it was: a picture that nobody renews must say so, and what was seen stays to be read.
                 explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
                 words = f"the store cannot be read: {inert_line(error, 300)}{hint}"
+                words = inert_line(error, 400) if isinstance(error, _Gone) else words
                 self._tell(dataclasses.replace(self._last, taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)
+
+    def _look_whether_it_is_there(self) -> None:
+        """Look whether the store still is the file that was opened; one that was deleted is not made anew by looking.
+
+        Raises:
+            _Gone: It was deleted, or its disk is away.
+            _Replaced: Another file has its name.
+        """
+        if self._opened is None:
+            return
+        found = _file(self._home.store)
+        if found is None:
+            raise _Gone(f"the store is gone: {self._home.store} was deleted or moved away; what is shown is as it was")
+        if found != self._opened:
+            self._opened = None
+            raise _Replaced
 
     def _watch(self, database: Database) -> None:
         reader, hosts = RunReader(database), HostReader(database, self._home)
         version: int | None = None
+        # What changes between this store and one that was open before is not known.
+        self._last = dataclasses.replace(self._last, generation=self._last.generation + 1)
         first = True
         while not self._ended.is_set():
+            self._look_whether_it_is_there()
             woken = self._wake.is_set()
             self._wake.clear()
             now = int(database.connection.execute("PRAGMA data_version").fetchone()[0])
@@ -129,6 +162,7 @@ class Watcher:
                 snapshot, updates = self._read_wanted(database, hosts)
                 if not self._ended.is_set():
                     self._tell(snapshot, updates)
+                    self._complete(database)
                 first = False
                 self._rest(time.monotonic() - began, asked=woken)
             else:
@@ -188,9 +222,11 @@ class Watcher:
         if self._who is not self._curves_of:
             self._curves_of = self._who
             self._read_until.clear()
+            self._outlined.clear()
         wanted = wants.curves | wants.sketches
         for gone in set(self._read_until) - wanted:
             del self._read_until[gone]
+            self._outlined.pop(gone, None)
         updates = []
         for run_id, name in sorted(wanted):
             row = rows.get(run_id)
@@ -198,13 +234,23 @@ class Watcher:
             known = self._read_until.get((run_id, name))
             # After a resume steps are redone: what was read is no longer so.
             if known is None or known[0] != attempt:
-                points = read_curve(database, run_id, name, outline=(run_id, name) not in wants.curves)
+                points = read_curve(database, run_id, name, outline=True)
                 updates.append(CurveUpdate(run_id, name, Curve(points)))
                 self._read_until[run_id, name] = (attempt, points[-1][0] if points else float("-inf"))
+                if (run_id, name) in wants.curves and points and is_long(points[0][0], points[-1][0]):
+                    self._outlined[run_id, name] = attempt
             elif points := read_curve(database, run_id, name, after=known[1]):
                 updates.append(CurveUpdate(run_id, name, None, tuple(points)))
                 self._read_until[run_id, name] = (attempt, points[-1][0])
         return tuple(updates)
+
+    def _complete(self, database: Database) -> None:
+        """Replace outlines by all points, one curve after the other, until something else is wanted: a million take seconds."""
+        while self._outlined and not self._wake.is_set() and not self._ended.is_set():
+            key, attempt = self._outlined.popitem()
+            points = read_curve(database, *key)
+            self._read_until[key] = (attempt, points[-1][0] if points else float("-inf"))
+            self._tell(self._last, (CurveUpdate(*key, Curve(points)),))
 
     def _look_besides(self) -> bool:
         """Look at what is not in the store; True when it is time for a new picture because of it."""
@@ -219,7 +265,10 @@ class Watcher:
         self._load_hosts()
         disk = shutil.disk_usage(self._home.state)
         found = {"daemon": self._daemon(), "disk_free_bytes": disk.free, "disk_total_bytes": disk.total}
-        moved = found["daemon"] != self._besides.get("daemon") or not self._besides
+        found["config_trouble"] = self._hosts_trouble or self._notifications_trouble()
+        moved = (
+            any(found[name] != self._besides.get(name) for name in ("daemon", "config_trouble")) or not self._besides
+        )
         self._besides = found
         return moved
 
@@ -233,8 +282,28 @@ class Watcher:
         self._configured = True
         try:
             self._hosts = load_hosts(self._home, Path.cwd())
-        except ArmadaError:
-            return  # whoever edits the file is told by the commands; the hosts known so far stay on the screen
+            self._hosts_trouble = None
+        except ArmadaError as error:  # the hosts known so far stay on the screen
+            kept = "hosts and prices are as last read" if self._hosts else "no host and no price is known"
+            self._hosts_trouble = f"{_told(error)} Until then {kept}."
+
+    def _notifications_trouble(self) -> str | None:
+        """Say why nobody is told of what happens, where somebody should be."""
+        stamp = _stamp(self._home.notifications_file)
+        if stamp == self._notifications[0]:
+            return self._notifications[1]
+        trouble: str | None = None
+        try:
+            from armada.notifications.settings import load_settings
+
+            settings = load_settings(self._home)
+            if settings is not None and settings.urls and importlib.util.find_spec("apprise") is None:
+                names = self._home.notifications_file
+                trouble = f"{names} names services, but apprise is not installed: pip install 'armada[notify]'"
+        except ArmadaError as error:
+            trouble = f"{_told(error)} Until then nobody is notified."
+        self._notifications = (stamp, trouble)
+        return trouble
 
     def _daemon(self) -> DaemonView:
         from armada.daemon.status import judge
@@ -245,6 +314,28 @@ class Watcher:
         shift_s = time.time() - judged.now()
         # Only where the clock was set: a moment that differs a little with every look would be drawn anew each time.
         return DaemonView(judged.condition, judged.status.tick_at + (round(shift_s) if abs(shift_s) > 1 else 0))
+
+
+class _Gone(Exception):
+    """The store that was shown is no longer there."""
+
+
+class _Replaced(Exception):
+    """There is another store in its place."""
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _told(error: ArmadaError) -> str:
+    """An error with its place and what to do, as one line."""
+    hint = f" ({error.hint})" if error.hint else ""
+    return f"{inert_line(error, 400)}{inert_line(hint, 200)}."
 
 
 def _stamp(path: Path) -> float | None:

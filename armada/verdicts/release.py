@@ -3,6 +3,7 @@
 | of a run on the host                                            | lost                                                         |
 |-----------------------------------------------------------------|--------------------------------------------------------------|
 | it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
+| it was launched or resumed while the host was looked at         | yes                                                          |
 | its job lives, may live, or may be started                      | yes                                                          |
 | its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
 | its records cannot be read                                      | yes: nobody knows whether its job lives                      |
@@ -37,6 +38,7 @@ from armada.plausible import mapping
 from armada.units import amount, counted
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
+from armada.verdicts.state import of_newest_submission
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -178,13 +180,20 @@ def life_of(evidence: object) -> Life:
     if evidence.get("supervisor") not in ("dead", "none") or evidence.get("processes"):
         return Life.LIVES
     submission = mapping(evidence.get("submission"))
-    ended = mapping(evidence.get("state")).get("state") in ENDED
+    # What was handed over once more, and nobody took up yet, may start although the submission before it has ended.
+    ended = mapping(of_newest_submission(evidence).get("state")).get("state") in ENDED
     return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
 
 
 def unseen(run_id: str, host: str) -> Item:
     """Judge a run that the host listed and that a later answer has not seen."""
     what = "it was there a moment ago and cannot be seen now"
+    return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
+
+
+def put_there_meanwhile(run_id: str, host: str) -> Item:
+    """Judge a run that the host did not list yet when it was asked first, or that was resumed since."""
+    what = "it was launched or resumed while the host was looked at"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 

@@ -12,7 +12,6 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | no submission claimed                                           | preparing  |                    |
 | claimed, no supervisor has taken it                             | submitted  |                    |
 | supervisor alive                                                | as written |                    |
-| … and wrote “running”, and SIGSTOP holds its job, or it itself  | running    | suspended          |
 | … and wrote “running”, and nothing got on for `stall_after`     | running    | stalled            |
 | its batch system: it waits, or waits again                      | queued     | as written         |
 | its batch system said so before its supervisor began            | running    |                    |
@@ -38,14 +37,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from armada.inert import inert_line
+from armada.inert import inert_line, last_states
 from armada.plausible import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
-SUSPENDED = "suspended"
 
 
 def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
@@ -57,11 +55,20 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     """
     verdict = _decide(observed)
     evidence = mapping(observed.get("evidence"))
+    if verdict.state == "running" and isinstance(evidence.get("stopped"), list) and evidence["stopped"]:
+        words = f"SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
+        message = verdict.message or f"{words}{_woken_by(evidence['stopped'])}"
+        verdict = dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}")
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
     message = f"nothing got on for {span(quiet_s)}{_beat(evidence)}"
     return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
+
+
+def _woken_by(pids: list[Any]) -> str:
+    numbers = [str(pid) for pid in pids[:5] if isinstance(pid, int) and pid > 0]
+    return f": kill -CONT {' '.join(numbers)} on its host lets them run again" if numbers else ""
 
 
 def quiet_for(observed: dict[str, Any]) -> float:
@@ -103,7 +110,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return Verdict(
             word,
             inert_line(reason, 60) if reason else None,
-            inert_line(message) if message else None,
+            inert_line(last_states(str(message))) if message else None,
             number,
             seq,
             because,
@@ -138,8 +145,6 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if supervisor not in ("dead", "none"):
         alive = "its supervisor lives" if supervisor == "alive" else "whether its supervisor lives cannot be seen"
         wrote = f"{alive} and wrote “{inert_line(written, 20)}”{_beat(evidence)}"
-        if written == "running" and (words := _suspended(evidence)):
-            return verdict(f"{wrote}; {words}", written, SUSPENDED, words)
         return verdict(wrote, written, state.get("reason"), state.get("message"))
     if evidence.get("rebooted"):
         because = "the host was restarted since its supervisor began; no exit was written"
@@ -160,17 +165,6 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
     return verdict(because, "failed", "supervisor_lost", message)
-
-
-def _suspended(evidence: dict[str, Any]) -> str | None:
-    """What a signal stopped of a run, and how it goes on; None where nothing is."""
-    told = mapping(evidence.get("suspended"))
-    listed = told.get("pids")
-    pids = [str(pid) for pid in (listed if isinstance(listed, list) else [])[:5] if isinstance(pid, int) and pid > 0]
-    if not pids:
-        return None
-    what = "its supervisor" if told.get("supervisor") is True else "its job"
-    return f"{what} is stopped (SIGSTOP): kill -CONT {' '.join(pids)} on its host lets it go on"
 
 
 def _by_scheduler(

@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import engines, files, gpus, identity, job, progress
+from armada_agent import engines, files, gpus, identity, progress
 from armada_agent.engines import EngineError
 from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
@@ -19,6 +19,7 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.supervisor import Supervisor
 from armada_agent.tickets import Holding
 from armada_agent.verdicts import requeue
+from armada_agent.verdicts.cause import signal_name
 from armada_agent.verdicts.requeue import REQUEUED
 
 _FENCE_S = 10.0
@@ -102,9 +103,7 @@ class BatchSupervisor(Supervisor):
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
         if self._is_near_limit or self._limit.is_reached:  # and SIGTERM may have followed, at the limit itself
             return Ending(REQUEUED, requeue.TIME_LIMIT)
-        return Ending(
-            REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % job.signal_name(self._terminated_by)
-        )
+        return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
 
     def _judge(self, status: int) -> Ending:
         if self._is_outdated():

@@ -133,7 +133,7 @@ def describe(paths: RunPaths) -> List[Dict[str, Any]]:
                 "seen_at": _modified_at(os.path.join(paths.home(home), _RECORD)),
                 "held": [digest for digest in there if digest in held],
                 "unwanted": [digest for digest in there if digest in unwanted],
-                "settled": _settled(paths, home).get("submission", -1) == number,
+                "settled": _is_settled(paths, home, number or 0),
             }
         )
     return found
@@ -179,7 +179,7 @@ def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Note that a home has all it wants of a run: as far as its newest submission, and the checkpoints that it names.
+    """Note that a home has all it wants of a run: as far as the submission, and the checkpoints, that it names.
 
     Raises:
         AgentError: `bad_request` without a home, `not_found`.
@@ -191,7 +191,9 @@ def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         raise AgentError("bad_request", "`home` is missing")
     register(paths, home)
     digests = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
-    word = {"time": time.time(), "submission": newest(paths.submissions()), "digests": digests}
+    asked = "submission" in params
+    number = parameters.integer(params, "submission") if asked else newest(paths.submissions()) or 0
+    word = {"time": time.time(), "submission": number, "digests": digests}
     files.write_json(os.path.join(_own_folder(paths, home["id"]), _SETTLED), word)
     return {}
 
@@ -248,6 +250,12 @@ def _said(paths: RunPaths, home: str) -> Tuple[Set[str], Set[str]]:
     settled = _settled(paths, home).get("digests") if _SETTLED in names else None
     unwanted.update(digest for digest in (settled if isinstance(settled, list) else ()) if isinstance(digest, str))
     return held, unwanted - held
+
+
+def _is_settled(paths: RunPaths, home: str, newest_number: int) -> bool:
+    up_to = _settled(paths, home).get("submission", -1)
+    up_to = 0 if up_to is None else up_to  # of a run that nobody had handed over
+    return isinstance(up_to, int) and up_to >= newest_number
 
 
 def _settled(paths: RunPaths, home: str) -> Dict[str, Any]:

@@ -183,8 +183,11 @@ def requeue(_job_id: str) -> int:
     return REQUEUE_EXIT_CODE
 
 
-def check(text: str) -> None:
+def check(text: str) -> Dict[str, Any]:
     """Ask whether a submit file is right, and whether any worker could ever run it.
+
+    Returns:
+        Nothing that is known of a wait: see `slurm.check`.
 
     Raises:
         EngineError: Why not.
@@ -196,8 +199,9 @@ def check(text: str) -> None:
     advertised = engines.run_tool(["condor_submit", "-dry-run", "-", "-"], stdin="\n".join(kept + [""]).encode("utf-8"))
     wanted = parse_attributes(advertised)
     slots = _read_slots()
+    nothing: Dict[str, Any] = {"wait": None, "starts_in_s": None}
     if not slots:
-        return  # an empty pool may be one whose collector has just started, or that grows on demand
+        return nothing  # an empty pool may be one whose collector has just started, or that grows on demand
     for attribute, slot_attribute, what in (
         ("RequestGPUs", "TotalSlotGPUs", "GPUs"),
         ("RequestCpus", "TotalSlotCpus", "cores"),
@@ -208,6 +212,27 @@ def check(text: str) -> None:
             raise EngineError(
                 "%s %s are asked for; the largest worker of the pool has %d" % (asked, what, most), refused=True
             )
+    required = {clause.strip("() ") for clause in wanted.get("Requirements", "").split("&&")}
+    for attribute, what in (("HasDocker", "Docker"), ("HasContainer", "containers")):
+        if "TARGET." + attribute in required and not any(slot.get(attribute) is True for slot in slots):
+            raise EngineError(
+                "the job asks for %s (`universe` and `image`), and no worker of the pool has %s: `condor_status -compact "
+                "-constraint %s` lists none" % (what, what, attribute),
+                refused=True,
+            )
+    _check_gpu_memory(wanted, slots)
+    return nothing
+
+
+def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> None:
+    """Refuse more memory for each GPU than any has, where all workers with GPUs say how much theirs have."""
+    asked = wanted.get("GPUsMinMemory", "")
+    with_gpus = [slot for slot in slots if _number(slot.get("TotalSlotGPUs"))]
+    most = [_number(slot.get("GPUs_GlobalMemoryMb")) for slot in with_gpus]
+    if asked.isdigit() and most and all(most) and int(asked) > max(most):
+        raise EngineError(
+            "GPUs of %s MB are asked for; the largest of the pool have %d MB" % (asked, max(most)), refused=True
+        )
 
 
 def explain(handed: Handed) -> str:
@@ -365,7 +390,9 @@ def _is_sighting(seen: Dict[str, Any]) -> bool:
 
 
 def _read_slots() -> List[Dict[str, Any]]:
-    attributes = "Machine,SlotType,State,Cpus,GPUs,TotalSlotCpus,TotalSlotGPUs"
+    attributes = (
+        "Machine,SlotType,State,Cpus,GPUs,TotalSlotCpus,TotalSlotGPUs,HasDocker,HasContainer,GPUs_GlobalMemoryMb"
+    )
     said = engines.run_tool(["condor_status", "-json", "-attributes", attributes]).strip()
     if not said:
         return []  # a pool without workers prints nothing, not an empty list

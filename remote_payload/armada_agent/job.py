@@ -1,17 +1,14 @@
 """The job itself: its environment, its start, and what its end means."""
 
 import os
-import re
-import signal
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
-from armada_agent import files
+from armada_agent import files, post_mortem
 from armada_agent.paths import RunPaths
+from armada_agent.verdicts.cause import Cause
 
 _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of whoever logged in; the job brings its own
-_REASON = re.compile(r"[a-z0-9_]{1,64}")
-_LONGEST_MESSAGE = 4000
 
 
 class StartError(Exception):
@@ -114,6 +111,7 @@ class Ending:
 
     Attributes:
         steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
+        cause: Why a job failed by itself, for events.jsonl.
     """
 
     def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
@@ -123,6 +121,7 @@ class Ending:
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
         self.steps: Dict[str, Optional[int]] = {}
+        self.cause: Optional[Cause] = None
 
     def with_status(self, status: Optional[int]) -> "Ending":
         """Note a process's return code, which is negative for a signal."""
@@ -133,33 +132,15 @@ class Ending:
 
 
 def judge(paths: RunPaths, attempt: int, status: int) -> Ending:
-    """Say what a job's own end means: its failure.json, if it wrote one, knows better than its exit code."""
+    """Say what a job's own end means, and why where it failed."""
     if status == 0:
         return Ending("succeeded").with_status(status)
-    reason, message = _read_failure(paths.attempt(attempt, "failure.json"))
-    if reason is None:
-        reason = "exit_%d" % status if status > 0 else "signal_%s" % signal_name(-status)
-    return Ending("failed", reason, message).with_status(status)
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)  # a real-time signal has no name
+    cause = post_mortem.examine(paths, attempt, status)
+    ending = Ending("failed", cause.reason, cause.message or None).with_status(status)
+    ending.cause = cause
+    return ending
 
 
 def _encode(text: str) -> bytes:
     """Encode as UTF-8 whatever the locale: Python 3.6 under LANG=C would refuse anything but ASCII."""
     return text.encode("utf-8", "surrogateescape")
-
-
-def _read_failure(path: str) -> Tuple[Optional[str], Optional[str]]:
-    try:
-        failure = files.read_json(path, limit=1024 * 1024) or {}
-    except files.UnreadableError as error:
-        return None, str(error)
-    reason, message = failure.get("reason"), failure.get("message")
-    if not isinstance(reason, str) or not _REASON.fullmatch(reason):
-        return None, None
-    return reason, message[:_LONGEST_MESSAGE] if isinstance(message, str) else None

@@ -12,6 +12,8 @@ from armada_agent.job import Ending
 from armada_agent.paths import RunPaths
 from armada_agent.remains import Place
 
+_LONGEST_MESSAGE = 500  # of an event; state.json has the whole
+
 
 class Journal:
     """Writes a run's state and events in order, keeping what cannot be written yet.
@@ -96,6 +98,10 @@ class Journal:
         if attempt:
             told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
             told.update(ending.steps)
+            if ending.cause is not None:
+                shown = {name: told[name] for name in ("exit_code", "signal")}
+                message = ending.cause.message and ending.cause.message[:_LONGEST_MESSAGE]
+                self.record("failure", **dict(ending.cause._asdict(), message=message, **shown))
             self.write_json(self._paths.attempt(attempt, "exit.json"), told)
 
     def flush(self) -> bool:

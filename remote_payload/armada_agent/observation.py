@@ -28,9 +28,9 @@ _TEXT_LIMIT = 65536
 _ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
 _LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
 _RECORD_LIMIT = 64 * 1024  # most of them are a part of the answer, and have a few hundred bytes
-_MOST_SUSPENDED = 5
 _PLAN_LIMIT = 1024 * 1024
 _MOST_RUNS = 1000
+_MOST_STOPPED = 20
 
 
 class Evidence:
@@ -118,8 +118,8 @@ class Evidence:
         if self.submission_number is not None:
             submission = {"number": self.submission_number, "claimed": self.claimed, "job": self.job}
         beat = self._beat()
-        found = self.processes()
-        told: Dict[str, Any] = {
+        members = self.processes()
+        return {
             "submission": submission,
             "supervisor": self.supervisor,
             "rebooted": self.rebooted,
@@ -128,24 +128,13 @@ class Evidence:
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
             "scheduler": self.sight,
-            "processes": len(found),
+            "processes": len(members),
+            "stopped": _find_stopped(
+                members, self._supervisor_now() if self.job is not None and self.settings is None else None
+            ),
             "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
             "quiet_s": self._quiet_s(beat or {}),
         }
-        suspended = self._suspended([process.stat for process in found])
-        return told if suspended is None else dict(told, suspended=suspended)
-
-    def _suspended(self, found: List[identity.Stat]) -> Optional[Dict[str, Any]]:
-        """Say what a signal such as SIGSTOP stopped: the job's first process, with what else of it, or the supervisor."""
-        if self.job is None or self.has_ended:
-            return None
-        leader: Any = ((self.attempt or {}).get("run") or {}).get("process")
-        pids = [stat.pid for stat in found if stat.is_suspended]
-        pids = sorted(pids)[:_MOST_SUSPENDED] if identity.is_identity(leader) and leader["pid"] in pids else []
-        supervisor: Any = (self._supervisor_now() if self.settings is None else None) or {}
-        stat = identity.read_stat(supervisor["pid"]) if identity.compare(supervisor) == "here" else None
-        is_held = stat is not None and stat.is_suspended and stat.start_time == supervisor.get("start_time")
-        return {"supervisor": is_held, "pids": [supervisor["pid"]] if is_held else pids} if is_held or pids else None
 
     def _may_have_succeeded(self) -> Optional[bool]:
         """Whether a job without an exit may have succeeded; None where its exit is known, or may come yet."""
@@ -212,6 +201,15 @@ class Evidence:
         except files.UnreadableError as error:
             self.findings.append(str(error)[:500])
             return None
+
+
+def _find_stopped(members: List[processes.Process], supervisor: Any) -> List[int]:
+    """List the run's processes, its supervisor too, that SIGSTOP keeps from running: they live, and nothing gets on."""
+    found = {member.pid for member in members if member.stat.state == "T"}
+    if supervisor is not None and identity.judge(supervisor) == "alive":
+        stat = identity.read_stat(supervisor["pid"])
+        found |= {stat.pid} if stat is not None and stat.state == "T" else set()
+    return sorted(found)[:_MOST_STOPPED]
 
 
 def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

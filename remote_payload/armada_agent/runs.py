@@ -7,9 +7,9 @@ import shlex
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent import content, files, homes, parameters, remains
+from armada_agent import content, files, homes, parameters, remains, work_data
 from armada_agent.errors import AgentError
-from armada_agent.paths import RunPaths, checked_run_id, list_folder
+from armada_agent.paths import RunPaths, checked_run_id, list_folder, newest
 from armada_agent.session import Call
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -165,6 +165,7 @@ def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
     code = job.get("code")
     if code is not None and not (isinstance(code, str) and os.path.isabs(code)):
         raise AgentError("bad_request", "`job.code` must be an absolute folder")
+    work_data.check(job.get("data"))
     parameters.integer(spec, "gpus")
     parameters.seconds(spec, "stop_grace_s")
     if spec.get("time_limit_s") is not None:
@@ -219,6 +220,9 @@ def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str],
         files.fsync_tree(work)  # after a power cut a script that is empty would end well
     else:
         raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
+    if spec["job"].get("data"):
+        work_data.link(call.root, work, spec["job"]["data"])
+        files.fsync_tree(work)
     for name, text in launch.items():
         files.write_bytes(os.path.join(staged, name), text.encode("utf-8"))
     if secrets:
@@ -251,13 +255,15 @@ def list_ids(root: str) -> List[str]:
 
 
 def _summarise(paths: RunPaths) -> Dict[str, Any]:
-    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None}
+    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None, "submission": None}
     try:
         spec = files.read_json(paths.spec) or {}
         state = files.read_json(paths.state)
-        word = state.get("state") if state else "submitted" if paths.submissions() else "preparing"
+        submission = newest(paths.submissions())
+        word = state.get("state") if state else "submitted" if submission is not None else "preparing"
     except (files.UnreadableError, OSError):
         return summary  # whatever lies in one run's folder, the others are listed
+    summary["submission"] = submission
     created_at = spec.get("created_at")
     summary["created_at"] = created_at if isinstance(created_at, (int, float)) else None
     summary["state"] = word if isinstance(word, str) and len(word) <= _LONGEST_STATE else "unknown"

@@ -9,11 +9,12 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files, signs
+from armada_agent import engines, files, signs, slurm_nodes
 from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
+_MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
 _LONGEST_BACKOFF_S = 300.0
 _LOOK_S = 12.0  # whoever looks waits twenty seconds for this host, and has other runs to hear of
 _SECOND_S = 4.0
@@ -144,13 +145,33 @@ def requeue(job_id: str) -> int:
     return 1
 
 
-def check(text: str) -> None:
+def check(text: str) -> Dict[str, Any]:
     """Ask whether a job script could ever run.
 
+    `--test-only` is stricter than sbatch, which queues a job whose nodes are all drained. What these nodes could run when
+    they are back is no refusal.
+
+    Returns:
+        `wait`: why it could not start now, or None; `starts_in_s`: what Slurm expects, or None.
+
     Raises:
-        EngineError: In Slurm's own words, why not.
+        EngineError: In Slurm's own words, why it never could.
     """
-    engines.run_tool(["sbatch", "--test-only"], stdin=text.encode("utf-8"))
+    try:
+        out, said = engines.run_tool_aloud(["sbatch", "--test-only"], stdin=text.encode("utf-8"))
+    except EngineError as error:
+        # The first is said of nodes that are away; the second of these too, and of what no node has.
+        if not error.refused or not re.search(_MAY_CHANGE, error.message):
+            raise
+        try:
+            away = slurm_nodes.find_away(text, engines.run_tool(slurm_nodes.ARGV))
+        except EngineError:
+            raise error
+        if not away and "Requested node configuration" in error.message:
+            raise
+        named = "; of the nodes that could take it, these are away: %s" % ", ".join(away) if away else ""
+        return {"wait": error.message + named, "starts_in_s": None}
+    return {"wait": None, "starts_in_s": slurm_nodes.parse_start(said + out)}
 
 
 def explain(handed: Handed) -> str:
@@ -183,7 +204,7 @@ def describe_queue() -> Dict[str, Any]:
         entry["nodes"] += 1
         entry["cpus"] += counts[3]
         entry["cpus_free"] += counts[1] if usable else 0
-        total, taken = count_gres(gres), count_gres(used)
+        total, taken = slurm_nodes.count_gres(gres), slurm_nodes.count_gres(used)
         entry["gpus"] += total
         entry["gpus_free"] += max(0, total - taken) if usable else 0
     lines = engines.run_tool(["squeue", "--noheader", "--states=PD,R", "--format=%U|%T"]).splitlines()
@@ -191,11 +212,6 @@ def describe_queue() -> Dict[str, Any]:
     mine = engines.count_words([line.partition("|")[2] for line in lines if line.partition("|")[0] == own])
     others = engines.count_words([line.partition("|")[2] for line in lines if line.partition("|")[0] != own])
     return {"partitions": sorted(partitions.values(), key=lambda p: str(p["name"])), "mine": mine, "others": others}
-
-
-def count_gres(text: str) -> int:
-    """Count the GPUs in a list such as `gpu:a100:4(S:0-1)` or `gpu:a100:2(IDX:0,3)`."""
-    return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text))
 
 
 class Answer:

@@ -219,17 +219,21 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Ask the batch system whether a job file could ever run; nothing is submitted.
 
+    Returns:
+        `refusal`: why it never could, or None; else `wait`: why it could not start now, and `starts_in_s`, where they are known.
+
     Raises:
         AgentError: `scheduler` when it does not answer.
     """
     engine = engines.find(params.get("scheduler"))
     try:
-        engine.check(parameters.text(params, "file"))
+        answer = engine.check(parameters.text(params, "file"))
     except EngineError as error:
         if not error.refused:
             raise engines.as_agent_error(error)
-        return {"refusal": error.message[:2000]}
-    return {"refusal": None}
+        return {"refusal": error.message[:2000], "wait": None, "starts_in_s": None}
+    wait = answer["wait"]
+    return {"refusal": None, "wait": wait and wait[:2000], "starts_in_s": answer["starts_in_s"]}
 
 
 def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:

@@ -6,7 +6,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Union
 
-from armada_agent import files, gpus, guardian, harvest, identity, job, processes, tickets
+from armada_agent import files, gpus, guardian, harvest, identity, job, post_mortem, processes, tickets
 from armada_agent.errors import is_disk_full
 from armada_agent.harvest import Harvest
 from armada_agent.job import Ending, StartError
@@ -19,6 +19,7 @@ from armada_agent.submissions import concerns, read_wish
 from armada_agent.telemetry import Telemetry
 from armada_agent.time_limit import TimeLimit
 from armada_agent.verdicts import requeue
+from armada_agent.verdicts.cause import signal_name
 
 _TICK_S = 0.2
 _QUEUE_TICK_S = 0.4
@@ -132,6 +133,8 @@ class Supervisor:
         telemetry.stop()
         self._holding.release()
         outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
+        for name in post_mortem.unfinished_saves(self._paths):
+            self._journal.record("finding", message="%s is not taken: the job ended while it saved it" % name)
         return ending
 
     def _spent_s(self) -> float:
@@ -158,7 +161,7 @@ class Supervisor:
 
     def _stopped_ending(self) -> Ending:
         if self._terminated_by:
-            message = "the supervisor was told to end by %s" % job.signal_name(self._terminated_by)
+            message = "the supervisor was told to end by %s" % signal_name(self._terminated_by)
             return Ending("failed", "terminated", message)
         if self._limit.is_reached and self._person_wish() is None:
             return Ending("failed", requeue.TIME_LIMIT)
@@ -209,6 +212,7 @@ class Supervisor:
         self._settle_earlier()
         argv = self._spec["job"]["argv"] + self._resume_arguments()
         self._refuse_if_stopped()
+        began = post_mortem.before_start(self._paths)
         child = job.start(self._paths, argv, environment)
         started_at = time.time()
         self._leader = identity.identify(child.pid)
@@ -221,6 +225,7 @@ class Supervisor:
             "started_at": started_at,
             "gpus": indexes,
         }
+        record.update(began)
         self._journal.write_json(self._paths.attempt(self._attempt, "run.json"), record)
         self._journal.update(state="running", message=None, gpus=indexes, started_at=started_at)
         return child

@@ -12,15 +12,16 @@ import os
 import sys
 from pathlib import Path
 
-from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, write_failure
+from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, describe, write_failure
 from armada_train.heartbeat import Heartbeat
 from armada_train.hooks import Stream
 from armada_train.libraries import check_libraries, configure_libraries
 from armada_train.manifest import hash_source
+from armada_train.model_files import check_model
 from armada_train.parser import read_specification
 from armada_train.preemption import Preemption
 from armada_train.prepared import check_once, prepared_folder
-from armada_train.rows import Files
+from armada_train.rows import Files, refuse_other_evaluation
 from armada_train.runfolder import RunFolder
 from armada_train.specification import Training, check_world
 from armada_train.warmstart import check_start
@@ -45,14 +46,15 @@ def main() -> int:
     except PayloadFailure as error:
         failure = preemption.failure(0) if preemption.is_early else error
         print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
-        write_failure(run.attempt_folder, failure.reason, failure.message)
+        write_failure(run.attempt_folder, failure.reason, failure.message, rank=run.rank_among)
         return failure.exit_code
     except Exception as error:
         if preemption.is_early or (preemption.noted and preemption.failure(0).message in str(error)):
             # A library, or Python itself while it made a class, put an exception of its own in place of the signal's.
-            write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message)
+            write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message, rank=run.rank_among)
             return INTERRUPTED
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")
+        message = f"{type(error).__name__}: {error}"
+        write_failure(run.attempt_folder, GENERIC, message, rank=run.rank_among, lines=describe(error))
         raise
     finally:
         _end_workers()
@@ -74,6 +76,8 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     heartbeat.beat("loading")
     reports_to_wandb = configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.train import train
 
@@ -87,6 +91,8 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
     heartbeat.beat("loading")
     configure_libraries(training, run, os.environ)
     train_rows, eval_files = _open_data(training, run)
+    if run.is_main:
+        check_model(training, train_rows.kind)
 
     from armada_train.report import prepare_and_report
 
@@ -108,8 +114,8 @@ def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, File
                 part.check()
 
         check_once(prepared_folder(training, run), hashes, check)
-    if eval_files and eval_files.kind != train_rows.kind:
-        raise PayloadFailure("data_error", f"training rows hold {train_rows.kind}, eval rows {eval_files.kind}")
+    if eval_files:
+        refuse_other_evaluation(train_rows.kind, eval_files.kind)
     return train_rows, eval_files
 
 

@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 
 from armada_train.agreement import Agreement
 from armada_train.heartbeat import Heartbeat
+from armada_train.loss_watch import LossWatch, nan_loss
 from armada_train.metrics import Metrics
 from armada_train.preemption import Preemption
 from armada_train.throughput import Throughput
@@ -79,17 +80,19 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Saves at the end of a step when a signal came in on any rank, or when the minutes are over."""
+    """Saves at the end of a step when a signal came in on any rank, or when the minutes are over; ends at a loss that is no number."""
 
     def __init__(
         self,
         preemption: Preemption,
         agreement: Agreement,
+        losses: LossWatch,
         every_minutes: float | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._preemption = preemption
         self._agreement = agreement
+        self._losses = losses
         self._every_s = math.inf if every_minutes is None else 60 * every_minutes
         self._clock = clock
         self._saved_at = clock()
@@ -99,11 +102,15 @@ class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         self._saved_at = self._clock()
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._losses.end_step(state.global_step)
         if state.global_step >= state.max_steps:
-            return  # it ends here anyway
+            return  # it ends here anyway, and the last line of the log settles the losses
         # The ranks' clocks differ as well: one that saves while the others train on would wait for them for ever.
         is_due = self._clock() - self._saved_at >= self._every_s
-        self._preemption.agreed, due = self._agreement.highest(self._preemption.noted, is_due)
+        noted, urgency = self._preemption.noted, self._losses.urgency
+        self._preemption.agreed, due, urgency = self._agreement.highest(noted, is_due, urgency)
+        if urgency:
+            raise nan_loss(urgency)
         if due or self._preemption.agreed:
             control.should_save = True
         if self._preemption.agreed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import struct
 import zipfile
 from collections.abc import Sequence
@@ -52,6 +53,13 @@ def set_aside_newer(folder: Path, step: int, attempt: int) -> None:
     for checkpoint in _checkpoints(folder):
         if step_of(checkpoint) > step:
             checkpoint.rename(folder / f"skipped-by-attempt-{attempt}-{checkpoint.name}")
+
+
+def drop_set_aside(folder: Path, step: int) -> None:
+    """Delete what was set aside of steps up to this one, whose checkpoint is whole: nobody needs it any more."""
+    for entry in folder.glob("skipped-by-attempt-*-checkpoint-*"):
+        if entry.name.rpartition("-")[2].isdigit() and step_of(entry) <= step:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -119,6 +127,16 @@ def has_weights(checkpoint: Path) -> bool:
         if (checkpoint / f"{stem}.safetensors").exists():
             return _is_whole_safetensors(checkpoint / f"{stem}.safetensors")
     return False
+
+
+def name_base_model(checkpoint: Path, name: str) -> None:
+    """Write into an adapter's configuration what home calls its base: PEFT writes the host's path, by which nobody else can load it."""
+    path = checkpoint / "adapter_config.json"
+    config = _read_object(path)
+    if config:
+        part = path.with_name(f".{path.name}")
+        part.write_text(json.dumps({**config, "base_model_name_or_path": name}, indent=2), encoding="utf-8")
+        part.replace(path)
 
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import traceback
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 REFUSED = 2  # nothing was trained, and trying again would change nothing
@@ -12,6 +15,9 @@ BROKEN = 1
 INTERRUPTED = 85  # only this: HTCondor's checkpoint_exit_code and Slurm's wrappers start the job again by it
 GENERIC = "exception"
 PREEMPTED = "preempted"
+_LINES = 60
+_LONGEST_LINE = 400
+_LOST_OTHERS = ("gloo", "NCCL", "ncclRemoteError", "remote worker", "losed by peer", "Connection reset by peer")
 _REFUSALS = frozenset({"bad_spec", "data_error", "env_error", "world_mismatch", "resume_mismatch"})
 
 
@@ -20,7 +26,7 @@ class PayloadFailure(Exception):
 
     Args:
         reason: One of `bad_spec`, `data_error`, `env_error`, `world_mismatch`, `resume_mismatch`, `nan_loss`, `oom`,
-            `preempted`, `merge_mismatch`.
+            `host_oom`, `disk_full`, `preempted`, `merge_mismatch`, `signal_<NAME>`.
         message: One sentence for a person.
     """
 
@@ -40,30 +46,78 @@ def exit_code(reason: str) -> int:
     return REFUSED if reason in _REFUSALS else BROKEN
 
 
-def write_failure(folder: Path, reason: str, message: str) -> None:
+def write_failure(
+    folder: Path, reason: str, message: str, *, rank: int | None = None, lines: Sequence[str] = ()
+) -> None:
     """Leave failure.json in the attempt's folder; of several ranks the first to know the cause is kept.
 
-    When one rank dies, the others fail in their next collective: their `exception` must not hide the cause, wherever
-    it was noticed first. Nor may the SIGTERM that the launcher then sends them: `preempted` gives way too.
+    When one rank dies, the others fail in their next collective: their complaint must not hide the cause, wherever
+    it was noticed first. Nor may the SIGTERM that the launcher then sends them: `preempted` gives way too. What each rank
+    said stays in a file of its own, failure-<rank>.json. A disk that is so full that it takes neither costs no more than that.
+
+    Args:
+        folder: The attempt's.
+        reason: Why it failed.
+        message: One sentence for a person.
+        rank: Which of several ranks writes; None where there is one.
+        lines: The last lines of its traceback.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    content: dict[str, object] = {"reason": reason, "message": message}
+    if rank is not None:
+        content["rank"] = rank
+    if lines:
+        content["lines"] = list(lines)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if rank is not None:
+            _write(folder / f"failure-{rank}.json", content)
+        _keep_cause(folder, content)
+    except OSError as error:
+        print(f"armada_train: {reason} cannot be recorded: {error}", file=sys.stderr, flush=True)
+
+
+def describe(error: BaseException) -> list[str]:
+    """Give the last lines of an exception's traceback, with those of what it was raised from."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return [line[:_LONGEST_LINE] for line in text.splitlines() if line.strip()][-_LINES:]
+
+
+def read_failure(folder: Path) -> str | None:
+    """Read why the attempt failed, if one of its ranks could say."""
+    reason = _read(folder).get("reason")
+    return None if reason is None else str(reason)
+
+
+def _keep_cause(folder: Path, content: dict[str, object]) -> None:
     target = folder / "failure.json"
     part = folder / f".failure-{uuid.uuid4().hex}"
-    part.write_text(json.dumps({"reason": reason, "message": message}) + "\n", encoding="utf-8")
+    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
     try:
         os.link(part, target)
     except FileExistsError:
-        if _weight(reason) > _weight(read_failure(folder)):
+        if _weight(content) > _weight(_read(folder)):
             part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def read_failure(folder: Path) -> str | None:
-    """Read why the attempt failed, if one of its ranks could say."""
+def _write(target: Path, content: dict[str, object]) -> None:
+    part = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    part.replace(target)
+
+
+def _read(folder: Path) -> dict[str, object]:
     target = folder / "failure.json"
-    return str(json.loads(target.read_text(encoding="utf-8"))["reason"]) if target.exists() else None
+    content: dict[str, object] = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
+    return content
 
 
-def _weight(reason: str | None) -> int:
-    return {None: 0, GENERIC: 1, PREEMPTED: 1}.get(reason, 2)
+def _weight(content: dict[str, object]) -> int:
+    """Weigh who knows the cause: 3 a rank that names it, 1 one that only lost the others, 0 nobody."""
+    reason = content.get("reason")
+    if reason is None:
+        return 0
+    if reason == GENERIC:
+        return 1 if any(word in str(content.get("message")) for word in _LOST_OTHERS) else 2
+    return 2 if reason == PREEMPTED else 3

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from armada_train.failure import BROKEN, REFUSED, exit_code, read_failure, write_failure
+from armada_train.failure import BROKEN, GENERIC, REFUSED, exit_code, read_failure, write_failure
+from armada_train.rank_ends import Signalled, describe_end, first_end
 from armada_train.runfolder import RunFolder
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
@@ -88,12 +89,16 @@ def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -
     # accelerate's parser does not know these two of torchrun's, but hands them on.
     arguments.signals_to_handle = _SIGNALS
     arguments.shutdown_timeout = max(_SHORTEST_GRACE_S, _stop_grace_s(spec))
+    signalled = Signalled()
+    signalled.listen()
     try:
         launcher(arguments)
     except (ChildFailedError, SignalException) as error:
         if not is_ours:
-            return _code_of(error)
-        failure = read_failure(RunFolder.from_environment(spec.parent, os.environ).attempt_folder)
+            return _code_of(error, signalled.pids)
+        run = RunFolder.from_environment(spec.parent, os.environ)
+        _record_kill(run, error, signalled.pids)
+        failure = read_failure(run.attempt_folder)
         if failure is None:
             print(error, file=sys.stderr, flush=True)
             return BROKEN
@@ -101,13 +106,24 @@ def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -
     return 0
 
 
-def _code_of(error: Any) -> int:
+def _record_kill(run: RunFolder, error: Any, signalled: set[int]) -> None:
+    """Name the rank that was killed, which said nothing, before what the others said when it was gone."""
+    if hasattr(error, "sigval") or read_failure(run.attempt_folder) not in (None, GENERIC):
+        return
+    rank, code = first_end(error, signalled)
+    if told := describe_end(run.path, rank, code):
+        reason, message = told
+        print(f"armada_train.launch: {message}", file=sys.stderr, flush=True)
+        write_failure(run.attempt_folder, reason, message, rank=rank)
+
+
+def _code_of(error: Any, signalled: set[int]) -> int:
     """Give a script's own exit code, that of the rank that failed first; torchrun's is 1 for everything."""
     print(error, file=sys.stderr, flush=True)
     if hasattr(error, "sigval"):
         return 128 + int(error.sigval)
-    _, failure = error.get_first_failure()
-    return 128 - failure.exitcode if failure.exitcode < 0 else failure.exitcode or BROKEN
+    _, code = first_end(error, signalled)
+    return 128 - code if code < 0 else code or BROKEN
 
 
 def _asks_for_deepspeed(spec: Path) -> bool:

@@ -25,7 +25,8 @@ def check_libraries(training: Training, *, trains: bool = True) -> None:
         raise PayloadFailure("env_error", f"the environment lacks {', '.join(missing)}")
 
 
-def _missing_for_training(training: Training) -> list[str]:
+def needed_packages(training: Training) -> list[str]:
+    """Name what a training needs beyond what every one needs; home holds it against the environment's lists."""
     needed = []
     if training.lora:
         needed.append("peft")
@@ -36,7 +37,11 @@ def _missing_for_training(training: Training) -> list[str]:
         needed.append("wandb")
     if training.deepspeed is not None:
         needed.append("deepspeed")
-    missing = [name for name in needed if not _is_installed(name)]
+    return needed
+
+
+def _missing_for_training(training: Training) -> list[str]:
+    missing = [name for name in needed_packages(training) if not _is_installed(name)]
     if training.attention == "flash_attention_2" and not (_is_installed("flash_attn") or _is_installed("kernels")):
         missing.append("flash_attn (or kernels)")
     return missing

@@ -16,6 +16,7 @@ from typing import Any
 
 from armada_train.hooks import hook_file
 from armada_train.hub import hash_hub
+from armada_train.readers import unreadable
 from armada_train.runfolder import replace_json
 from armada_train.specification import Source, TinyModel, Training
 
@@ -84,13 +85,20 @@ def hash_source(source: Source) -> str:
 
 
 def hash_data(path: Path) -> str:
-    """Hash a data file, or the files of a folder with their names."""
-    if not path.is_dir():
-        return _hash_file(path)
-    digest = hashlib.sha256()
-    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode())
-    return digest.hexdigest()
+    """Hash a data file, or the files of a folder with their names.
+
+    Raises:
+        DataFailure: It is gone, or cannot be read.
+    """
+    try:
+        if not path.is_dir():
+            return _hash_file(path)
+        digest = hashlib.sha256()
+        for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode())
+        return digest.hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _hash_file(path: Path) -> str:

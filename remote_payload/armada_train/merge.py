@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armada_train.checkpoints import weights_bytes
-from armada_train.failure import GENERIC, PayloadFailure, write_failure
+from armada_train.failure import GENERIC, PayloadFailure, describe, write_failure
 from armada_train.heartbeat import Heartbeat
 from armada_train.parser import PRECISIONS
 from armada_train.rows import Row, read_source
@@ -73,7 +73,7 @@ def main() -> int:
         write_failure(run.attempt_folder, failure.reason, failure.message)
         return failure.exit_code
     except Exception as error:
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}")
+        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}", lines=describe(error))
         raise
     return 0
 

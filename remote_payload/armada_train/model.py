@@ -21,6 +21,7 @@ from armada_train.hooks import Stream
 from armada_train.rows import Files
 from armada_train.runfolder import RunFolder
 from armada_train.specification import TinyModel, Training
+from armada_train.tokens import named_when_missing
 from armada_train.warmstart import base_model_of
 
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"  # an end that is also the padding is never learnt
@@ -43,17 +44,21 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
         dtype: What the weights are loaded in.
         attention: Chosen by `choose_attention`.
         local_rank: Number of this rank's GPU.
+
+    Raises:
+        PayloadFailure: `env_error`: it is not there, or cannot be fetched.
     """
     quantization = make_quantization(training)
-    return AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=dtype,
-        attn_implementation=attention,
-        # Without it, one process that sees several GPUs would spread the model over them; 4 bits are packed on the GPU.
-        device_map=None if quantization is None else {"": local_rank},
-        quantization_config=quantization,
-        use_kernels=training.schedule.kernels == "hub",
-    )
+    with named_when_missing(path):
+        return AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation=attention,
+            # Without it, one process that sees several GPUs would spread the model over them; 4 bits are packed on the GPU.
+            device_map=None if quantization is None else {"": local_rank},
+            quantization_config=quantization,
+            use_kernels=training.schedule.kernels == "hub",
+        )
 
 
 def make_quantization(training: Training) -> Any:

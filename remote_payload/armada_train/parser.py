@@ -53,8 +53,10 @@ def parse_training(section: Section) -> Training:
     checkpoint = section.section("checkpoint")
     prepared = section.optional_text("prepared")
     train_data, eval_data, workers = _parse_data(section.section("data"))
+    model, model_name = _parse_model(section.section("model"))
     training = Training(
-        model=_parse_model(section.section("model")),
+        model=model,
+        model_name=model_name,
         train_data=train_data,
         eval_data=eval_data,
         workers=workers,
@@ -110,13 +112,14 @@ def _check_stream(training: Training) -> None:
         )
 
 
-def _parse_model(section: Section) -> str | TinyModel:
+def _parse_model(section: Section) -> tuple[str | TinyModel, str | None]:
     path, tiny = section.optional_text("path"), section.optional_section("tiny")
+    name = section.optional_text("name")
     section.close()
     if (path is None) == (tiny is None):
         raise bad_spec(f"`{section.where}` must hold either `path` or `tiny`")
     if tiny is None:
-        return str(path)
+        return str(path), name
     model = TinyModel(
         hidden_size=tiny.integer("hidden_size", 128, minimum=8),
         layers=tiny.integer("layers", 4, minimum=1),
@@ -131,7 +134,7 @@ def _parse_model(section: Section) -> str | TinyModel:
             f"`{tiny.where}`: hidden_size must divide by 2 × heads, and heads by kv_heads "
             f"(they are {model.hidden_size}, {model.heads}, {model.kv_heads})"
         )
-    return model
+    return model, None
 
 
 def _parse_data(section: Section) -> tuple[tuple[Source, ...], tuple[Source, ...], int]:

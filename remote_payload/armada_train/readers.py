@@ -6,16 +6,75 @@ import gzip
 import importlib.util
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
 from armada_train.failure import PayloadFailure
 
 _PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
+LONGEST_LINE_BYTES = 64 << 20
+"""One line holds one row; a file without line ends would be read into memory whole."""
 
 
-def read_file(path: Path) -> Iterator[tuple[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands, or a whole file; `unit` is what its number counts where that is no line."""
+
+    path: Path
+    number: int | None = None
+    unit: str = ""
+
+    def __str__(self) -> str:
+        if self.number is None:
+            return str(self.path)
+        return f"{self.path}: {self.unit} {self.number}" if self.unit else f"{self.path}:{self.number}"
+
+
+class DataFailure(PayloadFailure):
+    """A row or file that cannot be trained on.
+
+    Args:
+        where: A `Place`, or what else names it in a sentence.
+        what: What is wrong there.
+        hint: What to do about it.
+    """
+
+    def __init__(self, where: object, what: str, hint: str | None = None) -> None:
+        super().__init__("data_error", f"{where}: {what}" + (f"; {hint}" if hint else ""))
+        self.where, self.what, self.hint = where, what, hint
+
+
+def unreadable(path: Path, error: Exception) -> DataFailure:
+    """Say of a data file or folder that it is gone, or why it cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return DataFailure(Place(path), "there is no such file")
+    return DataFailure(Place(path), f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def show(value: Any) -> str:
+    """Show a value in a sentence, as JSON has it, and short."""
+    try:
+        text = json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return "a value nested too deeply"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_lines(path: Path) -> bool:
+    """Say whether it is a file of lines, plain or gzip, for which the standard library is enough.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if path.is_dir():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) != _PARQUET
+
+
+def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
     """Read a data file or folder row by row; what it is decides its content, not its name.
 
     Yields:
@@ -35,23 +94,65 @@ def read_file(path: Path) -> Iterator[tuple[str, Any]]:
         else:
             yield from _read_lines(path, compressed=start.startswith(_GZIP))
     except (OSError, EOFError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise PayloadFailure("data_error", f"{path} cannot be read: {cause}") from error
+        raise unreadable(path, error) from error
 
 
-def _read_lines(path: Path, *, compressed: bool) -> Iterator[tuple[str, Any]]:
-    with gzip.open(path, "rb") if compressed else path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+def _read_lines(path: Path, *, compressed: bool) -> Iterator[tuple[Place, Any]]:
+    blank: Place | None = None
+    with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+        for number, line in enumerate(_bounded(file, path), start=1):
+            where = Place(path, number)
             if not line.strip():
+                blank = blank or where
                 continue
-            where = f"{path}:{number}"
-            try:
-                yield where, json.loads(line)
-            except ValueError as error:
-                raise PayloadFailure("data_error", f"{where}: is not JSON: {error}") from error
+            if blank is not None:
+                raise DataFailure(blank, "it is empty, and more rows follow")
+            yield where, _parse_line(line, where)
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
+def _bounded(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(LONGEST_LINE_BYTES + 1):
+        number += 1
+        if len(line) > LONGEST_LINE_BYTES:
+            raise DataFailure(
+                Place(path, number),
+                f"the line is longer than {LONGEST_LINE_BYTES >> 20} MiB",
+                "one row a line: is it .json rather than .jsonl?",
+            )
+        yield line
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _parse_line(line: bytes, where: Place) -> Any:
+    if where.number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataFailure(where, "the file is UTF-16, not UTF-8", "`iconv -f UTF-16 -t UTF-8` changes it")
+    if where.number == 1 and line.startswith(b"\xef\xbb\xbf"):
+        raise DataFailure(
+            where, "the file begins with a byte order mark", "`sed -i '1s/^\\xef\\xbb\\xbf//'` takes it out"
+        )
+    try:
+        return _DECODER.decode(line.decode())
+    except UnicodeDecodeError as error:
+        raise DataFailure(where, f"byte 0x{line[error.start]:02x} at {error.start + 1} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise DataFailure(where, f"not JSON: {error.msg} (column {error.colno})") from error
+    except RecursionError as error:
+        raise DataFailure(where, "not JSON that can be read: nested too deeply") from error
+    except ValueError as error:
+        is_number = "integer string conversion" in str(error)
+        what = "not JSON that can be read: a number too long" if is_number else str(error)
+        raise DataFailure(where, what) from error
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[Place, Any]]:
     _require("pyarrow", path)
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -61,23 +162,22 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
         for batch in ParquetFile(path).iter_batches():
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path}: row {number}", without_nulls(row)
+                yield Place(path, number, "row"), without_nulls(row)
     except pa.ArrowInvalid as error:
-        raise PayloadFailure("data_error", f"{path} cannot be read: {error}") from error
+        raise DataFailure(Place(path), f"it cannot be read: {error}") from error
 
 
-def _read_folder(path: Path) -> Iterator[tuple[str, Any]]:
+def _read_folder(path: Path) -> Iterator[tuple[Place, Any]]:
     if (path / "dataset_dict.json").exists():
         splits = ", ".join(sorted(entry.name for entry in path.iterdir() if entry.is_dir()))
-        raise PayloadFailure("data_error", f"{path} holds several splits: name the folder of one of them ({splits})")
+        raise DataFailure(Place(path), f"it holds several splits: name the folder of one of them ({splits})")
     if not (path / "state.json").exists():
-        message = f"{path} has no state.json: it is no folder that `Dataset.save_to_disk` wrote"
-        raise PayloadFailure("data_error", message)
+        raise DataFailure(Place(path), "it has no state.json: it is no folder that `Dataset.save_to_disk` wrote")
     _require("datasets", path)
     from datasets import load_from_disk
 
     for number, row in enumerate(load_from_disk(str(path)), start=1):
-        yield f"{path}: row {number}", without_nulls(row)
+        yield Place(path, number, "row"), without_nulls(row)
 
 
 def without_nulls(value: Any) -> Any:

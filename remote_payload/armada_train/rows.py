@@ -10,11 +10,12 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from armada_train.failure import PayloadFailure
 from armada_train.hub import read_hub
-from armada_train.readers import read_file
+from armada_train.readers import DataFailure, Place, read_file, show
 from armada_train.specification import Source
 
 ROLES = {
@@ -26,8 +27,18 @@ ROLES = {
     "gpt": "assistant",
 }
 KINDS = ("messages", "prompt_completion", "text")
+_SHAPES = "messages, conversations, prompt and completion, or text"
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A source that was read through: the kind of its rows, and how many they are."""
+
+    name: str
+    kind: str
+    rows: int
 
 
 class Files:
@@ -53,17 +64,13 @@ class Files:
         Raises:
             PayloadFailure: `data_error` at the first row that cannot be trained on, or when kinds are mixed.
         """
-        for source in self.sources:
-            for _ in self.rows(source, Counter()):
-                pass
+        refuse_mixed_kinds([survey(source) for source in self.sources])
 
     def rows(self, source: Source, ignored: Counter[str]) -> Iterator[Row]:
         """Read one of the sources, whose rows must be of the same kind as all others."""
         for kind, row in iterate_source(source, ignored):
             if kind != self.kind:
-                raise _data_error(
-                    f"{source.name}: holds {kind}, but the files before hold {self.kind}: one kind per run"
-                )
+                raise _mixed(source.name, kind, self.kind)
             yield row
 
     def first(self, count: int) -> list[Row]:
@@ -85,6 +92,46 @@ def texts_of(row: Row) -> Iterator[str]:
         yield from row.values()
 
 
+def survey(source: Source) -> Survey:
+    """Read a source through, keeping nothing of it; home does this too, before it asks a host.
+
+    Raises:
+        PayloadFailure: `data_error` at the first row that cannot be trained on.
+    """
+    kind, rows = "", 0
+    for kind, _ in iterate_source(source, Counter()):  # noqa: B007 - all are of one kind
+        rows += 1
+    return Survey(source.name, kind, rows)
+
+
+def refuse_mixed_kinds(train: Sequence[Survey], evaluation: Sequence[Survey] = ()) -> None:
+    """Refuse sources of several kinds, in one split or between the two.
+
+    Raises:
+        PayloadFailure: `data_error`.
+    """
+    for split in (train, evaluation):
+        for found in split:
+            if found.kind != split[0].kind:
+                raise _mixed(found.name, found.kind, split[0].kind)
+    if train and evaluation:
+        refuse_other_evaluation(train[0].kind, evaluation[0].kind)
+
+
+def refuse_other_evaluation(train: str, evaluation: str) -> None:
+    """Refuse to evaluate on rows of another kind than those that are trained on.
+
+    Raises:
+        PayloadFailure: `data_error`.
+    """
+    if train != evaluation:
+        raise PayloadFailure("data_error", f"training rows hold {train}, eval rows {evaluation}: one kind per run")
+
+
+def _mixed(name: str, kind: str, before: str) -> PayloadFailure:
+    return DataFailure(name, f"holds {kind}, but the files before hold {before}: one kind per run")
+
+
 def read_source(source: Source, ignored: Counter[str]) -> tuple[str, list[Row]]:
     """Read every row of one source into memory, and say of which kind they are."""
     kinds, rows = zip(*iterate_source(source, ignored), strict=True)
@@ -104,59 +151,80 @@ def iterate_source(source: Source, ignored: Counter[str]) -> Iterator[tuple[str,
     for where, content in read_file(source.path) if source.hub is None else read_hub(source.hub):
         kind, row = normalise(content, where, ignored)
         if first and kind != first:
-            raise _data_error(f"{where}: holds {kind}, but the rows before hold {first}: one kind per run")
+            raise DataFailure(where, f"this row holds {kind}; those before it hold {first}: one kind per run")
         first = kind
         yield kind, row
     if not first:
-        raise _data_error(f"{source.name} holds no rows")
+        raise DataFailure(
+            source.name if source.hub else Place(source.path), "it holds no rows", f"it needs rows with {_SHAPES}"
+        )
 
 
-def normalise(content: Any, where: str, ignored: Counter[str]) -> tuple[str, Row]:
-    """Bring a row into the form of its kind; keys that are not used are counted."""
+def normalise(content: Any, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    """Bring a row into the form of its kind; keys that are not used are counted.
+
+    Raises:
+        DataFailure: It cannot be trained on.
+    """
     if not isinstance(content, dict):
-        raise _data_error(f"{where}: must be an object")
+        raise DataFailure(where, f"a row must be a JSON object, not {show(content)}", f"with {_SHAPES}")
     if "messages" in content or "conversations" in content:
         key = "messages" if "messages" in content else "conversations"
         ignored.update(content.keys() - {key})
-        return "messages", {"messages": _normalise_chat(content[key], f"{where}: `{key}`", ignored)}
+        return "messages", {"messages": _normalise_chat(content[key], where, f"`{key}", ignored)}
     if "prompt" in content and "completion" in content:
         ignored.update(content.keys() - {"prompt", "completion"})
-        return "prompt_completion", {key: _text(content[key], f"{where}: `{key}`") for key in ("prompt", "completion")}
+        return "prompt_completion", {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
     if "text" in content:
         ignored.update(content.keys() - {"text"})
-        return "text", {"text": _text(content["text"], f"{where}: `text`")}
-    raise _data_error(f"{where}: has none of `messages`, `conversations`, `prompt` with `completion`, `text`")
+        return "text", {"text": _text(content["text"], where, "`text`")}
+    for key, other in (("prompt", "completion"), ("completion", "prompt")):
+        if other in content:
+            raise DataFailure(where, f"`{key}` is missing beside `{other}`")
+    keys = ", ".join(show(key) for key in itertools.islice(content, 5)) or "nothing"
+    raise DataFailure(where, f"the row has {keys}; it needs {_SHAPES}")
 
 
-def _normalise_chat(turns: Any, where: str, ignored: Counter[str]) -> list[dict[str, str]]:
+def _normalise_chat(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
     if not isinstance(turns, list) or not turns:
-        raise _data_error(f"{where} must be a list of turns")
+        raise DataFailure(where, f"{key}` must be a filled list of turns, not {show(turns)}")
     messages = []
     for index, turn in enumerate(turns):
         if not isinstance(turn, dict):
-            raise _data_error(f"{where}[{index}] must be an object")
-        role_key, text_key = ("role", "content") if "role" in turn else ("from", "value")
+            raise DataFailure(where, f"{key}[{index}]` must be an object with role and content, not {show(turn)}")
+        role_key, text_key = ("role", "content") if "role" in turn or "content" in turn else ("from", "value")
         if turn.get("tool_calls"):
-            raise _data_error(f"{where}[{index}] holds tool calls, which this payload does not train on yet")
+            raise DataFailure(
+                where, f"{key}[{index}]` holds tool calls, which are not trained on yet", "leave such rows out"
+            )
         role = turn.get(role_key)
         if not isinstance(role, str) or role not in ROLES:
-            raise _data_error(f"{where}[{index}] has the role {role!r}; known are {', '.join(ROLES)}")
+            raise DataFailure(where, f"{key}[{index}].{role_key}` is {show(role)}; known are {', '.join(ROLES)}")
         ignored.update(turn.keys() - {role_key, text_key})
-        messages.append({"role": ROLES[role], "content": _text(turn.get(text_key), f"{where}[{index}].{text_key}")})
+        said = turn.get(text_key)
+        if isinstance(said, list):
+            raise DataFailure(
+                where,
+                f"{key}[{index}].{text_key}` is a list of parts, as for images; only text is trained on",
+                "leave such rows out, or join their texts",
+            )
+        messages.append({"role": ROLES[role], "content": _text(said, where, f"{key}[{index}].{text_key}`")})
     if not any(message["role"] == "assistant" and message["content"] for message in messages):
-        raise _data_error(f"{where} has no assistant turn, so there is nothing to train on")
+        raise DataFailure(where, f"{key}` has no assistant turn, so there is nothing to train on")
     return messages
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, where: object, name: str) -> str:
+    if isinstance(value, list) and name in ("`prompt`", "`completion`"):
+        raise DataFailure(
+            where, f"{name} is a list of messages, and must be text", "give the whole conversation as `messages`"
+        )
     if not isinstance(value, str):
-        raise _data_error(f"{where} must be a text")
+        raise DataFailure(where, f"{name} must be text, not {show(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise _data_error(f"{where} holds half a character, which no tokenizer can read") from error
+        raise DataFailure(
+            where, f"{name} holds half a character (\\ud800 to \\udfff alone), which no tokenizer can read"
+        ) from error
     return value
-
-
-def _data_error(message: str) -> PayloadFailure:
-    return PayloadFailure("data_error", message)

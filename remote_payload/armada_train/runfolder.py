@@ -69,6 +69,11 @@ class RunFolder:
         return self.path / f"heartbeat-{self.rank}.json"
 
     @property
+    def rank_among(self) -> int | None:
+        """Which of several ranks this is; None where there is one."""
+        return self.rank if self.world_size > 1 else None
+
+    @property
     def is_main(self) -> bool:
         return self.rank == 0
 

@@ -144,6 +144,8 @@ class Training:
     start_from: StartFrom | None = None
     prepared: Path | None = None
     """Where tokenised data is kept for all runs of a host; None: in the run's own folder."""
+    model_name: str | None = None
+    """What home calls a model that lies under another name on the host; None: the same."""
     deepspeed: str | None = None
     """A DeepSpeed configuration, whose values were compared with these at home."""
 

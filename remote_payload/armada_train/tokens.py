@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from transformers import AutoTokenizer
@@ -11,6 +13,7 @@ from trl.chat_template_utils import get_training_chat_template, has_generation_m
 from trl.data_utils import _tokenize, common_prefix_length
 
 from armada_train.failure import PayloadFailure
+from armada_train.model_files import without_end
 from armada_train.rows import Row
 
 IGNORED = -100
@@ -18,17 +21,40 @@ IGNORED = -100
 
 
 def load_tokenizer(path: str) -> Any:
-    """Load a tokenizer from a folder or the hub."""
-    return AutoTokenizer.from_pretrained(path)
+    """Load a tokenizer from a folder or the hub.
+
+    Raises:
+        PayloadFailure: `env_error`: it is not there, or cannot be fetched.
+    """
+    with named_when_missing(path):
+        return AutoTokenizer.from_pretrained(path)
+
+
+@contextlib.contextmanager
+def named_when_missing(path: str) -> Iterator[None]:
+    """Name a model that is gone or cannot be fetched, in one sentence; transformers says it in an OSError without a number.
+
+    Raises:
+        PayloadFailure: `env_error`.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # of the system: no disk, no right
+            raise
+        first = str(error).strip().partition("\n")[0]
+        raise PayloadFailure("env_error", f"the model {path} cannot be loaded: {first}") from error
 
 
 def choose_template(tokenizer: Any, kind: str) -> str | None:
     """Choose the chat template that marks what the assistant said; None where the tokenizer's own does, or none is needed.
 
     Raises:
-        PayloadFailure: `data_error`: the tokenizer has none, or one for which TRL knows no marked form.
+        PayloadFailure: `data_error`: the tokenizer has none, or one for which TRL knows no marked form; or it has no end.
     """
     if kind != "messages":
+        if not tokenizer.eos_token:
+            raise without_end(kind)
         return None
     if not tokenizer.chat_template:
         raise PayloadFailure("data_error", "the rows are chats, but the model's tokenizer has no chat template")

@@ -16,6 +16,7 @@ from armada_train.agreement import Agreement
 from armada_train.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.attention import ATTEMPTS, Attention, choose_attention
 from armada_train.failure import PayloadFailure
+from armada_train.fit import check_fit
 from armada_train.heartbeat import Heartbeat
 from armada_train.hooks import Stream
 from armada_train.manifest import Settings, describe_settings
@@ -47,7 +48,7 @@ def train(training: Training, *given: Any, **options: Any) -> None:
         _train(training, *given, **options)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
-            raise out_of_memory(training.batch, error) from error
+            raise out_of_memory(training.batch, error, trains_on_gpu=training.device != "cpu") from error
         raise
 
 
@@ -86,6 +87,7 @@ def _train(
     torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
     dtype = choose_weights_dtype(training)
     model = load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+    doubts = check_fit(training, model, tokenizer, splits.parts)
     stream = None
     if isinstance(train_rows, Stream):
         samples = arguments.max_steps * training.batch.overall
@@ -104,6 +106,7 @@ def _train(
         peak_flops=training.peak_flops,
         save_every_minutes=training.save_every_minutes,
         base_model=base_model_folder(training, run),
+        base_name=training.model_name,
         train_tokens=history.train_tokens,
         model=model,
         args=arguments,
@@ -116,7 +119,7 @@ def _train(
         _say(run, f"starting with the {what} of {training.start_from.path}; the schedule is this run's own")
     trainable = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
     _say(run, f"{trainable:,} trainable parameters, {len(trainer.train_dataset):,} training rows")
-    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings]
+    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
     if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
         findings.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)

@@ -17,10 +17,12 @@ from trl import SFTTrainer
 from armada_train import outbox
 from armada_train.agreement import Agreement
 from armada_train.callbacks import RunCallback, SavingCallback
-from armada_train.checkpoints import newest_first, step_of
+from armada_train.checkpoints import drop_set_aside, name_base_model, newest_first, step_of
 from armada_train.failure import PayloadFailure
+from armada_train.full_disk import give_up, is_disk_full
 from armada_train.gauges import flops_per_token, peak_memory_bytes
 from armada_train.heartbeat import Heartbeat
+from armada_train.loss_watch import LossWatch, nan_loss
 from armada_train.manifest import Settings, write_manifest
 from armada_train.metrics import Metrics
 from armada_train.moments import load_moments
@@ -57,6 +59,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         peak_flops: float | None,
         save_every_minutes: float | None,
         base_model: Path | None,
+        base_name: str | None,
         train_tokens: int,
         **rest: Any,
     ) -> None:
@@ -78,9 +81,11 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self._peak_flops = peak_flops
         self._waited_s = 0.0
         self._base_model = base_model
+        self._base_name = base_name
         self._moments_from: Path | None = None
+        self._losses = LossWatch(rest["args"].device)
         callbacks = [
-            SavingCallback(preemption, self._agreement, save_every_minutes),
+            SavingCallback(preemption, self._agreement, self._losses, save_every_minutes),
             RunCallback(metrics, heartbeat, self.throughput, is_main=run.is_main),
         ]
         # SFTTrainer looks at the first row; of a stream it is shown that alone.
@@ -133,19 +138,21 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         else:  # packed: no padding, and each document begins at position 0
             self._fresh[0] += inputs["input_ids"].numel()
             self._fresh[1] += (inputs["position_ids"] == 0).sum()
-        self._fresh[2] += ~torch.isfinite(loss.detach())
+        self._losses.take(loss)
         return result
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         if "loss" in logs:
-            tokens, samples, broken = (int(count) for count in self.accelerator.reduce(self._fresh, "sum"))
+            counts = torch.cat([self._fresh, self._losses.count])
+            tokens, samples, broken = (int(count) for count in self.accelerator.reduce(counts, "sum"))
             self._fresh = self._no_counts()
             self.train_tokens += tokens
             logs.update(self.throughput.lap(tokens, samples))
             logs.update(self._gauge(logs))
             self._metrics["train"]["num_tokens"] = [self.train_tokens]  # TRL's own count restarts with the attempt
             if broken:
-                raise self._nan_loss()
+                self._losses.settle(self.state.global_step)
+                raise nan_loss(self._agreement.highest(self._losses.urgency)[0])
         super().log(logs, start_time)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
@@ -165,15 +172,8 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return gauges
 
     def _no_counts(self) -> torch.Tensor:
-        """Tokens, samples and broken losses of this rank since the last log."""
-        return torch.zeros(3, dtype=torch.int64, device=self.accelerator.device)
-
-    def _nan_loss(self) -> PayloadFailure:
-        return PayloadFailure(
-            "nan_loss",
-            f"the loss is not a number at or shortly before step {self.state.global_step}; "
-            "checkpoints written before it are kept",
-        )
+        """Tokens and samples of this rank since the last log."""
+        return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
 
     # --- evaluation ------------------------------------------------------------------------------------------------
 
@@ -287,9 +287,21 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters() if weight.requires_grad):
-            raise self._nan_loss()
+            raise PayloadFailure(
+                "nan_loss",
+                f"a weight is not a number after step {self.state.global_step}; checkpoints written before it are kept",
+            )
         self._heartbeat.beat("saving", self.state.global_step)
         checkpoint = self._run.checkpoints / f"checkpoint-{self.state.global_step}"
+        try:
+            self._save_and_announce(checkpoint, model, trial)
+        except Exception as error:
+            if not is_disk_full(error, self._run.checkpoints):
+                raise
+            others = [found.name for found in newest_first(self._run.checkpoints) if found != checkpoint]
+            raise give_up(checkpoint, next(iter(others), None), is_main=self._run.is_main) from error
+
+    def _save_and_announce(self, checkpoint: Path, model: Any, trial: Any) -> None:
         if self._run.is_main:
             outbox.forget(self._run, checkpoint)
             write_manifest(checkpoint, self._settings)
@@ -298,7 +310,10 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()  # each rank has written its random state
         if self._run.is_main:
+            if self._base_name is not None:
+                name_base_model(checkpoint, self._base_name)
             self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
+            drop_set_aside(self._run.checkpoints, self.state.global_step)
 
     def _checkpoints_to_keep(self) -> int:
         """Make room for the best checkpoint beside the last ones: the Trainer would delete the last one for it."""

@@ -418,6 +418,33 @@ def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning
 
 
 @on_htcondor
+def test_a_job_that_waits_for_days_is_not_asked_for(cluster: Cluster) -> None:
+    cluster.never_begin()
+    cluster.log(SUBMITTED)
+    os.utime(cluster.handed.file("job.log"), (1.0, 1.0))
+    cluster.say("condor_q", "5\n")
+    assert set(cluster.be_silent(600)) == {"pending"}
+
+
+@on_htcondor
+def test_what_was_remembered_of_a_doubt_goes_with_it(cluster: Cluster) -> None:
+    log = Path(cluster.handed.file("job.log"))
+    cluster.log(SUBMITTED + EXECUTING)
+    seen_at = cluster.look()["seen_at"]
+    log.rename(log.with_name("old.log"))
+    away = cluster.look()
+    assert away["seen_at"] <= seen_at  # when the log was last read
+    assert Path(cluster.handed.file("liveness.json")).exists()
+    cluster.beat()
+    alive = cluster.look()
+    assert (alive["state"], alive["message"]) == ("running", None)
+    assert alive["error"].startswith("its event log is not there: ")
+    log.with_name("old.log").rename(log)
+    assert cluster.look()["state"] == "running"
+    assert not Path(cluster.handed.file("liveness.json")).exists()
+
+
+@on_htcondor
 def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(cluster: Cluster) -> None:
     cluster.log(SUBMITTED + EXECUTING)
     cluster.beat()

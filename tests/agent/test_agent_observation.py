@@ -208,4 +208,6 @@ def test_what_other_folders_lie_among_the_runs_is_not_listed(this_host: Host, tm
     (this_host.root / "runs/UPPER").mkdir()
     (this_host.root / "runs/file").touch()
     (this_host.folder("listed-1") / "spec.json").write_text("{")
-    assert this_host.call("run.list")["runs"] == [{"run_id": "listed-1", "state": "unknown", "created_at": None}]
+    assert this_host.call("run.list")["runs"] == [
+        {"run_id": "listed-1", "state": "unknown", "created_at": None, "submission": None}
+    ]

@@ -208,7 +208,7 @@ def test_launch_files_are_written_and_the_run_is_listed_and_removed(this_host: H
     this_host.call("run.create", run_id="list-1", spec=spec, files={"launch/command.json": "é"}, secrets={})
     assert (this_host.folder("list-1") / "launch/command.json").read_text("utf-8") == "é"
     listed = this_host.call("run.list")["runs"]
-    assert listed == [{"run_id": "list-1", "state": "preparing", "created_at": 1700000000.0}]
+    assert listed == [{"run_id": "list-1", "state": "preparing", "created_at": 1700000000.0, "submission": None}]
     assert this_host.call("run.remove", run_id="list-1") == {}
     assert this_host.call("run.list")["runs"] == []
     with pytest.raises(Refused) as refused:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import slurm
+from armada_agent import slurm, slurm_nodes
 
 from tests.agent.conversation import Conversation, Refused, spec_of
 from tests.waiting import eventually
@@ -72,7 +72,7 @@ def test_the_last_record_of_a_requeued_job_counts() -> None:
     ],
 )
 def test_gpus_are_counted(text: str, count: int) -> None:
-    assert slurm.count_gres(text) == count
+    assert slurm_nodes.count_gres(text) == count
 
 
 class Programs:
@@ -80,7 +80,7 @@ class Programs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("squeue", "sbatch", "scancel", "scontrol", "sacct"):
+        for name in ("squeue", "sbatch", "scancel", "scontrol", "sacct", "sinfo"):
             (folder / name).write_text(PROGRAM.format(folder=folder, name=name))
             (folder / name).chmod(0o755)
             self.say(name, "", code=0 if name != "sacct" else 1)
@@ -264,6 +264,19 @@ def test_a_lost_answer_is_looked_up_and_nothing_is_handed_over_twice(
     assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
     assert host.call("run.submit", run_id="a-1", submission=1)["outcome"] == "already"
     assert programs.calls("sbatch") == 1
+
+
+def test_a_job_that_could_not_start_now_is_answered_with_its_wait_and_one_that_never_could_with_its_refusal(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    asked: dict[str, Any] = {"scheduler": "slurm", "file": "#!/bin/sh\n#SBATCH --cpus-per-task=1\n"}
+    assert host.call("scheduler.check", **asked) == {"refusal": None, "wait": None, "starts_in_s": None}
+    programs.say("sbatch", "allocation failure: Requested node configuration is not available\n", code=1)
+    assert "Requested node" in host.call("scheduler.check", **asked)["refusal"]
+    programs.say("sinfo", "main*|n1|drain|8|64000|(null)|new disks|\n")
+    answer = host.call("scheduler.check", **asked)
+    assert (answer["refusal"], answer["wait"].endswith("n1 (drain: new disks)")) == (None, True)
 
 
 def test_what_cannot_be_known_is_never_handed_over_again(

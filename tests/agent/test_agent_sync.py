@@ -190,6 +190,16 @@ def test_a_host_keeps_what_each_home_said_apart(some_host: Host) -> None:
     assert some_host.call("run.remove", run_id="r-1", home=LAPTOP) == {}
 
 
+@pytest.mark.parametrize(("up_to", "has_all"), [(0, False), (1, True), (None, True)])
+def test_a_home_has_all_of_a_run_only_as_far_as_it_says(some_host: Host, up_to: int | None, has_all: bool) -> None:
+    """It was resumed while the last sync of what had ended was under way."""
+    some_host.launch("r-1", "true")
+    said = {} if up_to is None else {"submission": up_to}  # an older armada says no number
+    some_host.call("homes.settle", run_id="r-1", home=LAPTOP, digests=[], **said)
+    look = some_host.call("sync.look", runs=[{"run_id": "r-1", "outputs": []}])["runs"][0]
+    assert [home["settled"] for home in look["homes"]] == [has_all]
+
+
 @pytest.mark.parametrize(
     "home", [7, {"id": "../../x", "label": "a", "path": "b"}, {"id": "a" * 32, "label": 1, "path": ""}]
 )

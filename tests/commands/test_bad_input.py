@@ -76,6 +76,14 @@ def test_an_empty_dataset_is_refused(armada: Armada) -> None:
     assert "train.jsonl" in err
 
 
+def test_what_only_the_payload_would_refuse_is_refused_before_anything_starts(armada: Armada) -> None:
+    armada.write("train.jsonl", ROW + "\n")
+    train = {"global_batch_size": 4, "max_steps": 2, "max_length": 64, "kernels": "liger"}
+    code, err = launch(armada, json.dumps({**SFT, "train": train}), "--profile", "cpu")
+    assert code == 3
+    assert "ARM015 `train.kernels` are for GPUs" in err
+
+
 def test_a_dataset_that_is_missing_is_refused(armada: Armada) -> None:
     code, err = launch(armada, json.dumps(SFT))
     assert code == 2

@@ -25,6 +25,20 @@ def test_a_command_runs_and_its_words_come_back(armada: Armada) -> None:
     assert armada.run("logs", run["run_id"]).stdout == f"hello\n{run['run_id']}\n"
 
 
+def test_a_command_finds_its_data_where_it_lies_at_home_and_what_lies_elsewhere_below_data(armada: Armada) -> None:
+    for name in ("project/run.sh", "project/big/a.txt", "elsewhere/b.txt"):
+        (armada.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (armada.folder / name).write_text(f"{name}\n")
+    subprocess.run(["git", "init", "-q", str(armada.folder / "project")], check=True)
+    (armada.folder / "project" / ".gitignore").write_text("big\n")
+    data = {"train": [{"path": "project/big"}, {"path": "elsewhere/b.txt"}]}
+    experiment = armada.command("cat", "run.sh", "big/a.txt", "data/b.txt", code="project", data=data)
+    done = armada.run("launch", "--host", "local", experiment, "--follow")
+    assert done.returncode == 0, done.stderr
+    (run,) = armada.json("ps")
+    assert armada.run("logs", run["run_id"]).stdout == "project/run.sh\nproject/big/a.txt\nelsewhere/b.txt\n"
+
+
 def test_ps_json_has_the_agreed_fields(armada: Armada) -> None:
     armada.run("launch", "--host", "local", armada.command("true"), "--follow")
     (run,) = armada.json("ps")

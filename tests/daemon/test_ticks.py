@@ -113,7 +113,7 @@ def test_a_run_that_lives_or_is_not_home_keeps_it_and_counting_begins_anew(
     runs.record(database, "x-aaaaaa", Verdict("succeeded", attempt=1, seq=2), ended_at=hand.now)
     hand.go(2 * IDLE_S)
     assert daemon.tick(database)
-    run_sync.succeeded(database, "x-aaaaaa", began=hand.now, next_due_at=hand.now, final=True)
+    run_sync.succeeded(database, "x-aaaaaa", began=hand.now, next_due_at=hand.now, final_of=1)
     hand.go(10)
     assert daemon.tick(database)
     hand.go(IDLE_S + 1)

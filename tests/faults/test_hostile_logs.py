@@ -18,7 +18,7 @@ LINES = {
     "NUL and bells": b"\x00\x07\x08\x08\x0b\x0c\x7f",
     "bidi": "user \u202e\u2066gpj.exe\u2069 \u200f\u061c".encode(),
     "bad UTF-8": b"\xff\xfe \xc3( \xed\xa0\x80 \xf0\x9f",
-    "rewritten line": b"loss 9.9\rloss 0.1",
+    "rewritten line": b"loss 9.9\rrewritten line: loss 0.1",
     "endless line": b"x" * 12_000,
 }
 

@@ -80,10 +80,19 @@ class Cluster:
 
     def hurry(self, run_id: str) -> None:
         """Spare a requeued job the two minutes that Slurm makes it wait; HTCondor makes nobody wait."""
-        if self.engine == "slurm":
-            job = self.job_id(run_id)
-            eventually(lambda: "PENDING" in self.shell(f"squeue --noheader --jobs={job} --format=%T"))
-            self.shell(f"scontrol update JobId={job} StartTime=now")
+        if self.engine != "slurm":
+            return
+        job = self.job_id(run_id)
+
+        def waits() -> bool:
+            # It is PENDING, then FAILED, then PENDING with its two minutes anew, before its node is cleared.
+            state = self.shell(f"squeue --noheader --jobs={job} --format=%T").strip()
+            if state == "PENDING":
+                self.shell(f"scontrol update JobId={job} StartTime=now || true")
+            return state in ("PENDING", "FAILED", "COMPLETING")
+
+        eventually(waits)
+        eventually(lambda: not waits())
 
     def occupy(self) -> str:
         """Fill every core, so that others wait; an id for `leave`."""

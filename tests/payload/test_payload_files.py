@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
+import os
 import struct
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from armada_train import checkpoints, outbox
-from armada_train.failure import PayloadFailure, write_failure
+from armada_train.failure import PayloadFailure, describe, write_failure
+from armada_train.full_disk import give_up, is_disk_full
 from armada_train.heartbeat import Heartbeat
 from armada_train.libraries import configure_libraries
-from armada_train.manifest import write_manifest
+from armada_train.manifest import hash_data, write_manifest
 from armada_train.metrics import History, Metrics, read_history
 from armada_train.parser import parse_training
+from armada_train.rank_ends import Signalled, describe_end, first_end
 from armada_train.rows import Files
 from armada_train.runfolder import RunFolder
 from armada_train.section import Section
@@ -40,27 +46,27 @@ class Clock:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is not JSON"),
-        ("\xff", "is not JSON"),
-        ("[1]", "must be an object"),
-        ("{}", "has none of `messages`"),
-        ('{"text": 3}', "`text` must be a text"),
+        ("{", "not JSON"),
+        ("\xff", "is not UTF-8"),
+        ("[1]", "must be a JSON object"),
+        ("{}", "the row has nothing; it needs messages"),
+        ('{"text": 3}', "`text` must be text, not 3"),
         ('{"text": "\\ud800"}', "holds half a character"),
-        ('{"messages": []}', "must be a list of turns"),
-        ('{"messages": [{"role": "boss", "content": "x"}]}', "has the role 'boss'"),
+        ('{"messages": []}', "must be a filled list of turns"),
+        ('{"messages": [{"role": "boss", "content": "x"}]}', '`messages[0].role` is "boss"'),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no assistant turn"),
-        ('{"messages": [{"role": "assistant", "content": [1]}]}', "[0].content must be a text"),
+        ('{"messages": [{"role": "assistant", "content": [1]}]}', "`messages[0].content` is a list of parts"),
         ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "holds tool calls"),
-        ('{"text": "plain"}', "holds text, but the rows before hold messages"),
+        ('{"text": "plain"}', "holds text; those before it hold messages"),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(json.dumps(chat("q", "a")).encode() + b"\n\n" + line.encode("latin-1") + b"\n")
+    path.write_bytes(json.dumps(chat("q", "a")).encode() + b"\n" + line.encode("latin-1") + b"\n")
     with pytest.raises(PayloadFailure) as caught:
         Files([Source(path)]).check()
     assert caught.value.reason == "data_error"
-    assert caught.value.message.startswith(f"{path}:3: ")
+    assert caught.value.message.startswith(f"{path}:2: ")
     assert message in caught.value.message
 
 
@@ -70,6 +76,13 @@ def test_a_missing_file_and_an_empty_one_are_data_errors(tmp_path: Path) -> None
         with pytest.raises(PayloadFailure, match=name) as caught:
             Files([Source(tmp_path / name)]).check()
         assert caught.value.reason == "data_error"
+
+
+def test_data_that_is_gone_when_it_is_hashed_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(PayloadFailure) as caught:
+        hash_data(tmp_path / "gone.jsonl")
+    assert caught.value.reason == "data_error"
+    assert caught.value.message == f"{tmp_path}/gone.jsonl: there is no such file"
 
 
 def test_sharegpt_rows_become_messages(tmp_path: Path) -> None:
@@ -117,6 +130,16 @@ def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_pat
     assert checkpoints.missing_states(checkpoint, 2) == []
     (checkpoint / "latest").write_text("../elsewhere")
     assert checkpoints.missing_states(checkpoint, 2) != []
+
+
+def test_an_adapter_names_its_base_as_home_does(tmp_path: Path) -> None:
+    checkpoints.name_base_model(tmp_path, "/home/me/model")  # a whole model has no adapter's configuration
+    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({"base_model_name_or_path": "/root/.armada/models/9f", "r": 8}))
+    checkpoints.name_base_model(tmp_path, "/home/me/model")
+    assert json.loads(path.read_text()) == {"base_model_name_or_path": "/home/me/model", "r": 8}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None:
@@ -175,6 +198,19 @@ def test_a_checkpoint_that_the_supervisor_took_is_announced_no_second_time(tmp_p
     assert [entry.name for entry in run.outbox.iterdir()] == ["digest"]
 
 
+def test_what_was_set_aside_is_deleted_once_a_later_checkpoint_is_whole(tmp_path: Path) -> None:
+    for name in ("checkpoint-9", "checkpoint-20"):
+        (tmp_path / f"skipped-by-attempt-2-{name}").mkdir()
+    (tmp_path / "skipped-by-attempt-2-checkpoint-mine").mkdir()
+    (tmp_path / "checkpoint-5").mkdir()
+    checkpoints.drop_set_aside(tmp_path, 12)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "checkpoint-5",
+        "skipped-by-attempt-2-checkpoint-20",
+        "skipped-by-attempt-2-checkpoint-mine",
+    ]
+
+
 # --- failures, metrics, heartbeat, speed ---------------------------------------------------------------------------
 
 
@@ -189,6 +225,133 @@ def test_the_cause_of_a_failure_outranks_what_followed_from_it(tmp_path: Path) -
     write_failure(tmp_path, "nan_loss", "too late")
     assert reason() == "oom"
     assert [entry.name for entry in tmp_path.iterdir()] == ["failure.json"]
+
+
+def test_who_lost_another_rank_gives_way_to_whoever_failed_first(tmp_path: Path) -> None:
+    lost = "RuntimeError: gloo/transport/tcp/pair.cc: Connection closed by peer"
+    write_failure(tmp_path, "exception", lost, rank=0)
+    write_failure(tmp_path, "exception", "KeyError: 'labels'", rank=1, lines=["Traceback", "KeyError: 'labels'"])
+    write_failure(tmp_path, "exception", "ValueError: later", rank=2)
+    told = json.loads((tmp_path / "failure.json").read_text())
+    assert (told["rank"], told["message"], told["lines"][-1]) == (1, "KeyError: 'labels'", "KeyError: 'labels'")
+    assert json.loads((tmp_path / "failure-0.json").read_text())["message"] == lost
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "failure-0.json",
+        "failure-1.json",
+        "failure-2.json",
+        "failure.json",
+    ]
+
+
+def test_a_failure_that_cannot_be_recorded_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "attempt").write_text("in its place")
+    write_failure(tmp_path / "attempt", "disk_full", "no room")
+    assert "disk_full cannot be recorded: " in capsys.readouterr().err
+
+
+def test_a_traceback_is_described_with_what_it_came_from() -> None:
+    try:
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise RuntimeError("saving failed") from error
+    except RuntimeError as error:
+        lines = describe(error)
+    assert lines[-1] == "RuntimeError: saving failed"
+    assert "OSError: [Errno 28] No space left on device" in lines
+
+
+# --- ranks as torchrun saw them end --------------------------------------------------------------------------------
+
+
+@dataclass
+class End:
+    pid: int
+    exitcode: int
+    timestamp: int
+
+
+@dataclass
+class Failed:
+    failures: dict[int, End]
+
+
+@pytest.mark.parametrize(
+    ("ends", "signalled", "first"),
+    [
+        (
+            {0: End(70, 1, 100), 1: End(71, -9, 101)},
+            set(),
+            (1, -9),
+        ),  # the survivor wrote its error down, and so earlier
+        ({0: End(70, -9, 100), 1: End(71, 3, 101)}, {70}, (1, 3)),  # torchrun itself killed the one that did not end
+        ({0: End(70, -6, 100), 1: End(71, 1, 101)}, set(), (0, -6)),
+        ({0: End(70, 1, 101), 1: End(71, 2, 100)}, set(), (1, 2)),
+        ({0: End(70, -15, 100)}, {70}, (0, -15)),
+    ],
+)
+def test_the_rank_whose_end_came_first_is_chosen(
+    ends: dict[int, End], signalled: set[int], first: tuple[int, int]
+) -> None:
+    assert first_end(Failed(ends), signalled) == first
+
+
+def test_whom_torchrun_ends_itself_is_noted() -> None:
+    signalled = Signalled()
+    log = logging.getLogger("a test's")
+    log.addHandler(signalled)
+    log.warning("Sending process %s closing signal %s", 7220, "SIGTERM")
+    log.warning("failed (exitcode: %s) local_rank: %s (pid: %s) of binary: %s", -9, 1, 7221, "python")
+    assert signalled.pids == {7220}
+
+
+def test_a_killed_rank_is_described_by_its_last_heartbeat(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat-1.json").write_text(json.dumps({"rank": 1, "phase": "saving", "step": 30}))
+    assert describe_end(tmp_path, 1, -9) == (
+        "signal_SIGKILL",
+        "rank 1 was ended by SIGKILL while saving, after step 30",
+    )
+    assert describe_end(tmp_path, 0, -11) == ("signal_SIGSEGV", "rank 0 was ended by SIGSEGV")
+    assert describe_end(tmp_path, 1, 1) is None
+    assert describe_end(tmp_path, 1, -15) is None
+
+
+# --- a disk that fills ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (OSError(errno.EFBIG, "File too large"), False),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"), False),  # there is room
+        (KeyError("labels"), False),
+    ],
+)
+def test_a_full_disk_is_known_from_what_saving_raised(tmp_path: Path, error: Exception, is_full: bool) -> None:
+    assert is_disk_full(error, tmp_path) is is_full
+    outer = RuntimeError("saving failed")
+    outer.__cause__ = error
+    assert is_disk_full(outer, tmp_path) is is_full
+
+
+def test_torchs_own_words_for_a_full_disk_are_believed_where_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armada_train.full_disk._free_bytes", lambda _folder: 4096)
+    assert is_disk_full(RuntimeError("basic_ios::clear: iostream error"), tmp_path)
+
+
+def test_what_could_not_be_saved_is_deleted_by_the_rank_that_saves(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-4").mkdir()
+    assert "there is no earlier one" in give_up(tmp_path / "checkpoint-4", None, is_main=False).message
+    assert (tmp_path / "checkpoint-4").exists()
+    failure = give_up(tmp_path / "checkpoint-4", "checkpoint-2", is_main=True)
+    assert (failure.reason, failure.exit_code) == ("disk_full", 1)
+    assert "checkpoint-2 is the last complete one" in failure.message
+    assert not (tmp_path / "checkpoint-4").exists()
 
 
 def test_a_new_attempt_continues_the_metrics_of_a_killed_one(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_wrong_line_is_named_by_prepare_too(tmp_path: Path, make_run: Any) -> 
     run = make_run(make_training(broken))
     code, output = prepare(run)
     assert code == 2
-    assert f"{broken}:2: is not JSON" in output
+    assert f"{broken}:2: not JSON" in output
     assert run.failure["reason"] == "data_error"
 
 

@@ -39,7 +39,7 @@ def test_a_line_that_is_not_json_is_named_by_file_and_line(
     lines[16] = '{"messages": [}'
     broken.write_text("\n".join(lines))
     run = make_run(make_training(broken))
-    assert finish_without_torch(run).startswith(f"{broken}:17: is not JSON: ")
+    assert finish_without_torch(run).startswith(f"{broken}:17: not JSON: ")
     assert run.failure["reason"] == "data_error"
 
 

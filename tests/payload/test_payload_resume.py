@@ -42,7 +42,7 @@ def test_a_run_killed_with_signal_9_ends_as_if_undisturbed(
     adapters = [r.path / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors" for r in (run, undisturbed)]
     assert adapters[0].read_bytes() == adapters[1].read_bytes()
     assert run.steps_in("checkpoints", "checkpoint-") == [8, 12]
-    assert run.steps_in("checkpoints", "skipped-by-attempt-2-checkpoint-") == [9]
+    assert run.steps_in("checkpoints", "skipped-by-attempt-2-checkpoint-") == []
     assert run.steps_in("outbox", ".new-") == [4, 8, 12]
 
 
@@ -184,6 +184,10 @@ def test_a_run_of_which_one_rank_was_killed_with_signal_9_ends_as_if_undisturbed
     ended = wait_for_end(process)
     gate.remove()
     assert ended.code == 1, ended.output
+    assert (run.failure["reason"], run.failure["rank"]) == ("signal_SIGKILL", 1)
+    assert run.failure["message"].startswith("rank 1 was ended by SIGKILL while ")
+    survivor = json.loads((run.path / "attempts/1/failure-0.json").read_text())
+    assert survivor["reason"] == "exception"
     assert ranks_of(run) == {}
     assert run.losses() == {step: loss for step, loss in two_ranks.losses().items() if step <= 6}
 

@@ -148,13 +148,16 @@ def test_a_signal_reaches_the_script_which_has_its_grace(local: Armada, processe
     assert local.json("ps")[0]["state"] == "cancelled"
 
 
-@pytest.mark.parametrize(("end", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.parametrize(
+    ("end", "reason", "code"), [("sys.exit(7)", "exit_7", 7), ("os.kill(os.getpid(), 9)", "signal_SIGKILL", 137)]
+)
 @pytest.mark.takes_long("accelerate's own launcher")
-def test_a_scripts_own_exit_code_comes_through_torchrun(local: Armada, end: str, code: int) -> None:
+def test_a_scripts_own_exit_code_comes_through_torchrun(local: Armada, end: str, reason: str, code: int) -> None:
     script = f"import os, sys\nif os.environ['RANK'] == '1': {end}\n"
     done = local.run("launch", "--host", "local", project(local, script), "--follow")
     assert done.returncode == 6
-    assert local.json("ps")[0]["reason"] == f"exit_{code}"
+    (run,) = local.json("ps")
+    assert (run["reason"], run["exit_code"]) == (reason, code)
 
 
 def test_a_script_that_git_ignores_is_refused(local: Armada) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import random
 import resource
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,21 @@ def test_the_eval_loss_does_not_depend_on_batch_size_order_or_number_of_ranks(
     assert max(losses) == pytest.approx(min(losses), rel=1e-6)
 
 
+def test_an_adapters_base_is_named_as_home_names_it_and_it_is_resumed_all_the_same(
+    undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    training = make_training(chat_files[0], train={"max_steps": 2}, checkpoint={"every_steps": 1})
+    training["model"] = {"path": str(undisturbed.path / "model"), "name": "/home/me/model"}
+    run = make_run(training)
+    run.train()
+    last = run.path / "checkpoints" / "checkpoint-2"
+    for folder in (last, run.path / "outbox" / ".new-2"):
+        assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "/home/me/model"
+        shutil.rmtree(folder)
+    run.attempt = 2
+    assert "resuming from checkpoint-1" in run.train().output
+
+
 def test_overlong_samples_are_dropped_and_counted(tmp_path: Path, make_run: Any) -> None:
     long_rows = [chat("Say it.", "word " * 300)] * 3
     sharegpt = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], "id": 7}
@@ -201,7 +218,46 @@ print(all(bool(w.isfinite().all()) for path in sys.argv[1:] for w in load_file(p
     assert run.finish_python("-c", look, *files).output == "True\n"
 
 
-def test_memory_that_runs_out_ends_with_oom_and_a_batch_that_is_the_same_with_less_of_it(
+def test_a_loss_that_is_no_number_is_noticed_at_its_step_and_not_at_the_next_line_of_the_log(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    # The second step moves the weights out of the world, the third meets them.
+    train = {"learning_rate": 1e30, "max_steps": 50, "log_every_steps": 25, "max_grad_norm": 1e30, "warmup_steps": 2}
+    run = make_run(make_training(chat_files[0], train=train, checkpoint={"every_steps": 50}))
+    assert run.finish().code == 1
+    assert run.failure == {
+        "reason": "nan_loss",
+        "message": "the loss is not a number at step 3; checkpoints written before it are kept",
+    }
+    assert list(run.losses()) == [1]
+
+
+def test_a_disk_that_fills_while_a_checkpoint_is_saved_is_said_and_the_last_complete_one_stays(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    run = make_run(
+        make_training(chat_files[0], train={"max_steps": 40}, checkpoint={"every_steps": 1, "keep_last": 99})
+    )
+    disk = run.path / "checkpoints"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("only root mounts a disk that is small")
+    try:
+        ended = run.finish()
+        saved = run.steps_in("checkpoints", "checkpoint-")
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    assert ended.code == 1, ended.output
+    assert run.failure["reason"] == "disk_full"
+    assert f"the disk is full: checkpoint-{saved[-1] + 1} could not be saved in {disk} (" in run.failure["message"]
+    assert f"checkpoint-{saved[-1]} is the last complete one" in run.failure["message"]
+    assert saved == run.steps_in("outbox", ".new-")
+
+
+def test_memory_that_runs_out_ends_with_its_name_and_a_batch_that_is_the_same_with_less_of_it(
     tmp_path: Path, make_run: Any
 ) -> None:
     # Eager attention over 8 × 2 heads × 8000² scores wants 4 GB at once, and the process may have 3 in all.
@@ -215,7 +271,7 @@ def test_memory_that_runs_out_ends_with_oom_and_a_batch_that_is_the_same_with_le
     )  # as a container would limit what it may use
     ended = wait_for_end(process)
     assert ended.code == 1, ended.output
-    assert run.failure["reason"] == "oom"
+    assert run.failure["reason"] == "host_oom"
     assert run.heartbeat(0)["phase"] == "training"
     assert run.failure["message"].startswith(
         "out of memory at micro batch 8; train.micro_batch_size: 4 with accumulation 2 keeps the global batch of 8. "

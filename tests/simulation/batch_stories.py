@@ -31,6 +31,7 @@ WEIGHTS = {
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
     "break_off": 2, "set_clock": 1, "set_home_clock": 1,
     "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
+    "meanwhile_stop": 1, "meanwhile_look": 1, "meanwhile_launch": 1,
     "meanwhile_kill_supervisor": 1, "meanwhile_cut_link": 1, "meanwhile_start_job": 2, "meanwhile_preempt": 1, "meanwhile_lie": 1,
 }  # fmt: skip
 
@@ -182,8 +183,10 @@ class BatchTeller(Teller):
                 return
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
+        # A launch that broke off is gone on with by the same launch: nothing else says so of it.
         self.world.hold(
-            run.state == "unknown", f"{home.name} goes on saying that {run_id} is {run.state}, and nothing of it lives"
+            run.state in ("unknown", "preparing"),
+            f"{home.name} goes on saying that {run_id} is {run.state}, and nothing of it lives",
         )
 
     def _goes_on(self, run_id: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +16,25 @@ STEPS = ("rename", "replace", "link", "unlink", "rmdir")
 
 class Killed(BaseException):  # no error of anybody's
     """The program that computes now is no more."""
+
+
+class Waits(Killed):
+    """It waits for a lock that the program holds which it was begun beside: here it is ended instead, as if somebody lost patience."""
+
+
+def at_once(real: Callable[[Any, int], None], descriptor: Any, how: int) -> None:
+    """Stands in for `fcntl.flock`: in one thread nobody can wait for whom it interrupted.
+
+    Raises:
+        Waits: The lock is held.
+        BlockingIOError: The same, and the caller would not have waited.
+    """
+    try:
+        real(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if how & fcntl.LOCK_NB:
+            raise
+        raise Waits from None
 
 
 class WrittenBack:
@@ -87,7 +107,8 @@ class Breaking:
             what()
 
     def stand_ins(self) -> list[tuple[Any, str, Any]]:
-        return [(os, name, self._counted(getattr(os, name))) for name in STEPS]
+        waiting = (fcntl, "flock", functools.partial(at_once, fcntl.flock))
+        return [waiting, *((os, name, self._counted(getattr(os, name))) for name in STEPS)]
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)

@@ -37,6 +37,9 @@ FOUND = {
 # What random stories found in later code.
 FOUND_BY_CHANCE = {
     "its file system goes away between two questions of a release": "launch save tick end tick meanwhile_unmount:0:1 release",
+    "resumed while its last sync is under way": "launch save end:0:1 tick meanwhile_resume:0:1 sync",
+    "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
+    "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
 }
 
@@ -77,6 +80,7 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "a former attempt that was given up ends well while the next runs": "launch start_job give_up start_job end tick look",
     "release, its folder was removed while its job waits": "launch start_job preempt tick lose_run release",
     "stopped while it waits after it was resumed": "launch start_job time_limit resume stop",
+    "release, it was resumed and the answer of its scheduler was lost": "launch start_job end:0:1 tick sync lose_answer resume release",
     "stopped, its folder was removed while its job waits": "launch look lose_run stop",
 }
 

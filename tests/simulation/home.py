@@ -100,6 +100,10 @@ class SimHome:
         with self.store() as database:
             return run_sync.find(database, run_id).final_done
 
+    def has_seen_end(self, run_id: str) -> bool:
+        with self.store() as database:
+            return runs.find(database, run_id).ended
+
     def why_not(self, run_id: str) -> str | None:
         """What keeps it from believing that all of a run is here."""
         with self.store() as database:

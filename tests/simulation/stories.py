@@ -28,6 +28,7 @@ MEANWHILE = "meanwhile_"
 """Before what happens: it does so while a home waits for an answer of the next act's."""
 
 _MOST_HOMES = 3
+_AT_ONCE = 2  # programs of one home
 _CLOCKS = (0.0, -7200.0, 7200.0, 40 * 86_400.0)
 
 
@@ -39,6 +40,7 @@ class Teller:
         self.scripts = scripts
         self.run_ids: list[str] = []
         self._acting: list[SimHome | None] = []
+        self._acts = 0
         world.add_home("home")
         self.add_host()
 
@@ -105,7 +107,10 @@ class Teller:
 
         def retry() -> None:
             before = {run_id: len(self.world.alive(run_id)) for run_id in self.run_ids}
+            acts = self._acts
             home.retry(host)
+            if acts != self._acts:
+                return  # somebody did something meanwhile, and may have begun it
             again = [r for r in self.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done]
             self.world.hold(not again, f"{again} had succeeded and was run again by itself")
 
@@ -307,9 +312,10 @@ class Teller:
             self._act(home, lambda: act(home, run_id))
 
     def _act(self, home: SimHome | None, act: Callable[[], None]) -> None:
-        if home is not None and home in self._acting:
-            return  # it waits for its own lock until the other act has ended
+        if home is not None and self._acting.count(home) >= _AT_ONCE:
+            return
         self._acting.append(home)
+        self._acts += 1
         try:
             # What armada says no with is another test's.
             with self.world.armada_acts(home or self._home(0)), contextlib.suppress(*EXPECTED, Killed):
@@ -325,6 +331,7 @@ WEIGHTS = {
     "lose_run": 1, "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
     "break_off": 3, "set_clock": 1, "set_home_clock": 1,
     "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
+    "meanwhile_stop": 1, "meanwhile_retry": 1, "meanwhile_look": 1, "meanwhile_launch": 1,
     "meanwhile_kill_supervisor": 1, "meanwhile_power_cut": 1, "meanwhile_unmount": 1, "meanwhile_cut_link": 1,
 }  # fmt: skip
 

@@ -307,6 +307,9 @@ class World:
 
     def check_final(self, home: SimHome, run_id: str) -> None:
         """After armada said that all of a run is home."""
+        self.hold(
+            home.has_seen_end(run_id), f"all of {run_id} is home, says {home.name}, and knows that it was resumed"
+        )
         missing = home.missing(run_id)
         self.hold(not missing, f"all of {run_id} is home, says {home.name}, and nothing is said of step {missing}")
         here = self.at_home(home, run_id)

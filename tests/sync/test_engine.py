@@ -22,6 +22,7 @@ from armada.sync.release import judge_host
 from armada.sync.report import Look
 from armada.sync.staging import PARTIAL
 from armada.transport.protocol import TransferProgress
+from armada.verdicts.states import Verdict
 from tests.sync.conftest import Place, leftovers, random_bytes
 
 
@@ -492,6 +493,20 @@ def test_the_last_sync_is_done_once_all_is_home(place: Place) -> None:
     (place.remote / "outbox" / bad / "model").write_bytes(b"1")
     assert place.sync(insist=True).final
     assert run_sync.find(place.database, place.run_id).final_done
+
+
+@pytest.mark.parametrize("state", ["submitted", "succeeded"])
+def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, state: str) -> None:
+    place.create()
+    place.end()
+    place.sync()
+    runs.record(place.database, place.run_id, Verdict(state, None, None, 9, 9), submission=2)
+    run_sync.reopen(place.database, place.run_id)
+    entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
+    outcome = place.sync(looked=Look(entry, ended=True, submission=1))
+    assert outcome.missing == f"{place.run_id} was handed over once more meanwhile"
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.next_due_at is None) == (False, False)
 
 
 def test_a_quarantined_manifest_does_not_hold_back_the_last_sync(place: Place) -> None:

@@ -79,7 +79,7 @@ def test_new_points_are_drawn_after_those_that_were_there(world: World) -> None:
         await pilot.press("enter", "c")
         await shows(pilot, "loss (1 of 2) 1")
         world.losses("demo-aaaaaa", [0.25, float("nan")])
-        await shows(pilot, "loss (1 of 2) 0.25")
+        await shows(pilot, "loss (1 of 2) NaN since step 5, before 0.25")
         view = pilot.app.screen
         assert isinstance(view, RunScreen)
         assert len(view.wall.curves["loss"]) == 5

@@ -49,6 +49,18 @@ def test_a_rising_line_goes_from_corner_to_corner_without_holes() -> None:
     assert all(any(row[column] != " " for row in picture) for column in range(10))
 
 
+@pytest.mark.parametrize("steps", [3, 400])
+@pytest.mark.parametrize("end", ["", "\r", "\n", "\r\nafter\n"])
+def test_of_a_progress_bar_a_log_shows_the_newest_state(tmp_path: Path, steps: int, end: str) -> None:
+    states = [f"\r\x1b[32m{100 * step // steps:>3}%\x1b[0m|{'#' * 20}| {step}/{steps}" for step in range(steps + 1)]
+    path = tmp_path / "output.log"
+    path.write_bytes(b"before\n" + "".join(states).encode() + end.encode())
+    log = LogFile(path)
+    shown = [line.text for line in log.forward(0, 10)]
+    assert shown == ["before", f"100%|{'#' * 20}| {steps}/{steps}", *(["after"] if "after" in end else [])]
+    assert log.forward(log.tail(1), 1)[0].text == shown[-1]
+
+
 @pytest.mark.parametrize("count", [20, 2000])
 def test_a_nan_is_a_gap(count: int) -> None:
     values = [1.0 + 0.01 * (place % 2) for place in range(count)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from textual.widgets import Static
 
 from armada.inert import inert_line
 from armada.tui.bindings import bindings
-from armada.tui.curves import NAN, Curve, Levels
+from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
 from armada.tui.settings_text import differing
 from armada.tui.watcher import Wants
@@ -17,6 +18,7 @@ from armada.tui.widgets.chart import NAMES, Chart, Line
 from armada.tui.widgets.chart_wall import SMOOTHINGS, in_order
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +96,10 @@ class CompareScreen(View):
         smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
         left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
         title = f"{inert_line(self.metric, 60)} against {self.against}{smooth}{left_out}"
+        unread = [key for key in self.wants().curves if key not in self._curves]
+        title += f" · reading {counted(len(unread), 'curve')} …" if unread else ""
         empty = "no such points" + (": it needs a price for the host" if self.against == "cost" else " yet")
+        empty = "reading …" if unread else empty
         self.chart.show(title, lines, log=self.logarithmic, unit=self.against, empty=empty)
         self._draw_settings()
 
@@ -104,27 +109,29 @@ class CompareScreen(View):
             return None
         levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
         name = f"{row.name} {row.run.run_id[-6:]}"
+        doubt = curve.doubt(log=self.logarithmic)
         if self.against == "step":
-            return Line(name, curve.steps, levels)
+            return Line(name, curve.steps, levels, doubt=doubt)
         start = row.run.started_at or curve.times[0]
         if self.against == "tokens":
-            return self._by_tokens(row, curve, levels, name)
+            return self._by_tokens(row, curve, Line(name, (), levels, doubt=doubt))
         if self.against == "cost" and row.price is None:
             return None
         factor = 1.0 if self.against == "time" else (row.price or 0.0) / 3600
-        return Line(name, _rising((moment - start) * factor for moment in curve.times), levels)
+        return Line(name, _rising((moment - start) * factor for moment in curve.times), levels, doubt=doubt)
 
-    def _by_tokens(self, row: RunRow, curve: Curve, levels: Levels, name: str) -> Line | None:
+    def _by_tokens(self, row: RunRow, curve: Curve, line: Line) -> Line | None:
         tokens = self._curves.get((row.run.run_id, TOKENS))
         if tokens is None or not len(tokens):
             return None
         at = dict(zip(tokens.steps, tokens.raw.values, strict=True))
-        return Line(name, _rising(at.get(step, NAN) for step in curve.steps), levels)
+        return dataclasses.replace(line, xs=_rising(at.get(step, NAN) for step in curve.steps))
 
     def _draw_settings(self) -> None:
         details = [self.snapshot.details.get(run_id) for run_id in self.run_ids]
         known = [detail for detail in details if detail is not None]
         if len(known) != len(self.run_ids):
+            self.table.show_items([Item("none", ((("reading …", "dim"),), *(((("", "plain"),),) * len(self.run_ids))))])
             return
         names = tuple(((inert_line(row.name, 60), "strong"),) for row in self.rows)
         items = []

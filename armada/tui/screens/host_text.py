@@ -45,9 +45,10 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     active = [row for row in snapshot.runs if row.run.host == host.name and not row.run.ended]
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
+    unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
-        ((inert_line(host.name, 60), "strong"), ("" if host.configured else " (not in hosts.yaml)", "dim")),
+        ((inert_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
         ((gpu_names(gpus) if facts else "not looked at yet: k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
@@ -61,7 +62,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
         (_gpu_line(gpu, points_of(host.telemetry, gpu), snapshot.index, symbols, history),) for gpu in gpus[:GPUS_SHOWN]
     ]
     if len(gpus) > GPUS_SHOWN:
-        more.append((((f"and {len(gpus) - GPUS_SHOWN} GPUs more", "dim"),),))
+        more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
     return Item(host.name, cells, tuple(more))
 
 
@@ -146,10 +147,14 @@ def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Ite
         free, all_there = inert_line(each.get("gpus_free"), 8), inert_line(each.get("gpus"), 8)
         state = f" · {inert_line(each['state'], 30)}" if each.get("state") else ""
         limit = f" · at most {inert_line(each['time_limit'], 30)}" if each.get("time_limit") else ""
-        room = f"  {free} of {all_there} GPUs free · {inert_line(each.get('nodes'), 8)} nodes{state}{limit}"
+        room = f"  {free} of {_plural(all_there, 'GPU')} free · {_plural(inert_line(each.get('nodes'), 8), 'node')}{state}{limit}"
         yield ((inert_line(each.get("name"), 40), "strong"), (room, "plain"))
     if queue.get("error"):
         yield ((f"its batch system does not answer: {inert_line(queue['error'], 300)}", "warn"),)
+
+
+def _plural(number: str, thing: str) -> str:
+    return f"{number} {thing}{'' if number == '1' else 's'}"
 
 
 def _dicts(listed: object) -> list[dict[str, Any]]:

@@ -75,11 +75,14 @@ class HostsScreen(View):
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
         hosts = self.snapshot.hosts
-        only_local = all(host.local for host in hosts)
+        only_local = bool(hosts) and all(host.local for host in hosts)
         self.hint.display = only_local
         if only_local:
             self.hint.update(Text(HINT, style="dim", no_wrap=True))
         now, width = time.time(), self.size.width
+        if not self.snapshot.taken_at:
+            self.hint.display = True
+            self.hint.update(" reading …")
         self.table.show_items(host_item(host, self.snapshot, self.board.symbols, now, width) for host in hosts)
         if (host := self.host) is not None and self.history.display:
             self.history.show(host.name, SPANS_S[self._span], host.history)

@@ -20,7 +20,7 @@ from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.view import View
 from armada.tui.watcher import Wants
 from armada.tui.widgets.chart_wall import ChartWall
-from armada.tui.widgets.list_table import ListTable
+from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class RunScreen(View):
             self.overview.update(words)
         elif self.shown == "log":
             self._draw_log(row)
+        elif detail is None and self.shown in ("checkpoints", "events", "config"):
+            self._say_reading()
         elif detail is not None and self.shown == "checkpoints":
             items = run_text.checkpoint_items(detail, self.snapshot, row.host)
             self.checkpoints.show_items(items)
@@ -136,6 +138,13 @@ class RunScreen(View):
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
             self.config.update(Text(text(run_text.config(detail))))
+
+    def _say_reading(self) -> None:
+        """What was not read yet is not empty."""
+        words = (("reading …", "dim"),)
+        self.checkpoints.show_items([Item("none", (words, *([(("", "plain"),)] * 5)))])
+        self.events.show_items([Item("none", (words, *([(("", "plain"),)] * 2)))])
+        self.config.update(Text(" reading …"))
 
     def tick(self) -> None:
         super().tick()

@@ -67,7 +67,7 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     if run.step is not None:
         left = f" · {span(run.eta_s)} left" if run.eta_s else ""
         speed = f" · {figure(run.tokens_per_s)} tok/s" if run.tokens_per_s else ""
-        loss = f" · loss {run.loss:.4g}" if run.loss is not None else ""
+        loss = f" · loss {run.loss_text}" if run.loss_text is not None else ""
         yield "step", f"{run.step:,} of {f'{run.total_steps:,}' if run.total_steps else '?'}{loss}{speed}{left}"
     if run.phase and not run.ended:
         yield "phase", inert_line(run.phase, 40)
@@ -78,10 +78,12 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     if cost is not None:
         yield "cost", f"${cost:,.2f} at ${row.price:,.2f}/h"
     kept = row.kept
-    yield "checkpoints", f"{kept.home} home{f', {kept.only_host} only on the host' if kept.only_host else ''}"
+    parts = [f"{kept.home} home", f"{kept.damaged} damaged at home" if kept.damaged else ""]
+    parts += [f"{kept.only_host} only on the host" if kept.only_host else ""]
+    yield "checkpoints", ", ".join(part for part in parts if part)
     if sync is not None:
         due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
-        due = " · all home" if run.ended and sync.final_done and not row.kept.only_host else due
+        due = " · all home" if run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
         failing = (
             f" · fails since {stamp(sync.failing_since)}: {inert_line(sync.reason, 200)}" if sync.failing_since else ""
         )
@@ -104,7 +106,8 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(batch, dict):
         parts = [batch.get(key, "?") for key in ("global", "micro", "accumulation", "processes")]
         whole, micro, accumulation, processes = (inert_line(part, 12) for part in parts)
-        yield "batch", f"{whole} samples a step = micro {micro} × accumulate {accumulation} × {processes} processes"
+        ranks = f"{processes} process{'' if processes == '1' else 'es'}"
+        yield "batch", f"{whole} samples a step = micro {micro} × accumulate {accumulation} × {ranks}"
     environment = spec.get("environment")
     if isinstance(environment, dict):
         yield "environment", inert_line(environment.get("key"), 120)
@@ -154,7 +157,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
         path: Span = ("", "dim")
         transfer = moving.get(checkpoint.digest)
         if checkpoint.home_path is not None:
-            where = ("in doubt", "warn") if checkpoint.trouble else ("home", "good")
+            where = ("damaged", "bad") if checkpoint.trouble else ("home", "good")
             path = (f"  {checkpoint.home_path}", "dim")
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""

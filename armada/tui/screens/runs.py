@@ -13,7 +13,7 @@ from armada.tui.filtering import Query
 from armada.tui.screens.view import View
 from armada.tui.watcher import Wants
 from armada.tui.widgets.preview import Preview
-from armada.tui.widgets.run_table import RunTable
+from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class RunsScreen(View):
         snapshot = self.snapshot
         # Before the first picture it is not known that there is nothing.
         self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
+        none = "nothing could be read" if snapshot.trouble is not None else NONE_LIKE_THIS
+        self.table.empty = (
+            (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
+        )
         a = self.arrangement
         chosen = (a.query.text, a.sort, a.reverse, a.group)
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None

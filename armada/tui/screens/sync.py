@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("RUN", 16, grow=2, most=50),
     Column("HOST", 8, grow=1, most=20, rank=3),
-    Column("HOME", 9, rank=1),
+    Column("HOME", 9, grow=1, most=24, rank=1),
     Column("WAITS", 5, right=True),
-    Column("LAST SYNC", 12, rank=2),
+    Column("LAST SYNC", 15, rank=2),
     Column("NEXT", 12),
 )
 
@@ -97,8 +97,10 @@ def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
     for row in snapshot.runs:
         run_id = row.run.run_id
         sync = snapshot.syncs.get(run_id)
-        done = row.run.ended and (sync is None or sync.final_done) and not row.kept.only_host
-        if run_id not in moving and (done or (sync is None and not row.kept.only_host and row.run.ended)):
+        done = row.run.ended and (sync is None or sync.final_done) and not (row.kept.only_host or row.kept.damaged)
+        if run_id not in moving and (
+            done or (sync is None and not row.kept.only_host and not row.kept.damaged and row.run.ended)
+        ):
             continue
         failing = sync is not None and sync.failing_since is not None
         rank = 0 if failing else 1 if run_id in moving else 2 if row.kept.only_host else 3
@@ -107,7 +109,7 @@ def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
     made = [_item(row, moving.get(row.run.run_id, []), snapshot, symbols, now) for _, _, row in found]
     if made:
         return made
-    said = "everything is home" if snapshot.runs else "no runs yet"
+    said = "everything is home" if snapshot.runs else "no runs yet" if snapshot.taken_at else "reading …"
     return [Item("none", (((said, "good"),), *(((("", "plain"),),) * 5)))]
 
 
@@ -116,7 +118,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
     cells: Cells = (
         ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
         ((row.host, "plain"),),
-        ((f"{row.kept.home} home", "plain"),),
+        ((f"{row.kept.home} home", "plain"), (f" {row.kept.damaged} damaged" if row.kept.damaged else "", "bad")),
         ((str(row.kept.only_host) if row.kept.only_host else "", "warn"),),
         ((age(sync.last_at, now) if sync else "never", "dim"),),
         (_next(row, snapshot, now),),

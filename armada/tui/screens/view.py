@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.screen import Screen
 
-from armada.tui.widgets.going import Going
+from armada.tui.widgets.going import Going, Notice
 from armada.tui.widgets.lines import KeyLine, TopLine
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class View(Screen[None]):
 
         self.top = TopLine(self.board.symbols, SCREENS[self.PLACE].lower())
         yield self.top
+        self.notice = Notice(self.board.symbols)
+        yield self.notice
         yield from self.body()
         self.going = Going(self.board.symbols)
         yield self.going
@@ -67,6 +69,7 @@ class View(Screen[None]):
     def take(self, updates: Sequence[CurveUpdate] = ()) -> None:
         """Called with each new snapshot while the screen is in sight."""
         self.top.take(self.snapshot)
+        self.notice.take(self.snapshot)
         self.going.take(self.snapshot, time.time())
         self.draw(updates)
         self.board.want(self.wants())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LABEL = 9
 NAMES = "abcdefghij"
+LOOKED_THROUGH = 1000
+"""Among more points than these there is always a second one to see."""
 MARKED = Style(reverse=True)
 COLOURS = ("accent", "primary", "success", "error", "secondary", "warning")
 """In Textual's own theme the first and the last are one colour."""
@@ -36,12 +38,14 @@ class Line:
     """One curve as drawn: values already transformed, `xs` never decreasing, `name` inert.
 
     `sign` is the character that marks it where there are several; by default its place among them says which.
+    `doubt` is said of its newest value where that cannot be drawn.
     """
 
     name: str
     xs: Sequence[float]
     levels: Levels
     sign: str = ""
+    doubt: str = ""
 
 
 class Chart(Widget):
@@ -243,17 +247,23 @@ class Chart(Widget):
         extents = [each for each in found if each is not None]
         room, rows = width - LABEL, height - 2
         if not extents or room < 4 or rows < 1:
-            said = Strip([Segment("  " + self.symbols.text(self.empty), self._style("dim"))])
+            doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
+            words = f"nothing that could be drawn: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
+            said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
         y0, y1 = min(low for low, _ in extents), max(high for _, high in extents)
         if y1 == y0:  # a constant stands in the middle
             y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
-        canvas = Canvas(room, rows)
+        canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)
+        if x1 <= x0:  # one place only, which stands in the middle
+            window = Window(x0 - 1.0, x0 + 1.0, y0, y1)
         for owner, line in enumerate(self.lines):
-            draw(canvas, line.xs, line.levels, Window(x0, x1, y0, y1), owner)
+            draw(canvas, line.xs, line.levels, window, owner)
             if len(self.lines) > 1:
-                _name_curve(canvas, line, Window(x0, x1, y0, y1), owner)
+                _name_curve(canvas, line, window, owner, _sign(line, owner))
+            elif _is_lone(line, x0, x1):  # a single dot is hard to see
+                _name_curve(canvas, line, window, owner, self.symbols.states["running"])
         for row in range(rows):
             label = self._label(y1 - (y1 - y0) * row / max(1, rows - 1)) if row % 4 == 0 or row == rows - 1 else ""
             segments = [Segment(f"{label:>{LABEL - 1}} ", self._style("dim"))]
@@ -261,7 +271,7 @@ class Chart(Widget):
                 segments.append(Segment(text, plain if owner == 255 else self._style(COLOURS[owner % len(COLOURS)])))
             strips.append(Strip(segments).adjust_cell_length(width, plain))
         left, right = self._x(x0), self._x(x1)
-        foot = " " * LABEL + left + f"{right:>{max(0, room - len(left))}}"
+        foot = " " * LABEL + (left + f"{right:>{max(0, room - len(left))}}" if x1 > x0 else f"{left:^{room}}")
         strips.append(Strip([Segment(foot, self._style("dim"))]).adjust_cell_length(width, plain))
         return strips[:height]
 
@@ -270,6 +280,7 @@ class Chart(Widget):
         for owner, line in enumerate(self.lines):
             last = next((value for value in reversed(line.levels.values) if not math.isnan(value)), None)
             value = "" if last is None else f" {self._label(last).strip()}"
+            value = f" {line.doubt}{f', before{value}' if value else ''}" if line.doubt else value
             most = max(10, width // len(self.lines) - 16)
             shown = line.name if len(line.name) <= most else line.name[: most - 1] + "…"
             name = f"  {_sign(line, owner)}{f' {shown}' if shown else ''}" if len(self.lines) > 1 else ""
@@ -300,7 +311,15 @@ def _sign(line: Line, owner: int) -> str:
     return line.sign or NAMES[owner % len(NAMES)]
 
 
-def _name_curve(canvas: Canvas, line: Line, window: Window, owner: int) -> None:
+def _is_lone(line: Line, x0: float, x1: float) -> bool:
+    """Whether there is one point alone between two places."""
+    first, last = bisect_left(line.xs, x0), min(len(line.levels), bisect_right(line.xs, x1))
+    return (
+        last - first <= LOOKED_THROUGH and sum(not math.isnan(value) for value in line.levels.values[first:last]) == 1
+    )
+
+
+def _name_curve(canvas: Canvas, line: Line, window: Window, owner: int, sign: str) -> None:
     """Put the curve's letter where it ends: colour alone would not tell curves apart."""
     last = min(len(line.levels), bisect_right(line.xs, window.x1))
     for index in range(last - 1, -1, -1):
@@ -309,5 +328,5 @@ def _name_curve(canvas: Canvas, line: Line, window: Window, owner: int) -> None:
             continue
         x = (line.xs[index] - window.x0) / (window.x1 - window.x0 or 1.0) * (canvas.width * 2 - 1)
         y = (window.y1 - value) / (window.y1 - window.y0) * (canvas.height * 4 - 1)
-        canvas.letter(round(x), round(y), _sign(line, owner), owner)
+        canvas.letter(round(x), round(y), sign, owner)
         return

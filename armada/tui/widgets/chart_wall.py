@@ -90,17 +90,16 @@ class ChartWall(Grid):
             if place >= len(wanted):
                 continue
             name = wanted[place]
-            curve = self.curves.get(name, Curve())
+            curve = self.curves.get(name)
             smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
             at = f"{self.metrics.index(name) + 1} of {len(self.metrics)}"
             lines = []
-            if len(curve):
+            if curve is not None and len(curve):
                 levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
-                lines = [Line(inert_line(name, 60), curve.steps, levels)]
+                lines = [Line(inert_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
             title = f"{inert_line(name, 60)} ({at}){smooth}"
-            chart.show(
-                title, lines, log=self.logarithmic, empty="no such points yet: they come with the next look at the host"
-            )
+            none = "no such points yet: they come with the next look at the host"
+            chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 
     # What keys do ---------------------------------------------------------------------------------------------------
 

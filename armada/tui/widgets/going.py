@@ -19,6 +19,25 @@ SHOWN = 4
 SILENT_S = 30.0
 
 
+class Notice(Static):
+    """What is wrong in a file that a person wrote; takes no room while nothing is."""
+
+    DEFAULT_CSS = "Notice { height: auto; max-height: 3; color: $text-warning; padding: 0 1; }"
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__(id="notice")
+        self.symbols = symbols
+        self.display = False
+        self._shown = ""
+
+    def take(self, snapshot: Snapshot) -> None:
+        words = snapshot.config_trouble or ""
+        if words != self._shown:
+            self._shown = words
+            self.update(Text(self.symbols.text(f"{self.symbols.attention} {words}")))
+            self.display = bool(words)
+
+
 class Going(Static):
     """Takes no room while nothing goes on."""
 

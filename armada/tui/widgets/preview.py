@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from armada.inert import inert_line
+from armada.inert import inert_line, last_state
 from armada.tui import logs
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
     from armada.tui.symbols import Symbols
 
-TAIL_BYTES = 16_384
+TAIL_BYTES = 65_536
 
 
 class Preview(Horizontal):
@@ -81,10 +81,11 @@ class Preview(Horizontal):
             chart.show("", (), empty="no run under the cursor")
             return
         lines: tuple[Line, ...] = ()
-        if self._curve is not None and self._curve[0] == row.run.run_id and len(self._curve[1]):
+        read = self._curve is not None and self._curve[0] == row.run.run_id
+        if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
-            lines = (Line("loss", curve.steps, curve.raw),)
-        chart.show(f"{row.name} · loss", lines, empty="no loss yet")
+            lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt()),)
+        chart.show(f"{row.name} · loss", lines, empty="no loss yet" if read else "reading …")
 
     def tick(self) -> None:
         """Read the end of the log again when its file has grown."""
@@ -108,7 +109,8 @@ class Preview(Horizontal):
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
-            lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()[-height:]
+            read = file.read(TAIL_BYTES).decode("utf-8", "replace").removesuffix("\n")
+        lines = [last_state(line) for line in read.split("\n")][-height:] if read else []
         shown = [_cut(self.symbols.text(inert_line(line.expandtabs(4), width)), width - 1) for line in lines]
         age = time.time() - path.stat().st_mtime
         if not shown:

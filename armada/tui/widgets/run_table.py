@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 BAR = 12
+NONE_LIKE_THIS = "no run is like this: esc takes the filter away"
 COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
@@ -77,7 +78,7 @@ class RunTable(Table):
 
     def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(COLUMNS, symbols, id=id)
-        self.empty = "no run is like this: esc takes the filter away"
+        self.empty = NONE_LIKE_THIS
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
 
@@ -115,7 +116,7 @@ class RunTable(Table):
             ((text(row.host), "plain"),),
             ((_gpus(row), "dim"),),
             self._progress(row, now),
-            ((f"{run.loss:.4g}" if run.loss is not None else "", "plain"),),
+            ((run.loss_text or "", "bad" if run.loss_not_finite else "plain"),),
             ((self.symbols.spark(self.snapshot.sparks.get(run.run_id, ())), "accent"),),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((short(eta), "plain"),) if eta is not None else blank,
@@ -141,6 +142,8 @@ class RunTable(Table):
 
     def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:
         kept = row.kept
+        if kept.damaged:
+            return ((f"{kept.home} home", "plain"), (f" {kept.damaged} damaged", "bad"))
         if not kept.home:
             waiting = f"{counted(kept.only_host, 'ckpt')} not home" if kept.only_host else ""
             return ((waiting, "warn" if row.run.ended else "dim"),)

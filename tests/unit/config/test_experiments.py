@@ -43,6 +43,16 @@ def refused(project: Path, text: str, *overrides: str) -> ConfigError:
     return caught.value
 
 
+def test_a_mistyped_model_folder_is_not_taken_for_a_hub_id(project: Path) -> None:
+    (project / "models" / "llama").mkdir(parents=True)
+    (project / "models" / "llama" / "config.json").write_text("{}")
+    wrong = refused(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/lama"))
+    assert "there is no folder 'models/lama', and there is 'models/llama'" in wrong.message
+    assert wrong.line == 3
+    right = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/llama"))
+    assert right.local_model == project / "models" / "llama"
+
+
 def test_the_experiment_of_the_documentation_is_read(project: Path) -> None:
     text = """\
 name: qwen-lora
@@ -292,9 +302,7 @@ def test_what_is_added_wrongly_is_told_with_its_line(project: Path, added: str, 
     assert hint is None or hint in (error.hint or "")
 
 
-@pytest.mark.parametrize(
-    "key", ["model: a/b", "data: {train: []}", "train: {}", "lora: {}", "evaluation: {}", "tracking: {}"]
-)
+@pytest.mark.parametrize("key", ["model: a/b", "train: {}", "lora: {}", "evaluation: {}", "tracking: {}"])
 def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
     error = refused(project, COMMAND + key + "\n")
     assert "belongs to `task: sft`" in error.message
@@ -469,6 +477,10 @@ def test_a_script_and_what_stands_in_for_on_save_is_read(project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (SCRIPT + "data: {train: [{hub: a/b}]}\n", "`data.train[0]` needs `path`: a script gets files"),
+        (SCRIPT + "data: {train: [{path: train.py, weight: 2}]}\n", "a script mixes its data itself"),
+        (SCRIPT + "data: {train: [{path: train.py}], workers: 2}\n", "a script reads its data itself"),
+        (SCRIPT + "data: {train: [{path: none}]}\n", "there is no file"),
         (SCRIPT + "model: Qwen/x\n", "belongs to `task: sft`; a script brings its own training"),
         (SCRIPT.replace("script: train.py\n", ""), "is missing; `task: script` needs the script"),
         (SCRIPT.replace("code: .\n", ""), "is missing; `task: script` needs the script"),

@@ -1,27 +1,34 @@
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
+from armada_train import readers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armada.config.training import Data
 from armada.errors import ConfigError
-from armada.launch import dataset
-from armada.launch.dataset import check_dataset
+from armada.launch.dataset import check_data
 
 CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
 ROWS = {
     "messages": CHAT,
     "conversations": '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}',
     "prompt_completion": '{"prompt": "a", "completion": "b"}',
-    "prompt_completion of messages": (
-        '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}'
-    ),
     "text": '{"text": "a", "extra": 1}',
 }
+
+
+def data(train: Path, *evaluation: Path) -> Data:
+    """The `data:` of an experiment."""
+    content = {"train": [{"path": str(train)}], "eval": [{"path": str(path)} for path in evaluation]}
+    return Data.model_validate(content, context={"folder": train.parent})
+
+
+def check_dataset(file: Path) -> int | None:
+    return check_data(data(file)).counts[file]
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -34,14 +41,22 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n", "\n  \n\n"])
 def test_each_shape_is_known_whatever_the_end_of_the_file(tmp_path: Path, kind: str, end: str) -> None:
     raw = (f"{ROWS[kind]}\n{ROWS[kind]}" + end).encode()
-    facts = check_dataset(write(tmp_path, raw))
-    assert (facts.rows, facts.kind, facts.size_bytes) == (2, kind, len(raw))
-    assert facts.sha256 == hashlib.sha256(raw).hexdigest()
+    assert check_dataset(write(tmp_path, raw)) == 2
 
 
-def test_a_turn_that_only_calls_tools_says_nothing(tmp_path: Path) -> None:
-    turn: dict[str, object] = {"role": "assistant", "content": None, "tool_calls": [{"function": {}}]}
-    assert check_dataset(write(tmp_path, json.dumps({"messages": [turn]}))).rows == 1
+def test_what_only_the_host_can_read_is_left_to_it(tmp_path: Path) -> None:
+    assert check_dataset(write(tmp_path, b"PAR1....")) is None
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    (saved / "state.json").write_text("{}")
+    assert check_dataset(saved) is None
+
+
+def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
+    train, evaluation = write(tmp_path, CHAT), tmp_path / "e.jsonl"
+    evaluation.write_text(ROWS["text"])
+    with pytest.raises(ConfigError, match="training rows hold messages, eval rows text"):
+        check_data(data(train, evaluation))
 
 
 @pytest.mark.parametrize(
@@ -53,20 +68,37 @@ def test_a_turn_that_only_calls_tools_says_nothing(tmp_path: Path) -> None:
         ("[1]", "must be a JSON object, not [1]"),
         ("null", "must be a JSON object, not null"),
         ("{}", "the row has nothing"),
-        ('{"instruction": "a", "output": "b"}', "the row has 'instruction', 'output'; it needs messages"),
-        ('{"messages": []}', "`messages` must be a filled list, not []"),
+        ('{"instruction": "a", "output": "b"}', 'the row has "instruction", "output"; it needs messages'),
+        ('{"messages": []}', "`messages` must be a filled list of turns, not []"),
         ('{"messages": "a"}', "`messages` must be a filled list"),
         ('{"messages": ["a"]}', "`messages[0]` must be an object with role and content"),
         ('{"messages": [{"role": "user"}]}', "`messages[0].content` must be text, not null"),
-        ('{"messages": [{"content": "a"}]}', "`messages[0].role` must be text, not null"),
+        ('{"messages": [{"content": "a"}]}', "`messages[0].role` is null; known are system, user"),
+        ('{"messages": [{"role": "boss", "content": "a"}]}', '`messages[0].role` is "boss"; known are'),
+        (
+            '{"messages": [{"role": "user", "content": "a"}]}',
+            "`messages` has no assistant turn, so there is nothing to train on",
+        ),
+        (
+            '{"messages": [{"role": "user", "content": [{"type": "image", "url": "a"}]}]}',
+            "`messages[0].content` is a list of parts, as for images",
+        ),
+        (
+            '{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {}}]}]}',
+            "`messages[0]` holds tool calls, which are not trained on yet",
+        ),
+        (
+            '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}',
+            "`prompt` is a list of messages, and must be text",
+        ),
         ('{"messages": [{"role": "user", "content": 5}]}', "`messages[0].content` must be text, not 5"),
-        ('{"conversations": [{"role": "user", "content": "a"}]}', "`conversations[0].from` must be text"),
+        ('{"conversations": [{"from": "bot", "value": "a"}]}', '`conversations[0].from` is "bot"; known are'),
         ('{"prompt": "a"}', "`completion` is missing beside `prompt`"),
         ('{"completion": "a"}', "`prompt` is missing beside `completion`"),
-        ('{"prompt": "a", "completion": 5}', "must be text"),
-        ('{"prompt": "a", "completion": []}', "must be text, as the other one"),
+        ('{"prompt": "a", "completion": 5}', "`completion` must be text, not 5"),
+        ('{"prompt": "a", "completion": []}', "`completion` is a list of messages, and must be text"),
         ('{"text": null}', "`text` must be text, not null"),
-        ('{"text": "a"}', "this row is text; those before it are messages"),
+        ('{"text": "a"}', "this row holds text; those before it hold messages"),
         ('{"text": NaN}', "NaN is not JSON"),
         ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "half a character"),
         ('{"text": ' + "[" * 100_000, "nested too deeply"),
@@ -100,14 +132,15 @@ def test_bad_files_are_named(tmp_path: Path, raw: bytes, line: int | None, words
 
 
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="no such file") as refused:
         check_dataset(tmp_path / "none.jsonl")
+    assert refused.value.path == tmp_path / "none.jsonl"
     with pytest.raises(ConfigError, match="not a file"):
         check_dataset(tmp_path)
 
 
 def test_a_file_without_line_ends_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "_LONGEST_LINE_BYTES", 1000)
+    monkeypatch.setattr(readers, "LONGEST_LINE_BYTES", 1000)
     with pytest.raises(ConfigError, match="longer than") as refused:
         check_dataset(write(tmp_path, CHAT + "\n" + "x" * 2000))
     assert refused.value.line == 2
@@ -121,4 +154,4 @@ def test_any_text_counts_as_one_row(
     tmp_path_factory: pytest.TempPathFactory, rows: list[str], ascii_only: bool
 ) -> None:
     text = "".join(json.dumps({"text": row}, ensure_ascii=ascii_only) + "\n" for row in rows)
-    assert check_dataset(write(tmp_path_factory.mktemp("d"), text)).rows == len(rows)
+    assert check_dataset(write(tmp_path_factory.mktemp("d"), text)) == len(rows)

@@ -69,7 +69,7 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
     with Database(tmp_path / "store.db") as database:
         runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
         runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
-        run_sync.succeeded(database, "q-aaaaaa", began=1.0, next_due_at=None, final=True)
+        run_sync.succeeded(database, "q-aaaaaa", began=1.0, next_due_at=None, final_of=1)
         with pytest.raises(leaves):
             resume_run(database, Session(HomePaths(tmp_path, tmp_path), error), runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
         run = runs.find(database, "q-aaaaaa")

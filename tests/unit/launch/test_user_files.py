@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,21 @@ def test_shards_and_cpus_are_refused(tmp_path: Path) -> None:
     assert "whole models, not shards" in refused(tmp_path, deepspeed='{"zero_optimization": {"stage": 3}}')
     assert "DeepSpeed needs GPUs" in refused(tmp_path, gpus=0, deepspeed="{}")
     assert "FSDP needs GPUs" in refused(tmp_path, gpus=0, accelerate="distributed_type: FSDP\n")
+
+
+def test_fsdp_is_refused_for_the_bundled_trainer_wherever_it_is_asked_for(tmp_path: Path) -> None:
+    said = refused(tmp_path, accelerate="distributed_type: FSDP\n")
+    assert "accelerate.yaml:1: `distributed_type` is FSDP, and the bundled trainer cannot resume from" in said
+    given = facts(tmp_path)
+    profile = given.profile.model_copy(update={"accelerate": {"distributed_type": "FSDP"}})
+    with pytest.raises(PreflightRefused, match="cannot resume from FSDP's checkpoints"):
+        read_user_files(dataclasses.replace(given, profile=profile))
+
+
+def test_a_script_may_use_fsdp(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("")
+    script = "name: e\ntask: script\nscript: s.py\ncode: .\n"
+    assert read(tmp_path, task=script, accelerate="distributed_type: FSDP\n").accelerate["distributed_type"] == "FSDP"
 
 
 def test_a_file_of_this_machine_is_told_where_it_travels_from(tmp_path: Path) -> None:

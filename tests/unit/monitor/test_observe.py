@@ -106,7 +106,7 @@ def test_a_guessed_end_is_revised_by_evidence_and_not_by_silence(database: Datab
     assert see(database, of_slurm("running")).state == "running"
     gone = see(database, of_slurm("gone"))
     assert (gone.state, gone.reason, gone.is_settled(gone.guessed_at or 0)) == ("failed", "gone", False)
-    run_sync.succeeded(database, gone.run_id, began=1.0, next_due_at=None, final=True)  # by an armada that believed it
+    run_sync.succeeded(database, gone.run_id, began=1.0, next_due_at=None, final_of=1)  # by an armada that believed it
     silent = see(database, of_slurm("unknown"))
     assert (silent.state, silent.reason) == ("failed", "gone")
     assert runs.revised_at(database, gone.run_id) is None
@@ -116,6 +116,19 @@ def test_a_guessed_end_is_revised_by_evidence_and_not_by_silence(database: Datab
     assert runs.revised_at(database, gone.run_id) is not None
     see(database, of_slurm("gone"))
     assert see(database, of_slurm("gone", state="succeeded", ended_at=1_795_000_200.0)).state == "succeeded"
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+def test_what_another_home_resumed_is_synced_to_its_end_once_more(database: Database, state: str) -> None:
+    done = see(database, entry(state={"state": "failed", "seq": 5}))
+    assert run_sync.succeeded(database, done.run_id, began=1.0, next_due_at=None, final_of=1)
+    see(database, entry(state={"state": "failed", "seq": 5}))
+    assert run_sync.find(database, done.run_id).final_done
+    again = entry(state={"state": state, "submission": 2, "attempt": 2, "seq": 9})
+    again["evidence"]["submission"] |= {"number": 2}
+    again["evidence"]["attempt"] = {"number": 2, "run": {"submission": 2}, "exit": None}
+    assert see(database, again).state == state
+    assert not run_sync.find(database, done.run_id).final_done
 
 
 def test_a_run_whose_end_is_guessed_is_looked_at_for_a_week(database: Database) -> None:
@@ -134,3 +147,15 @@ def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database:
     runs.set_state(database, "q-aaaaaa", "submitted", message="handed over again")
     see(database, of_slurm("running", submission=2, seq=9))
     assert runs.revised_at(database, "q-aaaaaa") is None
+
+
+def test_a_step_is_never_below_that_of_a_checkpoint_of_the_same_attempt(database: Database) -> None:
+    began = STATE["started_at"]
+    assert isinstance(began, float)
+    saved = {"digest": "a" * 64, "step": 60, "size_bytes": 1, "file_count": 1, "created_at": began + 50}
+    before = {**saved, "digest": "b" * 64, "step": 80, "created_at": began - 50}
+    assert see(database, entry(outbox=[before])).step == 7
+    assert see(database, entry(outbox=[before, saved])).step == 60
+    assert see(database, entry(outbox=[])).step == 60  # the host has thinned it out
+    assert see(database, entry(beat={"step": 61}, outbox=[saved])).step == 61
+    assert see(database, entry(beat={"step": None}, outbox=[saved])).step == 60

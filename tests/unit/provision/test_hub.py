@@ -1,16 +1,20 @@
-"""Which copies of a model in home's own Hugging Face cache are whole enough to be sent to a host."""
+"""What the hub says of a model, and which copies of one in home's own Hugging Face cache are whole enough to be sent to a host."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from armada.paths import HomePaths
 from armada.provision.environment_key import has_package
-from armada.provision.hub import cached_content, cached_snapshot
+from armada.provision.hub import HubAnswer, ask_hub, cached_content, cached_snapshot
+
+if TYPE_CHECKING:
+    from armada.session import HostSession
 
 COMMIT = "89abcdef" * 5
 Fill = Callable[..., Path]
@@ -82,3 +86,31 @@ def test_what_travels_are_the_files_behind_the_links_once(fill: Fill, tmp_path: 
 )
 def test_a_requirements_list_has_a_package_or_not(text: str, there: bool) -> None:
     assert has_package(text, "wandb") is there
+
+
+class Asked:
+    """A session that gives one answer, and keeps what it was asked."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.answer = answer
+        self.question: dict[str, Any] = {}
+
+    def call(self, method: str, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        assert (method, timeout_s) == ("model.find", 60.0)
+        self.question = question
+        return self.answer
+
+
+def ask(asked: Asked, *secrets: str) -> HubAnswer:
+    return ask_hub(cast("HostSession", asked), "a/b", {"HF_ENDPOINT": "http://h", "OTHER": "x"}, secrets)
+
+
+def test_only_a_hub_that_answers_says_anything_against_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    assert ask(Asked(size_bytes=5, error=None, refused=False)) == HubAnswer(size_bytes=5)
+    silent = Asked(size_bytes=None, error="cannot be reached", refused=False)
+    assert ask(silent) == HubAnswer()
+    assert (silent.question["token"], silent.question["variables"]) == (None, {"HF_ENDPOINT": "http://h"})
+    refusing = Asked(size_bytes=None, error="says 404\x1b[2J", refused=True)
+    assert ask(refusing, "HF_TOKEN") == HubAnswer("says 404\N{REPLACEMENT CHARACTER}[2J", token=True)
+    assert refusing.question["token"] == "secret"

@@ -117,7 +117,7 @@ def test_the_forecast_lies_beside_the_facts_and_says_whether_the_sync_keeps_the_
     record = hosts.find(database, "box")
     assert record is not None
     assert record.forecast == nobody_syncs
-    run_sync.succeeded(database, "r-aaaaaa", began=NOW, next_due_at=NOW, final=False)
+    run_sync.succeeded(database, "r-aaaaaa", began=NOW, next_due_at=NOW)
     comes_home = note_forecast(database, "box", now=NOW)
     assert comes_home is not None
     assert (comes_home.full_at, comes_home.needed_bytes) == (None, 10 * GB)

@@ -16,6 +16,7 @@ from armada.sync.release import judge_host, losses
 from armada.sync.schedule import NOT_WANTED
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import Item
+from armada.verdicts.states import Verdict
 
 RUN = "q-aaaaaa"
 DIGEST = "d" * 64
@@ -37,9 +38,16 @@ class World:
         self.evidence: dict[str, Any] | None = {"supervisor": "dead", "processes": 0}
         self.root = "r"
         self.vanished: dict[str, Any] = {}
+        self.to_come: list[str] = []
+        self.submission, self.resumed = 1, 0
 
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
+
+    def settle(self) -> None:
+        """A run of which all has come home."""
+        runs.record(self.database, RUN, Verdict("succeeded", None, None, 1, 1), submission=1)
+        assert run_sync.succeeded(self.database, RUN, began=1.0, next_due_at=None, final_of=1)
 
     remains: dict[str, Any] | None = None
 
@@ -47,10 +55,13 @@ class World:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
         observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
-            "run.list": {"runs": [{"run_id": run_id} for run_id in self.listed]},
+            "run.list": {"runs": [{"run_id": run_id, "submission": self.submission} for run_id in self.listed]},
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
         }
+        if method == "run.list":
+            self.listed = [*self.listed, *self.to_come]
+            self.submission += self.resumed
         if method in self.vanished:
             return {**answers[method], "runs": self.vanished[method]}
         return answers[method]
@@ -84,12 +95,39 @@ def test_a_host_whose_only_run_has_ended_and_left_nothing_loses_nothing(world: W
         ({"supervisor": "none", "submission": {**CLAIMED, "claimed": False}}, False),
         ({"supervisor": "dead", "submission": {**CLAIMED, "job": {"submission": 1}}}, False),
         ({"supervisor": "none", "submission": CLAIMED, "state": {"state": "cancelled"}}, False),
+        (
+            {
+                "supervisor": "none",
+                "submission": {**CLAIMED, "number": 2},
+                "state": {"state": "cancelled", "submission": 2},
+            },
+            False,
+        ),
+        # Handed over once more, and nobody knows whether its scheduler took it: the end is the submission's before.
+        (
+            {
+                "supervisor": "none",
+                "submission": {**CLAIMED, "number": 2},
+                "state": {"state": "cancelled", "submission": 1},
+            },
+            True,
+        ),
     ],
 )
 def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dict[str, Any], lives: bool) -> None:
     world.insert()
     world.evidence = evidence
     assert world.lost() == (["its job is running"] if lives else [])
+
+
+def test_what_is_put_there_while_the_host_is_looked_at_would_be_lost(world: World) -> None:
+    world.insert()
+    world.to_come = ["new-bbbbbb"]
+    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    world.listed, world.to_come, world.resumed = [RUN], [], 1
+    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    world.resumed = 0
+    assert world.lost() == []
 
 
 @pytest.mark.parametrize("supervisor", ["unknown", "dead", "none"])
@@ -256,7 +294,7 @@ class TestNotThere:
     @pytest.mark.parametrize("root", ["r", "its own"])
     def test_its_job_may_live_there_without_its_folder(self, world: World, root: str) -> None:
         runs.set_root(world.database, RUN, root)
-        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        world.settle()
         world.remains = {"processes": 2}
         assert world.lost() == ["its folder is not there, and its job runs (processes: 2)"]
         said: list[Any] = [{"processes": 0}, {"processes": "many"}, {}, None, []]  # a host may say anything
@@ -278,7 +316,7 @@ class TestNotThere:
 
     def test_it_is_not_missed_once_all_of_it_is_proven_to_be_home(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
-        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        world.settle()
         assert world.lost() == []
         checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
         assert len(world.lost()) == 1
@@ -290,7 +328,7 @@ class TestNotThere:
 
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
-        run_sync.succeeded(world.database, RUN, began=1.0, next_due_at=None, final=True)
+        world.settle()
         with world.database.transaction() as connection:
             connection.execute("UPDATE runs SET state = 'failed', reason = 'gone' WHERE run_id = ?", (RUN,))
         assert len(world.lost()) == 1

@@ -255,27 +255,6 @@ def test_why_says_whether_a_supervisor_was_seen_to_live(supervisor: str, words: 
     assert words in str(decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because)
 
 
-@pytest.mark.parametrize(
-    ("suspended", "words"),
-    [
-        ({"supervisor": False, "pids": [41, 42]}, "its job is stopped (SIGSTOP): kill -CONT 41 42 on its host"),
-        ({"supervisor": True, "pids": [40]}, "its supervisor is stopped (SIGSTOP): kill -CONT 40 on its host"),
-    ],
-)
-def test_a_run_that_a_signal_stopped_says_what_lets_it_go_on(suspended: dict[str, Any], words: str) -> None:
-    verdict = decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="alive", suspended=suspended))
-    assert (verdict.state, verdict.reason) == ("running", "suspended")
-    assert words in str(verdict.message)
-
-
-@pytest.mark.parametrize(
-    "suspended", [None, [], {"pids": 4}, {"pids": ["4; rm"]}, {"pids": [-1]}, {"supervisor": True}]
-)
-def test_garbage_about_what_is_stopped_stops_nothing(suspended: object) -> None:
-    verdict = decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="alive", suspended=suspended))
-    assert (verdict.state, verdict.reason) == ("running", None)
-
-
 def test_an_end_is_believed_even_after_a_reboot() -> None:
     state = {"state": "succeeded", "attempt": 1, "seq": 9}
     assert decide(observed(submission=JOB, state=state, supervisor="dead", rebooted=True)).state == "succeeded"
@@ -341,3 +320,12 @@ def test_a_scheduler_that_signs_of_life_contradict_is_quoted_with_them() -> None
 
 def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:
     assert decide(QUIET, 1800.0).message == "nothing got on for 33 m; rank 3 last said training, step 1200"
+
+
+def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state() -> None:
+    seen = observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="alive", stopped=[41, 42])
+    verdict = decide(seen)
+    assert (verdict.state, verdict.reason) == ("running", None)
+    assert verdict.because is not None
+    assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
+    assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host lets them run again")

@@ -1,0 +1,92 @@
+"""Hooks, looked for in the code that travels: a module or function that is not there would fail on the host, after minutes."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from armada.config.validation import nearest
+from armada.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from armada.config.experiments import Experiment
+
+
+def check_hooks(experiment: Experiment, files: Sequence[str]) -> None:
+    """Look whether each hook's function stands in the code; a module that the environment may bring is left to the payload.
+
+    Args:
+        experiment: With its `code`.
+        files: What of it travels.
+
+    Raises:
+        ConfigError: It does not, with the nearest name.
+    """
+    if experiment.data is None or experiment.code is None:
+        return
+    for index, source in enumerate(experiment.data.train):
+        if source.hook is not None and (problem := _find_problem(source.hook, experiment.code, files)):
+            key = f"data.train[{index}].hook"
+            place = experiment.places.get(key)
+            message = f"`{key}` is {source.hook}: {problem[0]}"
+            raise ConfigError(f"{place}: {message}" if place else message, hint=problem[1])
+
+
+def _find_problem(hook: str, code: Path, files: Sequence[str]) -> tuple[str, str | None] | None:
+    """Say what is missing, and what to do; None where nothing is."""
+    module, _, function = hook.partition(":")
+    places = [f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"]
+    file = next((place for place in places if place in files), None)
+    if file is None:
+        return _find_missing(module, places, code, files)
+    names = _names(code / file)
+    if names is None or function in names:
+        return None
+    near = nearest(function, names)
+    return f"{file} has no {function}", f"did you mean {module}:{near}?" if near else None
+
+
+def _find_missing(module: str, places: list[str], code: Path, files: Sequence[str]) -> tuple[str, str | None] | None:
+    if any((code / place).is_file() for place in places):
+        return f"{places[0]} does not travel: git ignores it, or it is a link", "take it out of .gitignore"
+    known = {str(PurePosixPath(file).with_suffix("")).replace("/", ".") for file in files if file.endswith(".py")}
+    near = nearest(module, {name.removesuffix(".__init__") for name in known})
+    top = module.partition(".")[0]
+    if near is None and not any(name.partition(".")[0] == top for name in known):
+        return None  # of the environment, perhaps
+    return f"the code has no {places[0]}", f"did you mean {near}?" if near else None
+
+
+def _names(file: Path) -> set[str] | None:
+    """The names that a module gives to others; None where reading does not tell."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+    names: set[str] = set()
+    for node in _statements(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        else:
+            names.update(
+                part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            )
+    dynamic = {"*", "__getattr__"} & names or "globals" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return None if dynamic else names
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """A module's statements, those within `if`, `try`, `with` and `match` too."""
+    for node in body:
+        yield node
+        for field in ("body", "orelse", "finalbody"):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from _statements(getattr(node, field, []))
+        for handler in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+            yield from _statements(handler.body)

@@ -1,0 +1,63 @@
+"""Data of scripts and commands: sent once, apart from the code, and linked where the job finds it at home."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import ConfigError
+from armada.launch.training import names_below
+from armada.provision.content import Content, take_stock
+
+if TYPE_CHECKING:
+    from armada.config.experiments import Experiment
+    from armada.paths import HostPaths
+    from armada.provision.code import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class JobData:
+    """What travels, and `links` for the host: the content's path there, and the name in the folder the job works in."""
+
+    contents: list[Content] = field(default_factory=list)
+    links: list[dict[str, str]] = field(default_factory=list)
+
+
+def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: HostPaths) -> JobData:
+    """Name where each file or folder of `data:` lies on the host, and where the job finds it.
+
+    What lies below `code` (without it: below the experiment's folder) keeps its place; anything else is `data/NAME`. What
+    travels with the code already is not linked over it.
+
+    Raises:
+        ConfigError: Two would lie in one place, or the code itself is named.
+        ProvisionFailed: A file cannot be read.
+    """
+    found = JobData()
+    if experiment.task == "sft" or experiment.data is None:
+        return found
+    base = experiment.code or (experiment.origin or Path.cwd() / "x").parent
+    sent = set(snapshot.content.files) if snapshot else set()
+    for path in experiment.data.paths:
+        name = _name(path, base)
+        if name in (link["name"] for link in found.links):
+            hint = "rename one; what is outside `code` is found as data/NAME"
+            raise ConfigError(f"two of `data:` would both be {name} where the job works", path=path, hint=hint)
+        if name in sent:
+            continue
+        real = path.resolve()  # people keep links to data; what travels is the file behind it
+        content = take_stock("data", real.parent, names_below(real))
+        found.contents.append(content)
+        found.links.append({"content": str(paths.content("data", content.sha) / real.name), "name": name})
+    return found
+
+
+def _name(path: Path, base: Path) -> str:
+    """Where the job finds it, relative to the folder it works in."""
+    place, top = (Path(os.path.normpath(Path.cwd() / each)) for each in (path, base))
+    if place == top or top.is_relative_to(place):
+        hint = "name the files or folders in it that git ignores; all else travels as code"
+        raise ConfigError("this is `code` itself, or holds it", path=path, hint=hint)
+    return place.relative_to(top).as_posix() if place.is_relative_to(top) else f"data/{place.name}"

@@ -1,0 +1,72 @@
+"""ARM015: what the payload would say of settings, model and environment, asked at home through its own code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+from armada.launch.bundled_payload import payload_module
+from armada.launch.checks import Check
+from armada.provision.environment_key import has_package
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.provision.environment import Environment
+
+_CODE = "ARM015"
+_PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-]*")
+
+
+def check_payload(
+    section: dict[str, Any], *, model: Path | None, kind: str | None, environment: Environment | None
+) -> Check:
+    """Ask the payload's own checks what they would say on the host.
+
+    Args:
+        section: spec["training"].
+        model: The model's folder here; None for one that only the host can look at.
+        kind: Of the data's rows; None where only the host can read them.
+        environment: In which it will run.
+    """
+    failures = payload_module("failure")
+    try:
+        training = payload_module("parser").parse_training(payload_module("section").Section(section, "training"))
+        here = dataclasses.replace(training, model=str(model)) if model is not None else training
+        findings = payload_module("model_files").check_model(here, kind) if _is_here(training, model) else []
+    except failures.PayloadFailure as failure:
+        return Check(_CODE, "fail", _sentence(failure.message), "the run would end with this on the host")
+    if environment is not None and (lacking := _lacking(training, environment)):
+        hint = (
+            f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"
+        )
+        return Check(_CODE, "fail", f"the profile's environment lacks {', '.join(lacking)}", hint)
+    if findings:
+        return Check(_CODE, "warn", _sentence("; ".join(findings)), "the run would start and print this as a finding")
+    return Check(_CODE, "ok", "the payload takes these settings" + (" and this model" if model is not None else ""))
+
+
+def _is_here(training: Any, model: Path | None) -> bool:
+    """Whether the model can be looked at: its folder is at home, or it is made on the spot."""
+    return model is not None or not isinstance(training.model, str)
+
+
+def _lacking(training: Any, environment: Environment) -> list[str]:
+    """Packages that the payload will look for, and that the environment's lists do not name."""
+    lines = environment.requirements.splitlines()
+    if not all(_PINNED.fullmatch(line.partition(";")[0].strip()) for line in lines):
+        return []  # files and addresses may bring anything
+    named = environment.requirements + (environment.optional or "")
+    needed = payload_module("libraries").needed_packages(training)
+    return [name.replace("_", "-") for name in needed if not any(has_package(named, n) for n in _spellings(name))]
+
+
+def _spellings(package: str) -> set[str]:
+    return {package, package.replace("_", "-")}
+
+
+def _sentence(message: str) -> str:
+    """The payload's sentence with the keys as they stand in an experiment."""
+    return inert_line(message.replace("`training.", "`"), 900)

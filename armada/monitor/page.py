@@ -1,0 +1,151 @@
+"""All that is known about why a run is in its state, gathered for one page: `armada why`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from armada.inert import inert_line
+from armada.plausible import mapping, whole
+from armada.store import checkpoints, metrics, runs
+from armada.verdicts.advice import Situation, Step, next_steps
+
+if TYPE_CHECKING:
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+LOST = ("host_rebooted", "supervisor_lost")
+_LINES = 20
+_NOT_TAKEN = ("not taken", "incomplete", "could not be finished", "is withdrawn", "is skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a run went on by itself, of how often it may."""
+
+    used: int
+    allowed: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Texts of the host are inert.
+
+    Attributes:
+        exit: The exit code or signal, in words.
+        rank: That failed first, where there are several and it is known.
+        lines: The last ones of its output.
+        others: What other ranks complained of.
+        not_taken: Checkpoints that were not taken, and why.
+        stopped: Processes that SIGSTOP has stopped.
+    """
+
+    exit: str | None
+    signal: int | None
+    rank: int | None
+    lines: list[str]
+    others: list[str]
+    kept: list[Checkpoint]
+    not_taken: list[str]
+    retries: Retries | None
+    stopped: tuple[int, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+
+
+def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
+    """Collect the page from what home knows.
+
+    Args:
+        database: The store.
+        run: As last observed.
+        stopped: What the host said of its processes.
+    """
+    events = metrics.events(database, run.run_id)
+    failure = _failure_of(run, events)
+    kept = checkpoints.of_run(database, run.run_id)
+    rank, signal = whole(failure.get("rank")), whole(failure.get("signal"))
+    there = [checkpoint.step for checkpoint in kept if checkpoint.on_host]
+    situation = Situation(
+        run_id=run.run_id,
+        host=run.host,
+        state=run.state,
+        reason=run.reason,
+        experiment=run.experiment,
+        resumes_from=max(there, default=None),
+        only_there=sum(checkpoint.on_host and checkpoint.home_path is None for checkpoint in kept),
+        stopped=stopped,
+    )
+    return Page(
+        exit=_exit(run, signal),
+        signal=signal,
+        rank=rank,
+        lines=[inert_line(line, 400) for line in _list(failure.get("lines"))[-_LINES:]],
+        others=[_complaint(mapping(other)) for other in _list(failure.get("others"))[:8]],
+        kept=kept,
+        not_taken=_not_taken(events),
+        retries=_retries(database, run, events),
+        stopped=stopped,
+        steps=next_steps(situation),
+    )
+
+
+def stopped_in(entry: dict[str, Any]) -> tuple[int, ...]:
+    """Read, from one look at a run, which of its processes are stopped."""
+    listed = _list(mapping(entry.get("evidence")).get("stopped"))
+    return tuple(pid for pid in listed[:20] if whole(pid))
+
+
+def _failure_of(run: Run, events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The failure of the newest attempt, if that ended the run."""
+    if run.state != "failed":
+        return {}
+    found = [event for event in events if event.get("kind") == "failure" and event.get("attempt") == run.attempt]
+    return found[-1] if found else {}
+
+
+def _exit(run: Run, number: int | None) -> str | None:
+    if number:
+        name = Signals(number).name if number in set(Signals) else "no name"
+        return f"signal {number} ({name})"
+    return None if run.exit_code is None else f"code {run.exit_code}"
+
+
+def _complaint(other: dict[str, Any]) -> str:
+    rank = whole(other.get("rank"))
+    whose = "" if rank is None else f"rank {rank}: "
+    return f"{whose}{inert_line(other.get('message') or '', 300)}"
+
+
+def _not_taken(events: list[dict[str, Any]]) -> list[str]:
+    """The newest attempt's findings about checkpoints that cannot be used."""
+    newest = max((whole(event.get("attempt")) or 0 for event in events), default=0)
+    said = [
+        inert_line(event.get("message") or "", 300)
+        for event in events
+        if event.get("kind") == "finding" and event.get("attempt") == newest
+    ]
+    return [words for words in said if any(part in words for part in _NOT_TAKEN)][-10:]
+
+
+def _retries(database: Database, run: Run, events: list[dict[str, Any]]) -> Retries | None:
+    batch = mapping(runs.spec(database, run.run_id).get("scheduler"))
+    if allowed := whole(batch.get("max_retries")):
+        used = min(
+            allowed, len({event.get("attempt") for event in events if event.get("kind") == "failure"} - {run.attempt})
+        )
+        return Retries(used, allowed, "of `max_retries`, for attempts that failed")
+    allowed = whole(runs.setting(database, run.run_id, "retries")) or 0
+    if not allowed:
+        return None
+    used = min(allowed, max(0, run.submission - 1))
+    words = "of `retries`, for what is lost with its host or supervisor"
+    if run.state == "failed" and run.reason not in LOST:
+        words += "; this failure is neither"
+    return Retries(used, allowed, words)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,109 @@
+"""What a person can do next about a run, by its state and reason: commands to copy, each with what it is for.
+
+A failure that the same run would meet again is not resumed but launched anew, after what it names was changed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+_CHANGE = {
+    "oom": "lower the micro batch in the profile (`train.micro_batch_size`), or use a GPU with more memory; then launch it anew",
+    "nan_loss": "lower `train.learning_rate`, or look for broken rows near that step; then launch it anew",
+    "missing_module": "add what is missing to the experiment's `environment`, or to the host's `setup:`; then launch it anew",
+    "missing_file": "a run works in a copy of the code: name other files under `data:`, or by whole paths; then launch it anew",
+    "command_not_found": "install it on the host, or name it by its whole path; then launch it anew",
+    "command_not_executable": "make it executable (chmod +x), then launch it anew",
+    "data_error": "mend the rows that the message names, then launch it anew",
+    "bad_spec": "change what the message names, then launch it anew",
+    "resume_mismatch": "change what the message names, or launch it anew",
+    "world_mismatch": "change what the message names, then launch it anew",
+    "not_enough_gpus": "ask for fewer GPUs (`resources.gpus`), or launch it on another host",
+}
+_AGAIN = {
+    "host_oom": "give it more memory (`resources.memory` on a cluster), or let fewer processes share the machine; then resume it",
+    "disk_full": "free space on the host, then resume it",
+    "network": "see whether the host reaches the network, then resume it",
+    "signal_SIGKILL": "ask who ended it: an administrator, a limit of the site, a person on the machine; then resume it",
+    "out_of_memory": "ask for more memory (`resources.memory`), then launch it anew",
+    "time_limit": "raise `resources.time_limit` and launch it anew, or resume it",
+    "env_error": "see what the host lacks, then resume it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do: what for, and the command, where it is one."""
+
+    words: str
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the next steps follow from.
+
+    Attributes:
+        experiment: Its file; None where nobody knows.
+        resumes_from: The newest checkpoint on the host; None without one.
+        only_there: Checkpoints that are on the host alone.
+        stopped: Processes that SIGSTOP has stopped.
+    """
+
+    run_id: str
+    host: str
+    state: str
+    reason: str | None
+    experiment: str | None = None
+    resumes_from: int | None = None
+    only_there: int = 0
+    stopped: tuple[int, ...] = ()
+
+
+def next_steps(now: Situation) -> list[Step]:
+    """Say what to do next, the most useful first; nothing where nothing is wanted."""
+    if now.state in ("failed", "cancelled"):
+        return [*_after_an_end(now), *_results(now)]
+    if now.state == "succeeded":
+        return _results(now)
+    steps = []
+    if now.stopped:
+        pids = " ".join(map(str, now.stopped))
+        steps.append(Step(f"let its stopped processes run again, on {now.host}", f"kill -CONT {pids}"))
+    if now.reason == "stalled":
+        steps.append(Step("see what it printed last", f"armada logs {now.run_id} --tail 50"))
+    if now.state in ("running", "queued", "submitted"):
+        steps.append(Step("follow it", f"armada logs -f {now.run_id}"))
+        steps.append(Step("end it", f"armada stop {now.run_id}"))
+    if now.state == "unknown":
+        steps.append(Step("see what the host says", f"armada doctor {now.host}"))
+    return steps
+
+
+def _after_an_end(now: Situation) -> list[Step]:
+    reason = now.reason or ""
+    steps = []
+    if now.state == "failed":
+        if words := _CHANGE.get(reason) or _AGAIN.get(reason):
+            steps.append(Step(words))
+        if reason == "disk_full" and now.only_there:
+            steps.append(
+                Step("bring its checkpoints home, so that the host may delete them", f"armada sync now {now.run_id}")
+            )
+        if reason in ("network", "disk_full", "env_error"):
+            steps.append(Step("look at the host", f"armada doctor {now.host}"))
+        steps.append(Step("read the rest of what it printed", f"armada logs {now.run_id} --tail 200"))
+    if reason in _CHANGE and now.experiment is not None:
+        steps.append(Step("launch it anew", f"armada launch --host {now.host} {shlex.quote(now.experiment)}"))
+    words = "run it again from its beginning, because it has no checkpoint"
+    if now.resumes_from is not None:
+        words = f"resume it from step {now.resumes_from}"
+    steps.append(Step(words, f"armada resume {now.run_id}"))
+    return steps
+
+
+def _results(now: Situation) -> list[Step]:
+    if not now.only_there or (now.state == "failed" and now.reason == "disk_full"):
+        return []
+    return [Step("bring its checkpoints home", f"armada pull {now.run_id}")]

@@ -1,0 +1,162 @@
+"""What a job's output says of its failure: the exceptions of each rank, and how a launcher of ranks says they ended."""
+
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from armada_agent.verdicts import causes
+from armada_agent.verdicts.causes import is_consequence, is_launchers
+
+Rank = Optional[int]
+LONGEST_LINE = 400
+_MOST_LINES = 10_000
+_MANY_LINES = 25  # a program that printed more than this after an exception has gone on after it
+_MESSAGE_LINES = 4
+
+_PREFIX = re.compile(r"\[(?:rank|default)(\d{1,6})\]: ?")  # torch's own, and torchrun's with --tee
+_HEAD = "Traceback (most recent call last):"
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_MEANWHILE = "During handling of the above exception, another exception occurred:"
+_TYPE = re.compile(r"[A-Za-z_][\w.]*(?::\s|:?$)")
+_LOST = re.compile(r"(?:Connection\w*|BrokenPipe|EOF)Error\b")
+_SIGNALLED = re.compile(r"Sending process (\d+) closing signal")
+_ENDED = re.compile(r"failed \(exitcode: (-?\d{1,3})\) local_rank: (\d{1,6}) \(pid: (\d+)\)")
+_BLOCK = re.compile(
+    r"^\s*rank\s+: (\d{1,6}) \(local_rank: \d+\)\n\s*exitcode\s+: (-?\d{1,3}) \(pid: (\d+)\)", re.MULTILINE
+)
+_ROOT = "Root Cause (first observed failure):"
+_LAUNCHERS_LINE = re.compile(r"[WEI]\d{4} .*torch/distributed/|=====|-----------|\S+ FAILED$")
+
+Raised = NamedTuple("Raised", [("rank", Rank), ("chain", List[str]), ("first", int), ("last", int)])
+"""An exception that nobody caught, or that was printed: its lines, `Type: message`, the one that was raised first at the
+beginning and the one that ended it last; and where it stands in the output."""
+
+Ended = NamedTuple("Ended", [("rank", int), ("exit_code", int), ("pid", int)])
+"""A rank that a launcher saw end badly; the exit code is negative for a signal."""
+
+
+class Output:
+    """The end of a job's output, read.
+
+    Args:
+        text: Its last lines.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.lines = [line.rstrip("\r")[:LONGEST_LINE] for line in text.splitlines()[-_MOST_LINES:]]
+        self.raised = _find_raised(self.lines)
+        self.ended = _find_ended(text)
+        """Ranks that ended by themselves, the one that its launcher names as the first at the beginning."""
+
+    def last_lines(self, count: int, rank: Rank = None) -> List[str]:
+        """Give the last lines of a rank, or of all, without what the launcher added at the end."""
+        own = [line for line in self.lines if rank is None or _rank_of(line) == rank]
+        if not own:  # it ended without a word; the others' are not its
+            own = [line for line in self.lines if _rank_of(line) is None]
+        kept = _without_launcher(own)
+        return [line for line in (kept or own) if line.strip()][-count:]
+
+    def own_words(self) -> str:
+        """Give the program's last line that names no consequence."""
+        for line in reversed(self.last_lines(20)):
+            words = _bare(line)
+            if not is_consequence(words) and not is_launchers(words):
+                return words.strip()
+        return ""
+
+
+def _find_raised(lines: List[str]) -> List[Raised]:
+    """Collect the exceptions of each rank, without those of launchers."""
+    by_rank: Dict[Rank, List[int]] = {}
+    for number, line in enumerate(lines):
+        if line.strip():
+            by_rank.setdefault(_rank_of(line), []).append(number)
+    border = _where_it_went_on(lines)
+    found: List[Raised] = []
+    for rank, numbers in by_rank.items():
+        mine = _read_stream(rank, [(n, _bare(lines[n])) for n in numbers])
+        found += [raised for raised in mine if rank is not None or raised.last >= border]
+    return sorted(found, key=lambda raised: raised.first)
+
+
+def _where_it_went_on(lines: List[str]) -> int:
+    """Give the line before which an exception was survived: so many more were printed after it."""
+    left = _MANY_LINES
+    for place in range(_end_of_program(lines) - 1, -1, -1):
+        if lines[place].strip() and _rank_of(lines[place]) is None and not _LAUNCHERS_LINE.match(lines[place]):
+            left -= 1
+            if left < 0:
+                return place + 1
+    return 0
+
+
+def _read_stream(rank: Rank, lines: List[Tuple[int, str]]) -> List[Raised]:
+    found: List[Raised] = []
+    is_linked = False
+    place = 0
+    while place < len(lines):
+        number, line = lines[place]
+        place += 1
+        if line.strip() in (_CAUSED, _MEANWHILE):
+            is_linked = True
+        if line.strip() != _HEAD:
+            continue
+        frame = ""
+        while place < len(lines) and lines[place][1].startswith((" ", "\t")):
+            frame = lines[place][1] if lines[place][1].startswith("  File ") else frame
+            place += 1
+        if place >= len(lines):
+            break
+        last, words = lines[place]
+        for _, more in lines[place + 1 : place + _MESSAGE_LINES]:
+            if more.startswith(("Traceback", "  File", "The above", "During")):
+                break
+            words += "\n" + more
+        if "/multiprocessing/" in frame and _LOST.match(words):
+            words = "%s (%s)" % (words.partition("\n")[0], causes.BETWEEN)
+        if is_linked and found:
+            found[-1] = Raised(rank, found[-1].chain + [words], found[-1].first, last)
+        elif _TYPE.match(words):
+            found.append(Raised(rank, [words], number, last))
+        is_linked = False
+    return [each for each in found if not is_launchers(each.chain[-1].partition("\n")[0])]
+
+
+def _find_ended(text: str) -> List[Ended]:
+    signalled = {int(pid) for pid in _SIGNALLED.findall(text)}
+    head, _, root = text.rpartition(_ROOT)
+    blocks = _BLOCK.findall(root) + _BLOCK.findall(head) if head else []
+    ended = [Ended(int(rank), int(code), int(pid)) for rank, code, pid in blocks]
+    if not ended:
+        ended = [Ended(int(rank), int(code), int(pid)) for code, rank, pid in _ENDED.findall(text)]
+    return [each for each in ended if each.pid not in signalled]
+
+
+def _rank_of(line: str) -> Rank:
+    match = _PREFIX.match(line)
+    return int(match.group(1)) if match else None
+
+
+def _bare(line: str) -> str:
+    return _PREFIX.sub("", line, count=1) if _PREFIX.match(line) else line
+
+
+def _without_launcher(lines: List[str]) -> List[str]:
+    """Cut off what torchrun or accelerate says at the end: their warnings, their own traceback, their table."""
+    return [line for line in lines[: _end_of_program(lines)] if not _LAUNCHERS_LINE.match(line)]
+
+
+def _end_of_program(lines: List[str]) -> int:
+    for place, line in enumerate(lines):
+        if _SIGNALLED.search(line) or _ENDED.search(line):
+            return place
+        if line.strip() == _HEAD and _is_of_launcher(lines, place):
+            return place
+    return len(lines)
+
+
+def _is_of_launcher(lines: List[str], head: int) -> bool:
+    """Tell whether the traceback that begins there ends in a launcher's exception."""
+    place = head + 1
+    while place < len(lines) and lines[place].startswith((" ", "\t")):
+        place += 1
+    return place < len(lines) and is_launchers(lines[place])

@@ -1,0 +1,76 @@
+"""Notices the step whose loss is not a number, without a wait for the GPU."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from armada_train.failure import PayloadFailure
+
+_MOST_PENDING = 8
+_FAR = 1 << 60
+
+
+class LossWatch:
+    """Counts losses that are no numbers, on the device, and reads the count when it has arrived.
+
+    Reading at every step would stall a GPU. So each step's count is copied beside the computation, and read once it is
+    there: at the end of one of the next steps. On CPUs it is there at once.
+
+    Args:
+        device: Where the losses are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self._is_on_gpu = device.type == "cuda"
+        self._pending: deque[tuple[int, Any, Any]] = deque()
+        self._first = 0
+
+    def take(self, loss: torch.Tensor) -> None:
+        """Count the loss of one micro batch."""
+        self.count += ~torch.isfinite(loss.detach())
+
+    def end_step(self, step: int) -> None:
+        """Say that a step has ended, and take in what is known by now."""
+        if self._first:
+            return
+        if not self._is_on_gpu:
+            self._first = step if self.count.item() else 0
+            return
+        copy = torch.empty(1, dtype=torch.int64, pin_memory=True)
+        copy.copy_(self.count, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        self._pending.append((step, copy, arrived))
+        self._read(wait=False)
+
+    def settle(self, step: int) -> None:
+        """Wait for what is not there yet; what belongs to no step that has ended is of this one."""
+        self._read(wait=True)
+        if not self._first and self.count.item():
+            self._first = step
+
+    @property
+    def urgency(self) -> int:
+        """The higher, the earlier the first broken step; 0 without one. So the highest of all ranks is the earliest step."""
+        return _FAR - self._first if self._first else 0
+
+    def _read(self, *, wait: bool) -> None:
+        while self._pending and not self._first:
+            step, copy, arrived = self._pending[0]
+            if wait or len(self._pending) > _MOST_PENDING:
+                arrived.synchronize()
+            elif not arrived.query():
+                return
+            self._pending.popleft()
+            self._first = step if copy.item() else 0
+
+
+def nan_loss(urgency: int) -> PayloadFailure:
+    """Make the failure for the most urgent of all ranks' steps."""
+    return PayloadFailure(
+        "nan_loss", f"the loss is not a number at step {_FAR - urgency}; checkpoints written before it are kept"
+    )

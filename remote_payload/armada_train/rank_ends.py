@@ -1,0 +1,61 @@
+"""Which rank ended first, by what torchrun saw: a rank that was killed says nothing, and the others complain of its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+_LOGGER = "torch.distributed.elastic.multiprocessing.api"
+# A watchdog ends its own process with SIGABRT because another rank is gone; the others ask for an end.
+_FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+
+class Signalled(logging.Handler):
+    """Notes which ranks torchrun ends because another one failed; it says so in its log alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pids: set[int] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith("Sending process") and isinstance(record.args, tuple) and record.args:
+            self.pids.add(int(str(record.args[0])))
+
+    def listen(self) -> None:
+        logging.getLogger(_LOGGER).addHandler(self)
+
+
+def first_end(error: Any, signalled: set[int]) -> tuple[int, int]:
+    """Choose the rank whose end came first, and its exit code, negative for a signal.
+
+    torchrun takes the earliest time, and that of a rank which wrote its error down is earlier than that of one which was
+    killed and made it fail.
+
+    Args:
+        error: torchrun's ChildFailedError.
+        signalled: Whom torchrun ended itself.
+    """
+    own = {rank: end for rank, end in error.failures.items() if end.pid not in signalled}
+    killed = {rank: end for rank, end in own.items() if -end.exitcode in _FATAL}
+    candidates = killed or own or error.failures
+    rank = min(candidates, key=lambda each: (candidates[each].timestamp, each))
+    return rank, candidates[rank].exitcode
+
+
+def describe_end(run: Path, rank: int, exit_code: int) -> tuple[str, str] | None:
+    """Say of a rank that was ended by a signal what it did when that came; None for one that ended by itself."""
+    if -exit_code not in _FATAL:
+        return None
+    name = signal.Signals(-exit_code).name
+    return f"signal_{name}", f"rank {rank} was ended by {name}{_doing(run / f'heartbeat-{rank}.json')}"
+
+
+def _doing(file: Path) -> str:
+    try:
+        beat = json.loads(file.read_text(encoding="utf-8"))
+        return f" while {beat['phase']}, after step {beat['step']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armada.config.experiments import Experiment, load_experiment
+from armada.errors import ConfigError
+from armada.launch.hook_check import check_hooks
+
+MODULE = """\
+try:
+    import numpy as np
+except ImportError:
+    np = None
+    def fallback(index, rng): ...
+if True:
+    made = lambda index, rng: {}
+def sample(index, rng):
+    inner = 1
+    return {}
+"""
+FILES = ["gen.py", "pkg/__init__.py", "pkg/rows.py", "open.py"]
+
+
+def load(project: Path, hook: str) -> Experiment:
+    for name, text in (
+        ("gen.py", MODULE),
+        ("pkg/__init__.py", "from pkg.rows import row\n"),
+        ("pkg/rows.py", "def row(): ...\n"),
+    ):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    (project / "open.py").write_text("from elsewhere import *\n")
+    (project / "ignored.py").write_text(MODULE)
+    (project / "e.yaml").write_text(
+        "name: h\ntask: sft\nmodel: {tiny: {}}\ncode: .\ntrain: {global_batch_size: 1, max_steps: 1}\n"
+        f'data: {{train: [{{hook: "{hook}"}}]}}\n'
+    )
+    return load_experiment(project / "e.yaml")
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "gen:sample",
+        "gen:made",
+        "gen:fallback",
+        "gen:np",
+        "pkg:row",
+        "pkg.rows:row",
+        "open:anything",
+        "torchvision.rows:f",
+    ],
+)
+def test_what_is_there_or_may_be_is_taken(tmp_path: Path, hook: str) -> None:
+    check_hooks(load(tmp_path, hook), FILES)
+
+
+@pytest.mark.parametrize(
+    ("hook", "said", "hint"),
+    [
+        ("gen:smaple", "gen.py has no smaple", "did you mean gen:sample?"),
+        ("gen:inner", "gen.py has no inner", None),
+        ("gne:sample", "the code has no gne.py", "did you mean gen?"),
+        ("pkg.zzzzzz:row", "the code has no pkg/zzzzzz.py", None),
+        ("ignored:sample", "ignored.py does not travel: git ignores it", "take it out of .gitignore"),
+    ],
+)
+def test_a_hook_that_is_not_there_is_refused_with_its_line(
+    tmp_path: Path, hook: str, said: str, hint: str | None
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_hooks(load(tmp_path, hook), FILES)
+    assert f"e.yaml:6: `data.train[0].hook` is {hook}: {said}" in refused.value.message
+    assert refused.value.hint == hint

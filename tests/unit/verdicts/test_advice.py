@@ -1,0 +1,59 @@
+"""What to do next, by state and reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from armada.verdicts.advice import Situation, next_steps
+
+NOW = Situation(run_id="a-1", host="a100", state="failed", reason="exit_1")
+
+
+def commands(**changes: Any) -> list[str]:
+    steps = next_steps(dataclasses.replace(NOW, **changes))
+    assert all(step.words for step in steps)
+    return [step.command for step in steps if step.command]
+
+
+def test_a_failed_run_is_read_and_resumed_from_its_newest_checkpoint() -> None:
+    assert commands() == ["armada logs a-1 --tail 200", "armada resume a-1"]
+    (*_, last) = next_steps(Situation("a-1", "a100", "failed", "exit_1", resumes_from=30))
+    assert last.words == "resume it from step 30"
+    assert next_steps(NOW)[-1].words == "run it again from its beginning, because it has no checkpoint"
+
+
+@pytest.mark.parametrize("reason", ["oom", "nan_loss", "missing_module", "missing_file", "data_error"])
+def test_what_would_fail_again_is_launched_anew_after_a_change(reason: str) -> None:
+    assert "armada launch --host a100 'my exp.yaml'" in commands(reason=reason, experiment="my exp.yaml")
+    first = next_steps(Situation("a-1", "a100", "failed", reason))[0]
+    assert first.command is None
+    assert "anew" in first.words
+
+
+@pytest.mark.parametrize("reason", ["host_oom", "disk_full", "network", "signal_SIGKILL", "supervisor_lost"])
+def test_what_its_surroundings_did_is_resumed(reason: str) -> None:
+    asked = commands(reason=reason, experiment="exp.yaml")
+    assert asked[-1] == "armada resume a-1"
+    assert not [command for command in asked if command.startswith("armada launch")]
+
+
+def test_a_full_disk_gets_its_checkpoints_home_first() -> None:
+    assert commands(reason="disk_full", only_there=2)[:2] == ["armada sync now a-1", "armada doctor a100"]
+
+
+def test_what_is_done_is_brought_home_once() -> None:
+    assert commands(state="succeeded", reason=None, only_there=1) == ["armada pull a-1"]
+    assert commands(state="succeeded", reason=None) == []
+
+
+def test_stopped_processes_are_woken_where_they_are() -> None:
+    first = next_steps(Situation("a-1", "a100", "running", None, stopped=(41, 42)))[0]
+    assert (first.words, first.command) == ("let its stopped processes run again, on a100", "kill -CONT 41 42")
+
+
+@pytest.mark.parametrize(("state", "first"), [("queued", "armada logs -f a-1"), ("unknown", "armada doctor a100")])
+def test_one_that_has_not_ended_is_followed_or_looked_for(state: str, first: str) -> None:
+    assert commands(state=state, reason=None)[0] == first
