@@ -17,7 +17,7 @@ from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.inert import inert_line
 from armada.plausible import sentences
-from armada.units import amount, span
+from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -315,6 +315,8 @@ def _remove(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.config.hosts_file import remove_host
     from armada.store import hosts as records
+    from armada.store import runs
+    from armada.sync.given_up import given_up
     from armada.transport.host_keys import unpin
     from armada.transport.shared_connection import end_connections
 
@@ -322,12 +324,24 @@ def _remove(options: argparse.Namespace) -> int:
     host = context.host(options.name)
     if host.name == "local":
         raise NotFound("`local` is always there; it cannot be removed")
+    left = runs.every(context.database, host=host.name)
+    only_there = [
+        c for run in left for c in given_up(context.database, run, price_per_hour=None, now=time.time()).checkpoints
+    ]
     forget_host(context.database, host.name, lambda: remove_host(context.home, host.name))
     end_connections(host.name, context.home)
     unpin(context.home, host.name)
     records.delete(context.database, host.name)
     if options.json:
-        print_json({"name": host.name, "removed": True})
-    else:
-        print(f"{host.name} forgotten; nothing on it was touched")
+        print_json(
+            {"name": host.name, "removed": True, "runs": [run.run_id for run in left], "only_there": len(only_there)}
+        )
+        return 0
+    print(f"{host.name} forgotten; nothing on it was touched")
+    if left:
+        stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --force forgets one"
+        print(f"  {stay}")
+    if only_there:
+        size = amount(sum(c.size_bytes for c in only_there))
+        print(f"  {counted(len(only_there), 'checkpoint')} ({size}) of these never came home, as far as is known")
     return 0

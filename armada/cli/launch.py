@@ -294,6 +294,8 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
         "gone?" if run.is_guess else "ended",
         f"{run.state}{reason}{lasted}" + (f", step {run.step}" if run.step else ""),
     )
+    if run.message and run.state == "succeeded":
+        reporter.stage("", f"⚠ {run.message}")
     _bring_home(context, session, run, reporter)
     if run.task == "prepare":
         _say_report(session, run, reporter)

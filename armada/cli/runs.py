@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.printing import FORMAT, print_json
-from armada.errors import HostUnreachable, NotFound, OutcomeUnknown, RunFailed
+from armada.errors import HostUnreachable, LoginNeeded, NotFound, OutcomeUnknown, RunFailed
 from armada.inert import inert_line
 from armada.units import amount, counted, span
 
@@ -329,7 +329,7 @@ def _pull(options: argparse.Namespace) -> int:
                 only=only,
             )
     except (HostUnreachable, NotFound) as error:
-        if isinstance(error, NotFound) and run.host in context.hosts():
+        if isinstance(error, LoginNeeded) or (isinstance(error, NotFound) and run.host in context.hosts()):
             raise
         pulled, only = pull_from_home(context.database, run, word, error)
         sys.stderr.write(f"armada: {inert_line(error, 600)}; what was asked for is at home\n")

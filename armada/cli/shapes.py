@@ -76,7 +76,7 @@ SHAPES: dict[str, Any] = {
     "hosts add": _CHECKED,
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
-    "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL},
+    "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
     "hosts provision": {**_FORMAT, "host": STR, "profile": STR, "environment": STR, "outcome": STR, "seconds": NUM},
     "hosts trust": {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL},
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armada.cli.progress import Reporter
     from armada.config.sync import SyncSettings
     from armada.operations import Listener
+    from armada.store.checkpoints import Checkpoint
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
@@ -93,10 +94,15 @@ def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:
     return [context.run(prefix) for prefix in prefixes] or runs.every(context.database)
 
 
+def _deleted(known: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Those that were home, and whose folder a person deleted since."""
+    return [each for each in known if each.home_path is not None and not each.home_path.is_dir()]
+
+
 def _now(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.store import run_sync
+    from armada.store import checkpoints, run_sync
     from armada.sync.together import sync_together
 
     context = Context()
@@ -104,7 +110,9 @@ def _now(options: argparse.Namespace) -> int:
     chosen = [
         run
         for run in _chosen(context, options.runs)
-        if options.runs or (run.state != "preparing" and not (run.run_id in done and done[run.run_id].final_done))
+        if options.runs
+        or (run.state != "preparing" and not (run.run_id in done and done[run.run_id].final_done))
+        or any(each.on_host for each in _deleted(checkpoints.of_run(context.database, run.run_id)))
     ]
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
@@ -209,9 +217,10 @@ def _ls(options: argparse.Namespace) -> int:
     for run in runs.every(context.database):
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
-        home = [c for c in known if c.is_good_home]
-        damaged = [c for c in known if c.home_path is not None and not c.is_good_home]
-        waiting = [c for c in known if c.on_host and not c.is_good_home]
+        deleted = _deleted(known)
+        home = [c for c in known if c.is_good_home and c not in deleted]
+        damaged = [c for c in known if c.home_path is not None and not c.is_good_home and c not in deleted]
+        waiting = [c for c in known if c.on_host and c not in home]
         moving = [
             t for t in transfers.of_run(context.database, run.run_id).values() if t.state not in ("done", "waiting")
         ]
@@ -220,6 +229,11 @@ def _ls(options: argparse.Namespace) -> int:
             condition = f"failing for {span(now - record.failing_since)}: {inert_line(record.reason or '', 60)}"
         elif moving:
             condition = "; ".join(_moving(t) for t in moving[:2])
+        elif deleted:
+            there = sum(1 for c in deleted if c.on_host)
+            parts = [f"{there} deleted here: armada sync now fetches again"] if there else []
+            parts += [f"{len(deleted) - there} deleted here, and gone from the host"] if there < len(deleted) else []
+            condition = "; ".join(parts)
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
             lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
@@ -333,7 +347,7 @@ def _mend(context: Context, run: Run, finding: Finding, reporter: Reporter) -> s
         note_damage(context.database, finding, why)
         reporter.stage("lost", f"{finding.place}: {inert_line(why)}")
         return why
-    reporter.stage("repaired", f"{finding.place} (fetched from {run.host} again)")
+    reporter.stage("repaired", f"{finding.place} (every byte right again)")
     return None
 
 

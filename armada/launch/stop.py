@@ -69,7 +69,8 @@ def stop_run(
             return run
         if time.monotonic() > deadline:
             raise OutcomeUnknown(
-                f"{run.run_id} is still {run.state}, {grace_s + KILL_S:.0f} s after it was asked to end",
+                f"{run.run_id} is still {run.state}, {grace_s + KILL_S:.0f} s after it was asked to end"
+                + (f": {run.message}" if run.message else ""),
                 hint=f"armada show {run.run_id}; armada logs {run.run_id}",
                 host=run.host,
             )

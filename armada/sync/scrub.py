@@ -168,6 +168,7 @@ def _bring_into(
 
 
 def _replace_manifest(place: Path, text: str) -> None:
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted the whole folder
     temporary = place / f".{NAME}.tmp"
     temporary.write_text(text)
     places.fsync(temporary)
@@ -177,4 +178,9 @@ def _replace_manifest(place: Path, text: str) -> None:
 def note_damage(database: Database, finding: Finding, why: str) -> None:
     """Keep what is known of a checkpoint that could not be repaired."""
     checkpoint = finding.checkpoint
+    if not finding.place.is_dir():
+        files_home.forget(database, finding.place)
+        trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
+        checkpoints.mark_not_home(database, checkpoint.run_id, checkpoint.digest, trouble)
+        return
     checkpoints.mark_trouble(database, checkpoint.run_id, checkpoint.digest, f"damaged at home: {why}")

@@ -89,7 +89,7 @@ class Answer:
             found = json.loads(self.out)
         except ValueError:
             return None
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and "error" not in found else None
 
 
 def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:

@@ -56,13 +56,19 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     verdict = _decide(observed)
     evidence = mapping(observed.get("evidence"))
     if verdict.state == "running" and isinstance(evidence.get("stopped"), list) and evidence["stopped"]:
-        because = f"{verdict.because}; SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
-        verdict = dataclasses.replace(verdict, because=because)
+        words = f"SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
+        message = verdict.message or f"{words}{_woken_by(evidence['stopped'])}"
+        verdict = dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}")
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
     message = f"nothing got on for {span(quiet_s)}{_beat(evidence)}"
     return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
+
+
+def _woken_by(pids: list[Any]) -> str:
+    numbers = [str(pid) for pid in pids[:5] if isinstance(pid, int) and pid > 0]
+    return f": kill -CONT {' '.join(numbers)} on its host lets them run again" if numbers else ""
 
 
 def quiet_for(observed: dict[str, Any]) -> float:

@@ -27,6 +27,11 @@ class Stat:
         """A zombie has ended: in a container whose first process reaps nothing it stays in the table for ever."""
         return self.state not in "ZXx"
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether SIGSTOP or a terminal stopped it; a debugger's stop is another state."""
+        return self.state == "T"
+
 
 def parse_stat(text: str) -> Stat:
     """Parse /proc/<pid>/stat, whose second field may hold spaces and brackets of its own."""

@@ -36,6 +36,14 @@ class Process:
     def pid(self) -> int:
         return self.stat.pid
 
+    def name(self) -> str:
+        """Its name as `ps` shows it; `?` where it has gone. Its arguments are not told: secrets may be among them."""
+        try:
+            with open("/proc/%d/comm" % self.pid, "rb") as stream:
+                return stream.read(64).decode("utf-8", "replace").strip()
+        except OSError:
+            return "?"
+
 
 def scan() -> List[Process]:
     """List every living process but this one; environments of other users' processes stay unknown."""
@@ -59,16 +67,18 @@ def members(
     leader: Optional[Dict[str, Any]] = None,
     table: Optional[List[Process]] = None,
     up_to: Optional[int] = None,
+    adopter: Optional[int] = None,
 ) -> List[Process]:
     """Find the processes of a run.
 
     They carry its marker, or are in its job's session (a program that rewrites its title overwrites the marker), or
-    descend from one of these.
+    descend from one of these, or were left to the run's guardian by their parent's end.
 
     Args:
         paths: The run; one of the same name under another root is somebody else's.
         leader: Identity of the job's first process, when known.
         table: A scan to search instead of a new one.
+        adopter: The guardian's pid, asked by the supervisor, which is its only other child.
         up_to: The attempt whose processes are wanted, with those of earlier ones; a later one may run beside it. None: all.
     """
     table = scan() if table is None else table
@@ -82,6 +92,8 @@ def members(
         and (process.root is None or os.path.realpath(process.root) == root)
         and (up_to is None or process.attempt <= up_to)
     }
+    if adopter is not None:
+        ours |= {process.pid for process in table if process.stat.parent == adopter}
     return _with_descendants(ours, table)
 
 

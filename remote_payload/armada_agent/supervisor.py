@@ -24,6 +24,8 @@ from armada_agent.verdicts.cause import signal_name
 _TICK_S = 0.2
 _QUEUE_TICK_S = 0.4
 LEFTOVER_GRACE_S = 3.0
+_LEFT_S = 1.0
+_MOST_NAMED = 5
 _PREDECESSOR_S = 10.0
 Child = Union["subprocess.Popen[bytes]", guardian.Adopted]
 _ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any other code may mean half a checkpoint
@@ -40,6 +42,9 @@ class Supervisor:
         paths: The run's files.
         submission: Its number, already taken up.
         spec: The run's plan.
+
+    Attributes:
+        adopter: The guardian's pid where there is one: what the job set free, whatever became of its environment, is its child.
     """
 
     def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any]) -> None:
@@ -57,6 +62,7 @@ class Supervisor:
         self._pulse: Optional[Pulse] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
+        self.adopter: Optional[int] = None
 
     def run(self) -> None:
         self._answer_signals()
@@ -121,6 +127,8 @@ class Supervisor:
         telemetry.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
+        if self._wish() is None:
+            self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
         telemetry.stop()
         self._holding.release()
@@ -261,6 +269,9 @@ class Supervisor:
         grace_s = grace(wish, self._spec)
         self._journal.update(message="stopping: SIGTERM sent, SIGKILL after %.0f s" % grace_s)
         child.terminate()
+        for process in self._members():
+            if process.stat.is_suspended:
+                processes.send(process, signal.SIGCONT)  # or SIGTERM would reach it only after the grace time
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
             grace_s = min(grace_s, grace(self._wish() or wish, self._spec))  # a second wish may be in more of a hurry
@@ -276,12 +287,31 @@ class Supervisor:
         self._journal.flush()
         time.sleep(_TICK_S)
 
-    def _sweep(self, grace_s: float) -> None:
-        def find() -> List[processes.Process]:
-            # A batch system that gave this attempt up may have started the next one beside it.
-            return processes.members(self._paths, self._leader, up_to=self._attempt)
+    def _members(self) -> List[processes.Process]:
+        # A batch system that gave this attempt up may have started the next one beside it.
+        adopter = self.adopter if self.adopter == os.getppid() else None
+        return processes.members(self._paths, self._leader, up_to=self._attempt, adopter=adopter)
 
-        processes.sweep(find, grace_s, self._report_stuck)
+    def _name_left(self, ending: Ending) -> None:
+        """Say which processes a job left behind that ended by itself; a moment later, because most of them are ending, too."""
+        deadline = time.monotonic() + _LEFT_S
+        left = self._members()
+        while left and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+            left = self._members()
+        if left:
+            named = ", ".join("%s (%d)" % (process.name(), process.pid) for process in left[:_MOST_NAMED])
+            more = " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
+            what = "the job's first process ended, and left %d running, which were ended: %s%s" % (
+                len(left),
+                named,
+                more,
+            )
+            self._journal.record("finding", message=what)
+            ending.message = ending.message or what
+
+    def _sweep(self, grace_s: float) -> None:
+        processes.sweep(self._members, grace_s, self._report_stuck)
 
     def _report_stuck(self, pids: List[int]) -> None:
         shown = ", ".join(map(str, pids[:20]))
@@ -314,7 +344,9 @@ def supervise(root: str, run_id: str, submission: int) -> int:
     }
     if not files.link_json(record, taken):
         return 0
-    Supervisor(paths, submission, spec).run()
+    supervising = Supervisor(paths, submission, spec)
+    supervising.adopter = os.getppid() if is_guarded else None
+    supervising.run()
     return 0
 
 

@@ -424,3 +424,42 @@ def test_processes_without_a_folder_are_ended_only_when_the_root_is_the_one_that
     assert this_host.call("run.stop", run_id="gone-2", grace_s=1, root=name) == {"outcome": "stopping"}
     eventually(lambda: this_host.look("gone-2")["remains"]["processes"] == 0)
     assert not is_running(supervisor)
+
+
+def test_what_a_job_leaves_running_is_named_before_it_is_ended(host: Host) -> None:
+    host.launch("left-1", "sh", "-c", "setsid sleep 1000 & echo $! > left; exit 0")
+    state = host.await_end("left-1")
+    pid = int((host.folder("left-1") / "work/left").read_text())
+    named = f"left 1 running, which were ended: sleep ({pid})"
+    assert (state["state"], named in state["message"]) == ("succeeded", True)
+    assert not is_running(pid)
+
+
+def test_a_job_whose_children_end_just_after_it_leaves_nothing(this_host: Host) -> None:
+    this_host.launch("left-2", "sh", "-c", "sleep 0.3 & exit 0")
+    assert this_host.await_end("left-2")["message"] is None
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this Python keeps no guardian")
+@pytest.mark.parametrize("ends", ["exit 0", "sleep 1000"], ids=["the job ends", "the run is stopped"])
+def test_a_child_that_cleared_its_environment_is_ended_too(this_host: Host, ends: str) -> None:
+    run_id = f"bare-{len(ends)}"
+    this_host.launch(run_id, "sh", "-c", f"(env -i setsid sleep 1000 & echo $! > bare); {ends}")
+    file = this_host.folder(run_id) / "work/bare"
+    eventually(lambda: file.exists() and file.read_text().strip())
+    pid = int(file.read_text())
+    if ends != "exit 0":
+        this_host.call("run.stop", run_id=run_id, grace_s=1)
+    this_host.await_end(run_id)
+    assert not is_running(pid)
+
+
+def test_a_job_that_was_suspended_is_said_to_be_and_ends_within_its_grace(host: Host) -> None:
+    host.launch("suspended-1", "sh", "-c", "trap 'echo saving; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    eventually(lambda: "up" in host.output("suspended-1"))
+    pid = host.look("suspended-1")["evidence"]["attempt"]["run"]["process"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: host.look("suspended-1")["evidence"]["stopped"] == [pid])
+    host.call("run.stop", run_id="suspended-1", grace_s=1000)
+    assert host.await_end("suspended-1")["exit_code"] == 0
+    assert "saving" in host.output("suspended-1")

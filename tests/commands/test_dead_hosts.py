@@ -169,3 +169,18 @@ def test_a_run_that_may_live_on_a_dead_host_keeps_it_in_hosts_yaml_until_it_is_f
     assert f"armada rm {RUN} --force" in refused.stderr
     assert armada.run("rm", RUN, "--force").returncode == 0
     assert armada.run("hosts", "rm", "box").returncode == 0
+
+
+def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
+    config = armada.folder / "home" / "config"
+    config.mkdir(parents=True)
+    hosts = {name: {"ssh": "nobody@127.0.0.1:1"} for name in ("box", "other")}
+    (config / "hosts.yaml").write_text(json.dumps({"hosts": hosts}))
+    place(armada, "box", log="one\n", synced=False)
+    said = armada.run("hosts", "rm", "box")
+    assert said.returncode == 0, said.stderr
+    assert "1 checkpoint (1.2 GB) of these never came home" in said.stdout
+    assert "armada rm RUN --force" in said.stdout
+    told = armada.json("hosts", "rm", "other")
+    jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))
+    assert (told["runs"], told["only_there"]) == ([], 0)

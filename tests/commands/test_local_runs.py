@@ -192,6 +192,14 @@ def test_a_dry_run_whose_checks_fail_prints_its_json_all_the_same(armada: Armada
     assert "NO_SUCH_SECRET" in failed["message"]
 
 
+def test_what_a_script_leaves_running_is_said_though_it_succeeded(armada: Armada) -> None:
+    done = armada.run("launch", "--host", "local", armada.command("sh", "-c", "setsid sleep 1000 &"), "--follow")
+    assert done.returncode == 0, done.stderr
+    (run,) = armada.json("ps")
+    for said in (done.stdout, armada.run("show", run["run_id"]).stdout):
+        assert "left 1 running, which were ended: sleep (" in said
+
+
 def test_a_followed_log_ends_with_the_verdict_of_its_run(armada: Armada) -> None:
     for script, code in (("echo a", 0), ("echo b; exit 3", 6)):
         run_id = armada.json("launch", "--host", "local", armada.command("sh", "-c", script))["run_id"]

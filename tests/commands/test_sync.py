@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -215,3 +216,30 @@ def test_sync_settings_reach_the_plan(armada: Armada) -> None:
     shown = armada.run("launch", "--host", "local", experiment, "--dry-run", "--json")
     plan = json.loads(shown.stdout)["spec"]["sync"]
     assert (plan["every"], plan["bwlimit"], plan["keep_home"]["last"], plan["keep_remote"]) == ("1h", "20M", None, 2)
+
+
+@pytest.mark.parametrize("words", [["sync", "verify"], ["sync", "now"]])
+def test_a_checkpoint_folder_that_was_deleted_here_is_said_to_be_and_comes_again(
+    armada: Armada, run_id: str, words: list[str]
+) -> None:
+    armada.json("sync", "now")
+    folder = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints"
+    shutil.rmtree(folder / "checkpoint-30")
+    (listed,) = armada.json("sync", "ls")
+    assert (listed["home"], [each["step"] for each in listed["waiting"]]) == (2, [30])
+    assert "1 deleted here: armada sync now fetches again" in armada.run("sync", "ls").stdout
+    assert armada.run(*words).returncode == 0
+    assert published(armada, run_id) == ["checkpoint-10", "checkpoint-20", "checkpoint-30"]
+    assert armada.run("sync", "verify", "--read-data").returncode == 0
+    assert "all home" in armada.run("sync", "ls").stdout
+
+
+def test_a_checkpoint_folder_that_was_deleted_here_and_is_nowhere_else_is_lost(armada: Armada, run_id: str) -> None:
+    armada.json("sync", "now")
+    folder = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints"
+    shutil.rmtree(armada.local_runs / run_id / "outbox")
+    shutil.rmtree(folder / "checkpoint-30")
+    assert armada.run("sync", "verify").returncode == 7
+    assert not (folder / "checkpoint-30").exists()
+    (listed,) = armada.json("sync", "ls")
+    assert listed["home"] == 2

@@ -328,3 +328,4 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert (verdict.state, verdict.reason) == ("running", None)
     assert verdict.because is not None
     assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
+    assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host lets them run again")
