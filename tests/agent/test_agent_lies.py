@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -62,7 +63,7 @@ class Cluster:
     def __init__(self, folder: Path, engine: str) -> None:
         self.folder = folder / "bin"
         self.folder.mkdir()
-        for name in ("squeue", "sacct", "scontrol", "scancel", "condor_q", "condor_history"):
+        for name in ("squeue", "sacct", "scontrol", "scancel", "condor_q", "condor_history", "condor_rm"):
             (self.folder / name).write_text(PROGRAM.format(folder=self.folder, name=name))
             (self.folder / name).chmod(0o755)
             self.say(name, "", code=0 if name == "squeue" else 1)
@@ -343,6 +344,8 @@ def test_no_event_ends_a_job_that_writes(cluster: Cluster, said: str, after: str
     cluster.log(SUBMITTED + EXECUTING)
     assert set(cluster.live(60)) == {"running"}
     cluster.log(SUBMITTED + EXECUTING + said)
+    if after in ("pending", "held"):
+        assert "its supervisor wrote “running”: in 60 s it shows" in cluster.look()["message"]
     believed = cluster.live(600)
     assert set(believed[2:]) == {"running"}, believed
     assert "but its job wrote" in cluster.look()["message"]
@@ -398,6 +401,7 @@ def test_where_its_event_log_is_lost_the_queue_is_asked(
     assert cluster.be_silent(60)[-1] == state
     seen = cluster.look()
     assert seen["reason"] == reason
+    assert (seen["error"] is not None) == (state == "unknown")
     assert (seen["message"] or "").startswith(words or "")
     assert words or not seen["message"]
     cluster.beat()
@@ -415,6 +419,71 @@ def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning
     cluster.leave()
     cluster.log(EVICTED + SUBMITTED.replace("(003.", "(030.") * 9)
     assert cluster.be_silent(20) == ["pending"]
+
+
+@on_htcondor
+@pytest.mark.parametrize(
+    "kept",
+    [{"offset": -3, "seen": {}}, {"offset": "x", "seen": {}}, {"offset": 9, "seen": 7}, {"offset": 9, "seen": {"state": 5}}, {}],
+)  # fmt: skip
+def test_what_was_kept_of_an_event_log_and_is_damaged_counts_for_nothing(
+    cluster: Cluster, kept: dict[str, Any]
+) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    Path(cluster.handed.file("watch.json")).write_text(json.dumps(kept))
+    assert cluster.look()["detail"] == "executing"
+
+
+@on_htcondor
+def test_half_an_event_is_read_once_it_is_whole(cluster: Cluster) -> None:
+    cluster.log(SUBMITTED + EXECUTING[:20])
+    assert cluster.look()["detail"] == "submitted"
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.look()["detail"] == "executing"
+
+
+@on_htcondor
+def test_an_event_log_that_is_shorter_than_it_was_is_read_from_its_beginning(cluster: Cluster) -> None:
+    cluster.leave()
+    cluster.log(SUBMITTED + EXECUTING + EVICTED)
+    assert cluster.look()["state"] == "pending"
+    cluster.log(HELD)
+    assert cluster.look()["state"] == "held"
+
+
+@on_htcondor
+def test_an_event_log_that_was_seen_is_missed_even_where_no_job_is_known(cluster: Cluster) -> None:
+    cluster.never_begin()
+    cluster.handed = Handed(cluster.paths, 1, {"submission": 1, "scheduler": "htcondor", "time": 1.0})
+    cluster.log(SUBMITTED)
+    assert cluster.look()["state"] == "pending"
+    Path(cluster.handed.file("job.log")).unlink()
+    assert "its event log is not there" in cluster.look()["error"]
+
+
+@on_htcondor
+def test_of_many_jobs_without_a_log_one_is_asked_for_at_a_time(cluster: Cluster) -> None:
+    cluster.never_begin()
+    another = Handed(RunPaths(cluster.paths.root, "a-2"), 1, {"job_id": "4.0", "time": 1.0})
+    Path(another.file("")).mkdir(parents=True)
+    cluster.say("condor_q", "1\n")
+    seen: list[dict[str, Any]] = []
+    while not seen or seen[0]["state"] == "unknown":
+        cluster.clock.seconds += 15
+        seen = [htcondor.look(each, 0.0, cluster.clock) for each in (another, cluster.handed)]
+    assert [each["state"] for each in seen] == ["pending", "unknown"]
+    assert seen[1]["error"] == f"its event log is not there: {cluster.handed.file('job.log')}"
+
+
+@on_htcondor
+@pytest.mark.parametrize(
+    ("said", "is_told"),
+    [("Job 3.0 not found", False), ("Couldn't find/remove all jobs matching", False), ("DCSchedd: permission denied", True)],
+)  # fmt: skip
+def test_a_job_that_is_gone_needs_no_removal(cluster: Cluster, said: str, is_told: bool) -> None:
+    cluster.say("condor_rm", "", code=1, beside=said)
+    with pytest.raises(engines.EngineError, match="permission denied") if is_told else contextlib.nullcontext():
+        htcondor.cancel(cluster.handed, {}, 0.0)
 
 
 @on_htcondor
