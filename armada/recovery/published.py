@@ -120,7 +120,8 @@ def record(database: Database, found: Published) -> None:
     if manifest is None:
         raise ValueError(f"{found.place} has no manifest")
     files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
-    created_at = json.loads(manifest.text).get("created_at")
+    told = json.loads(manifest.text).get("created_at")
+    created_at = float(told) if isinstance(told, int | float) else None
     checkpoints.adopt(
         database,
         found.run_id,
@@ -128,9 +129,11 @@ def record(database: Database, found: Published) -> None:
         step=manifest.step,
         size_bytes=manifest.size_bytes,
         file_count=len(manifest.files),
-        created_at=float(created_at) if isinstance(created_at, int | float) else None,
+        created_at=created_at,
         home_path=found.place,
     )
+    if created_at is not None:
+        runs.note_saved(database, found.run_id, manifest.step, created_at)
 
 
 def put_aside(found: Published) -> Path:

@@ -390,6 +390,15 @@ def skip_to(database: Database, run_id: str, part: Literal["metrics", "events"],
         connection.execute(f"UPDATE runs SET {column} = max({column}, ?) WHERE run_id = ?", (offset, run_id))  # noqa: S608
 
 
+def note_saved(database: Database, run_id: str, step: int, created_at: float) -> None:
+    """A run got at least as far as a checkpoint of its last attempt."""
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE runs SET step = max(coalesce(step, 0), ?) WHERE run_id = ? AND started_at <= ?",
+            (step, run_id, created_at),
+        )
+
+
 def set_root(database: Database, run_id: str, root_id: str | None) -> None:
     """Note on which root a run was put; one that could not say its name changes nothing."""
     with database.transaction() as connection:

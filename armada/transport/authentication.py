@@ -88,10 +88,11 @@ class OfferedKeys(AuthStrategy):
 def is_exposed(path: Path) -> bool:
     """Whether OpenSSH, and so rsync's ssh, would refuse to read a private key because others can (`sshkey_perm_ok`)."""
     try:
-        found = path.stat()
+        with path.open("rb") as file:
+            found, head = os.fstat(file.fileno()), file.readline(200)
     except OSError:
         return False
-    return found.st_uid == os.getuid() and found.st_mode & 0o077 != 0
+    return found.st_uid == os.getuid() and found.st_mode & 0o077 != 0 and b"PRIVATE KEY" in head
 
 
 def exposed_words(path: Path) -> str:

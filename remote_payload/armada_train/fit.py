@@ -51,8 +51,11 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
                 f"{what}: there is none for {token!r} (token {used}), which stands in {part.fitted.name} rows; {cure}"
             )
             raise PayloadFailure("data_error", message)
-    # Rows that were read do not need the others; a stream's rows are made later.
-    return [f"{what}: no row may hold the others"] if training.is_stream else []
+    # Rows that were read do not need the others; a stream's rows are made later. What was only added to the tokenizer, such as a
+    # mark that transformers expects, is in no text.
+    added = tokenizer.get_added_vocab()
+    in_texts = any(token not in added for token, number in tokenizer.get_vocab().items() if number >= size)
+    return [f"{what}: no row may hold the others"] if training.is_stream and in_texts else []
 
 
 def _highest(batches: Iterable[Any]) -> int:

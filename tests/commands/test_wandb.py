@@ -55,10 +55,17 @@ def test_wandb_online_is_refused_where_no_run_has_internet(armada: Armada) -> No
         "train": train,
     }
     armada.write("exp.yaml", json.dumps({**experiment, "tracking": {"wandb": "online"}}))
-    words = ("launch", "--host", "local", "--profile", "cpu", "exp.yaml", "--dry-run")
-    refused = armada.run(*words)
+    profiles = armada.folder / "home" / "config" / "profiles"
+    profiles.mkdir(parents=True)
+    own = {"extends": "cpu", "environment": {"packages": ["wandb==0.31.0"]}}
+    (profiles / "tracked.yaml").write_text(json.dumps(own))
+    words = ("launch", "--host", "local", "exp.yaml", "--dry-run", "--profile")
+    refused = armada.run(*words, "tracked")
     assert refused.returncode == 3, refused.stdout + refused.stderr
     assert "ARM013" in refused.stdout + refused.stderr
-    spec = armada.run(*words, "--set", "tracking.wandb=offline")
+    lacking = armada.run(*words, "cpu", "--set", "tracking.wandb=offline")
+    assert lacking.returncode == 3, lacking.stdout + lacking.stderr
+    assert "ARM015 the profile's environment lacks wandb" in lacking.stdout + lacking.stderr
+    spec = armada.run(*words, "tracked", "--set", "tracking.wandb=offline")
     assert spec.returncode == 0, spec.stderr
     assert "armada wandb sync RUN" in spec.stdout

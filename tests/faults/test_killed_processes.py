@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import signal
 import threading
@@ -41,16 +42,19 @@ def arguments() -> Iterator[tuple[int, list[str]]]:
             yield int(folder.name), (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
 
 
-def kill(chosen: Callable[[list[str]], bool], *, spare_parents: bool = False) -> int:
+def kill(chosen: Callable[[list[str]], bool], *, alone: Path | None = None) -> int:
     """Kill -9 the processes with such arguments; how many there were.
 
     Args:
         chosen: Which arguments.
-        spare_parents: Of such processes of which one is another's parent, only the youngest: a supervisor, not its guardian, nor who
-            started that and is about to end.
+        alone: job.json of the submission whose supervisor is meant: not its guardian, nor who started that and is about to end,
+            nor its job, which has the same arguments for a moment.
     """
     found = [pid for pid, argv in arguments() if chosen(argv)]
-    if spare_parents:
+    if alone is not None and alone.exists():
+        meant = json.loads(alone.read_text())["supervisor"]["pid"]
+        found = [pid for pid in found if pid == meant]
+    elif alone is not None:  # it has no job yet, and is the youngest
         parents = {pid: stat.parent for pid in found if (stat := identity.read_stat(pid)) is not None}
         found = [pid for pid in parents if parents[pid] in found and pid not in parents.values()]
     for pid in found:
@@ -92,7 +96,7 @@ def test_a_supervisor_killed_at_any_instant_leaves_a_true_record(
             asked = pool.submit(session.call, "run.create", question, timeout_s=60.0)
             eventually(steps[number % len(steps)])
             threading.Event().wait(chance.uniform(0.0, moments.LATER_S))
-            killed += kill(supervises, spare_parents=alone) > 0
+            killed += kill(supervises, alone=folder / "submissions" / "1" / "job.json" if alone else None) > 0
             (folder / "work").mkdir(exist_ok=True)
             (folder / "work" / "go").touch()
             try:

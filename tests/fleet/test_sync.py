@@ -29,6 +29,7 @@ from tests.chance import dice
 from tests.fleet import machines
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several
     assert far.is_right(place)
     assert most > 3
     assert far.leftovers() == near.leftovers() == []
-    assert own_ssh() == []
+    eventually(lambda: not own_ssh())
 
 
 def own_ssh() -> list[int]:
@@ -295,7 +296,7 @@ def test_a_link_that_swallows_everything_is_noticed_and_the_transfer_goes_on_whe
         run.sync(listener=Watching(swallow))
     assert swallowed_at is not None
     record_property("seen", f"noticed after {time.monotonic() - swallowed_at:.0f} s")
-    assert own_ssh() == []
+    eventually(lambda: not own_ssh())
     assert run.home.staging(run.run_id, digest).is_dir()
     link.toggle()
     (place,) = run.sync().published

@@ -192,8 +192,9 @@ def model(*modules: str, embeddings: int = 4, positions: int = 256) -> Any:
     return SimpleNamespace(named_modules=lambda: names, config=config, get_input_embeddings=lambda: weights)
 
 
-def tokenizer(highest: int, pad: int | None = None) -> Any:
+def tokenizer(highest: int, pad: int | None = None, added: tuple[str, ...] = ()) -> Any:
     return SimpleNamespace(
+        get_added_vocab=lambda: dict.fromkeys(added, highest),
         get_vocab=lambda: {"a": 0, "z": highest},
         pad_token_id=pad,
         pad_token="<pad>",
@@ -212,6 +213,7 @@ def test_rows_with_tokens_beyond_the_embeddings_are_refused_and_only_those() -> 
     hook = Source(Path(), hook="a:b")
     stream = dataclasses.replace(asked, train_data=(hook,))
     assert "up to 9, the model embeddings for 4" in check_fit(stream, model(), tokenizer(9), [])[0]
+    assert check_fit(stream, model(), tokenizer(9, added=("z",)), []) == []  # it is in no text
     assert check_fit(asked, model(), tokenizer(3), [part([3])]) == []
 
 

@@ -85,7 +85,9 @@ class World:
         }
         checkpoints.take_outbox(self.database, run_id, [*before, entry])
         if home:
-            checkpoints.mark_home(self.database, run_id, digest, self.home.checkpoints(run_id) / f"checkpoint-{step}")
+            place = self.home.checkpoints(run_id) / f"checkpoint-{step}"
+            place.mkdir(parents=True)
+            checkpoints.mark_home(self.database, run_id, digest, place)
         return digest
 
     def hosts(self, **hosts: dict[str, Any]) -> None:
