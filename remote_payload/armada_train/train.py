@@ -12,7 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from trl.chat_template_utils import is_chat_template_stop_token_trained
 
 from armada_train import checkpoints
-from armada_train.agreement import Agreement
+from armada_train.agreement import Agreement, leave_groups
 from armada_train.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.attention import ATTEMPTS, Attention, choose_attention
 from armada_train.failure import PayloadFailure
@@ -165,8 +165,7 @@ def _choose_attention(training: Training, run: RunFolder) -> Attention:
 def _leave(trainer: Trainer) -> None:
     trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one has left
     trainer.accelerator.end_training()
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    leave_groups()
 
 
 def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> list[str]:
