@@ -106,14 +106,6 @@ SHAPES: dict[str, Any] = {
 }  # fmt: skip
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""
 
-NO_JSON = {
-    "dashboard": "a screen",
-    "completion": "a shell's own language",
-    "daemon run": "a service, whose words go to its log: `armada daemon logs --json`",
-    "config schema": "what it prints is a JSON Schema",
-}
-"""The commands without `--json`, and why."""
-
 
 def schema_of(shape: Any) -> dict[str, Any]:
     """The JSON Schema (draft 7) of one shape."""

@@ -1,5 +1,6 @@
 """What the kernel shows of processes that it ended because memory ran out: counters that all may read, and its log where we may."""
 
+import contextlib
 import os
 import re
 from typing import Any, Dict, List, Optional
@@ -104,13 +105,10 @@ def _read_log() -> str:
         return ""
     records = []
     try:
-        for _ in range(_MOST_RECORDS):
-            try:
-                records.append(os.read(descriptor, 16384))
-            except BrokenPipeError:
-                continue  # what was to be read next has just been written over
-    except OSError:
-        pass  # read to its end, or as far as we may
+        with contextlib.suppress(OSError):  # it is read to its end, or as far as we may
+            for _ in range(_MOST_RECORDS):
+                with contextlib.suppress(BrokenPipeError):  # what was to be read next has just been written over
+                    records.append(os.read(descriptor, 16384))
     finally:
         os.close(descriptor)
     return b"".join(records).decode("utf-8", "replace")

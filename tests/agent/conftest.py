@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from operator import itemgetter
@@ -10,6 +11,7 @@ import pytest
 from armada import agent_archive
 from tests import interpreters
 from tests.agent.conversation import Conversation, Host
+from tests.agent.doubted_job import DoubtedJob
 from tests.leftovers import end_all
 
 if TYPE_CHECKING:
@@ -97,3 +99,11 @@ def shared_host(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     conversation.process.kill()
     conversation.process.wait()
     end_all(folder)
+
+
+@pytest.fixture(params=["slurm"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DoubtedJob]:
+    made = DoubtedJob(tmp_path, request.param)
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    yield made
+    made.end()

@@ -11,12 +11,21 @@ import jsonschema
 import pytest
 
 from armada.cli.main import build_parser
-from armada.cli.shapes import ERROR, NO_JSON, SHAPES, all_schemas, schema_of
+from armada.cli.shapes import ERROR, SHAPES, all_schemas, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT = Path(__file__).parents[3] / "docs" / "schemas" / "output.schema.json"
+
+
+NO_JSON = {
+    "dashboard": "a screen",
+    "completion": "a shell's own language",
+    "daemon run": "a service, whose words go to its log: `armada daemon logs --json`",
+    "config schema": "what it prints is a JSON Schema",
+}
+"""The commands without `--json`, and why."""
 
 
 def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str]]]:

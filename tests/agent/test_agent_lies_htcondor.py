@@ -1,0 +1,212 @@
+"""HTCondor, whose event log says what is not so, or is not there: what is believed, and when the queue is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_agent import engines, htcondor
+from armada_agent.engines import Handed
+from armada_agent.paths import RunPaths
+
+from tests.agent.doubted_job import DoubtedJob
+from tests.agent.test_agent_htcondor import EVICTED, EXECUTING, HELD, REMOVED, SUBMITTED, TERMINATED
+
+pytestmark = pytest.mark.parametrize("cluster", ["htcondor"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "after"),
+    [(EVICTED, "pending"), (HELD, "held"), (REMOVED, "ended"), (TERMINATED, "ended")],
+)
+def test_no_event_ends_a_job_that_writes(cluster: DoubtedJob, said: str, after: str) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    assert set(cluster.live(60)) == {"running"}
+    cluster.log(SUBMITTED + EXECUTING + said)
+    if after in ("pending", "held"):
+        assert "its supervisor wrote “running”: in 60 s it shows" in cluster.look()["message"]
+    believed = cluster.live(600)
+    assert set(believed[2:]) == {"running"}, believed
+    assert "but its job wrote" in cluster.look()["message"]
+    assert cluster.be_silent(120)[-1] == after
+    cluster.leave()
+    cluster.log(SUBMITTED + EXECUTING + said)
+    assert cluster.be_silent(20) == [after]
+
+
+def test_the_events_of_another_job_count_for_nothing(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED + EXECUTING + (SUBMITTED + TERMINATED).replace("(003.", "(030."))
+    assert set(cluster.be_silent(600)) == {"running"}
+
+
+def test_an_event_log_that_is_lost_or_cut_ends_nothing(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]
+    Path(cluster.handed.file("job.log")).unlink()
+    assert "running" in cluster.live(600)
+    assert set(cluster.be_silent(600)[3:]) == {"unknown"}
+    assert "its event log is not there" in cluster.look()["error"]
+    cluster.log("")
+    assert set(cluster.be_silent(600)) == {"unknown"}
+    assert "the queue cannot be asked" in cluster.look()["error"]
+    cluster.log((REMOVED * 9).replace("(003.", "(030."))
+    assert set(cluster.be_silent(600)) == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("queued", "recorded", "state", "reason", "words"),
+    [
+        ("2\n", None, "running", None, "running by condor_q; its event log is not there: "),
+        ("1\n", None, "pending", None, "idle by condor_q; its event log is not there: "),
+        ("5\n", None, "held", None, "held by condor_q; "),
+        ("3\n", None, "ended", "removed", "removed by condor_q; "),
+        ("9\n", None, "unknown", None, "a JobStatus that is not known here, 9 by condor_q; "),
+        ("", "4\n", "ended", "ended_silently", "completed by condor_history"),
+        ("", "3\n", "ended", "removed", "removed by condor_history"),
+        ("", "2\n", "unknown", None, None),
+        ("", "", "gone", None, None),
+        ("", None, "gone", None, None),
+    ],
+)
+def test_where_its_event_log_is_lost_the_queue_is_asked(
+    cluster: DoubtedJob, queued: str, recorded: str | None, state: str, reason: str | None, words: str | None
+) -> None:
+    cluster.say("condor_q", queued)
+    cluster.say("condor_history", recorded or "", code=1 if recorded is None else 0)
+    assert set(cluster.be_silent(160)) == {"unknown"}
+    assert cluster.be_silent(60)[-1] == state
+    seen = cluster.look()
+    assert seen["reason"] == reason
+    assert (seen["error"] is not None) == (state == "unknown")
+    assert (seen["message"] or "").startswith(words or "")
+    assert words or not seen["message"]
+    cluster.beat()
+    assert cluster.look()["state"] == "running"
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]
+
+
+def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]
+    log = Path(cluster.handed.file("job.log"))
+    log.rename(log.with_name("old.log"))  # so that the new one has another inode for certain
+    cluster.leave()
+    cluster.log(EVICTED + SUBMITTED.replace("(003.", "(030.") * 9)
+    assert cluster.be_silent(20) == ["pending"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [{"offset": -3, "seen": {}}, {"offset": "x", "seen": {}}, {"offset": 9, "seen": 7}, {"offset": 9, "seen": {"state": 5}}, {}],
+)  # fmt: skip
+def test_what_was_kept_of_an_event_log_and_is_damaged_counts_for_nothing(
+    cluster: DoubtedJob, kept: dict[str, Any]
+) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    Path(cluster.handed.file("watch.json")).write_text(json.dumps(kept))
+    assert cluster.look()["detail"] == "executing"
+
+
+def test_half_an_event_is_read_once_it_is_whole(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED + EXECUTING[:20])
+    assert cluster.look()["detail"] == "submitted"
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.look()["detail"] == "executing"
+
+
+def test_an_event_log_that_is_shorter_than_it_was_is_read_from_its_beginning(cluster: DoubtedJob) -> None:
+    cluster.leave()
+    cluster.log(SUBMITTED + EXECUTING + EVICTED)
+    assert cluster.look()["state"] == "pending"
+    cluster.log(HELD)
+    assert cluster.look()["state"] == "held"
+
+
+def test_an_event_log_that_was_seen_is_missed_even_where_no_job_is_known(cluster: DoubtedJob) -> None:
+    cluster.never_begin()
+    cluster.handed = Handed(cluster.paths, 1, {"submission": 1, "scheduler": "htcondor", "time": 1.0})
+    cluster.log(SUBMITTED)
+    assert cluster.look()["state"] == "pending"
+    Path(cluster.handed.file("job.log")).unlink()
+    assert "its event log is not there" in cluster.look()["error"]
+
+
+def test_of_many_jobs_without_a_log_one_is_asked_for_at_a_time(cluster: DoubtedJob) -> None:
+    cluster.never_begin()
+    another = Handed(RunPaths(cluster.paths.root, "a-2"), 1, {"job_id": "4.0", "time": 1.0})
+    Path(another.file("")).mkdir(parents=True)
+    cluster.say("condor_q", "1\n")
+    seen: list[dict[str, Any]] = []
+    while not seen or seen[0]["state"] == "unknown":
+        cluster.clock.seconds += 15
+        seen = [htcondor.look(each, 0.0, cluster.clock) for each in (another, cluster.handed)]
+    assert [each["state"] for each in seen] == ["pending", "unknown"]
+    assert seen[1]["error"] == f"its event log is not there: {cluster.handed.file('job.log')}"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_told"),
+    [("Job 3.0 not found", False), ("Couldn't find/remove all jobs matching", False), ("DCSchedd: permission denied", True)],
+)  # fmt: skip
+def test_a_job_that_is_gone_needs_no_removal(cluster: DoubtedJob, said: str, is_told: bool) -> None:
+    cluster.say("condor_rm", "", code=1, beside=said)
+    with pytest.raises(engines.EngineError, match="permission denied") if is_told else contextlib.nullcontext():
+        htcondor.cancel(cluster.handed, {}, 0.0)
+
+
+def test_a_job_that_waits_for_days_is_not_asked_for(cluster: DoubtedJob) -> None:
+    cluster.never_begin()
+    cluster.log(SUBMITTED)
+    os.utime(cluster.handed.file("job.log"), (1.0, 1.0))
+    cluster.say("condor_q", "5\n")
+    assert set(cluster.be_silent(600)) == {"pending"}
+
+
+def test_what_was_remembered_of_a_doubt_goes_with_it(cluster: DoubtedJob) -> None:
+    log = Path(cluster.handed.file("job.log"))
+    cluster.log(SUBMITTED + EXECUTING)
+    seen_at = cluster.look()["seen_at"]
+    log.rename(log.with_name("old.log"))
+    away = cluster.look()
+    assert away["seen_at"] <= seen_at  # when the log was last read
+    assert Path(cluster.handed.file("liveness.json")).exists()
+    cluster.beat()
+    alive = cluster.look()
+    assert (alive["state"], alive["message"]) == ("running", None)
+    assert alive["error"].startswith("its event log is not there: ")
+    log.with_name("old.log").rename(log)
+    assert cluster.look()["state"] == "running"
+    assert not Path(cluster.handed.file("liveness.json")).exists()
+
+
+def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    cluster.beat()
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, (1.0, 1.0))
+    cluster.say("condor_q", "", code=1)
+    assert cluster.be_silent(300)[-1] == "unknown"
+    assert "the queue cannot be asked" in cluster.look()["error"]
+    suspended = (
+        "010 (003.000.000) 2026-11-18 14:00:40 Job was suspended.\n\tNumber of processes actually suspended: 3\n"
+    )
+    cluster.log(SUBMITTED + EXECUTING + suspended + "...\n")
+    cluster.beat()
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, (1.0, 1.0))
+    cluster.say("condor_q", "7\n")
+    assert cluster.be_silent(200)[-1] == "running"
+    by_log = "Number of processes actually suspended: 3"
+    silence = "its event log says that it runs, and nothing of it was written for minutes"
+    assert cluster.look()["message"] == f"{by_log}; suspended by condor_q; {silence}"
+    assert cluster.look()["detail"] == "suspended"
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "")
+    assert cluster.be_silent(200)[-1] == "gone"
+    cluster.beat()
+    assert cluster.look()["state"] == "running"
