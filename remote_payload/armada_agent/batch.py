@@ -126,7 +126,7 @@ class BatchSupervisor(Supervisor):
 
     def _retried(self, ending: Ending) -> Ending:
         allowed = self._settings.get("max_retries", 0)
-        failed = _count_failures(self._paths)
+        failed = _count_failures(self._paths, self._submission)
         if failed >= allowed:
             return ending
         message = "attempt %d failed (%s); retry %d of %d" % (self._attempt, ending.reason, failed + 1, allowed)
@@ -245,12 +245,10 @@ def _login_variables(paths: RunPaths) -> Dict[str, str]:
     return dict(found, HOME=me.pw_dir, USER=me.pw_name)
 
 
-def _count_failures(paths: RunPaths) -> int:
-    """Count the attempts that failed by themselves."""
-    exits = [files.read_json(paths.attempt(number, "exit.json")) or {} for number in paths.attempts()]
-    return sum(
-        1 for exit_ in exits if exit_.get("reason") not in (None, _PREEMPTED, "time_limit", "lost", "superseded")
-    )
+def _count_failures(paths: RunPaths, submission: int) -> int:
+    """Count the attempts that failed by themselves since a person handed the run over."""
+    ended = progress.ended_attempts(paths, submission)
+    return sum(1 for one in ended if one.reason not in (None, _PREEMPTED, "time_limit", "lost", "superseded"))
 
 
 def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:

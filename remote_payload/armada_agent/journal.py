@@ -30,6 +30,7 @@ class Journal:
         self._lock = threading.RLock()
         self._pending: List[Callable[[], None]] = []
         self._told = False
+        self._failed_attempt = 0
         self._seq = _last_seq(paths)
         self.place = Place(paths, submission)
         self.state: Dict[str, Any] = {
@@ -98,8 +99,10 @@ class Journal:
         if attempt:
             told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
             told.update(ending.steps)
-            if ending.cause is not None:
+            if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again, with another end
+                self._failed_attempt = attempt
                 shown = {name: told[name] for name in ("exit_code", "signal")}
+                shown["submission"] = self.state["submission"]
                 message = ending.cause.message and ending.cause.message[:_LONGEST_MESSAGE]
                 self.record("failure", **dict(ending.cause._asdict(), message=message, **shown))
             self.write_json(self._paths.attempt(attempt, "exit.json"), told)

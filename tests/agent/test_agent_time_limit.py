@@ -23,17 +23,17 @@ NO_RESUME: dict[str, Any] = {"checkpoints": None, "resume": []}
 # The time is up when the test says so, however slow the machine.
 SUPERVISE = """
 import os, sys
-root, run, up, code, kind = sys.argv[1:]
+root, run, up, code, kind, submission = sys.argv[1:]
 sys.path.insert(0, code)
 from armada_agent import time_limit
 time_limit.TimeLimit.is_reached = property(lambda limit: os.path.exists(up))
 if kind == "direct":
     from armada_agent.supervisor import supervise
-    sys.exit(supervise(root, run, 1))
+    sys.exit(supervise(root, run, int(submission)))
 from armada_agent import batch
 from armada_agent.batch import supervise
 batch._FENCE_S = 0.5
-sys.exit(supervise(root, run, 1, "7"))
+sys.exit(supervise(root, run, int(submission), str(6 + int(submission))))
 """
 SAVING = (
     "trap 'exit 85' TERM; echo $@; step=$(($ARMADA_ATTEMPT * 600));"
@@ -70,13 +70,17 @@ class Worker:
         changes.setdefault("time_limit_s", 86400.0)
         changes["scheduler"] = None if self.kind == "direct" else scheduler
         self.host.create(run_id, "sh", "-c", script, "sh", **changes)
-        claim = self.host.folder(run_id) / "submissions/1/claim.json"
+        self.claim(run_id, 1)
+
+    def claim(self, run_id: str, submission: int) -> None:
+        claim = self.host.folder(run_id) / f"submissions/{submission}/claim.json"
         claim.parent.mkdir(parents=True)
         claim.write_text('{"time": 1, "by": "test"}')
 
-    def begin(self, run_id: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
+    def begin(self, run_id: str, python: str = sys.executable, *, submission: int = 1) -> subprocess.Popen[bytes]:
         self._up.unlink(missing_ok=True)
         argv = [python, "-c", SUPERVISE, str(self.host.root), run_id, str(self._up), str(self._code), self.kind]
+        argv.append(str(submission))
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
         self.begun.append(subprocess.Popen(argv, env=environment))
         return self.begun[-1]
@@ -247,6 +251,22 @@ def test_a_run_that_failed_by_itself_goes_back_with_the_exit_code_that_htcondor_
     assert told(there, "l-10") == ("queued", "exit_3")
     assert there.begin("l-10").wait(WITHIN_S) == 1
     assert told(there, "l-10") == ("failed", "exit_3")
+
+
+def test_a_run_that_a_person_resumes_goes_back_as_often_again(worker: Callable[[str], Worker]) -> None:
+    there = worker("htcondor")
+    there.hand_over("l-11", "exit 3", watch=NO_RESUME, scheduler={"max_retries": 1})
+    codes = [there.begin("l-11").wait(WITHIN_S) for _ in range(2)]
+    there.claim("l-11", 2)
+    codes += [there.begin("l-11", submission=2).wait(WITHIN_S) for _ in range(2)]
+    assert codes == [85, 1, 85, 1]
+    assert there.read("l-11", "state.json")["attempt"] == 4
+    failures = [
+        event["submission"]
+        for line in (there.host.folder("l-11") / "events.jsonl").read_text().splitlines()
+        if (event := json.loads(line))["kind"] == "failure"
+    ]
+    assert failures == [1, 1, 2, 2]
 
 
 def test_a_run_on_a_host_of_ones_own_fails_at_its_time_limit(some_host: Host) -> None:

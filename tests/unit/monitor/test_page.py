@@ -89,6 +89,17 @@ def test_retries_of_a_batch_system_are_its_failed_attempts(database: Database) -
     assert (found.used, found.allowed) == (1, 2)
 
 
+def test_what_failed_before_a_person_resumed_the_run_is_no_retry_of_the_batch_system(database: Database) -> None:
+    spec = {"scheduler": {"kind": "slurm", "max_retries": 2}}
+    events = [{**FAILURE, "attempt": number, "submission": 1 if number < 3 else 2} for number in (1, 2, 3, 4)]
+    failed(database, *events, spec=spec, attempt=4)
+    verdict = Verdict("failed", "nan_loss", None, 4, 10)
+    runs.record(database, RUN, verdict, submission=2, observed_at=2.0)
+    found = gather(database, runs.find(database, RUN)).retries
+    assert found is not None
+    assert (found.used, found.allowed) == (1, 2)
+
+
 def test_only_findings_about_checkpoints_are_reasons_why_none_was_taken(database: Database) -> None:
     said = [
         "out/2.pt was still being written to less than 30 s before the job ended: it is not taken",
