@@ -138,7 +138,9 @@ def _retries(database: Database, run: Run, events: list[dict[str, Any]]) -> Retr
     if allowed := whole(batch.get("max_retries")):
         failures = [event for event in events if event.get("kind") == "failure"]
         # A person who resumes a run wants it to be tried as often again; hosts of the first release do not say which hand-over.
-        tried = {event.get("attempt") for event in failures if event.get("submission", run.submission) == run.submission}
+        tried = {
+            event.get("attempt") for event in failures if event.get("submission", run.submission) == run.submission
+        }
         used = min(allowed, len(tried - {run.attempt}))
         return Retries(used, allowed, "of `max_retries`, for attempts that failed")
     allowed = whole(runs.setting(database, run.run_id, "retries")) or 0

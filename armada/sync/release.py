@@ -16,6 +16,7 @@ from armada.sync.outputs import read_listing, stale
 from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
+from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import (
     CheckpointThere,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.store.runs import Run
     from armada.sync.telling import Registered
 
 _AT_ONCE = 200
@@ -77,24 +79,27 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
         "runs": [{"run_id": run.run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for run in missing[:1000]]
     }
     answer = session.call("run.observe", question, timeout_s=60.0)
-    listed = answer.get("runs")
-    told = {str(mapping(each).get("run_id")): mapping(each) for each in (listed if isinstance(listed, list) else [])}
+    told = _answered(answer)
     items: list[Item] = []
     for run in missing:
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
-        kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
-        may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
-        entry = {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}
-        seen = RunMissing(
-            run.run_id,
-            where(run, entry),
-            settled=_is_settled(database, run.run_id),
-            processes=_count(mapping(told.get(run.run_id, {}).get("remains")).get("processes")),
-            queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
-        )
+        seen = _missing(database, run, answer, told.get(run.run_id, {}))
         items += judge_missing(seen)
     return items
+
+
+def _missing(database: Database, run: Run, answer: dict[str, Any], told: dict[str, Any]) -> RunMissing:
+    """Put together what a host's part of a `run.observe` answer tells of a run that it does not have."""
+    kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
+    may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
+    return RunMissing(
+        run.run_id,
+        where(run, {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}),
+        settled=_is_settled(database, run.run_id),
+        processes=_count(mapping(told.get("remains")).get("processes")),
+        queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
+    )
 
 
 def _is_settled(database: Database, run_id: str) -> bool:
@@ -142,20 +147,38 @@ def _judge_some(
     looked, observed = _seen(looks), _seen(evidence)
     items: list[Item] = []
     for run_id in run_ids:
-        if run_id not in looked or run_id not in observed:
+        if run_id in looked and run_id in observed:
+            life = life_of(observed[run_id].get("evidence"))
+        elif run_id in looked and (scraps := _scraps(database, run_id, evidence)) is not None:
+            items += judge_missing(scraps)
+            life = Life.NONE
+        else:
             items.append(unseen(run_id, session.host.name))
             continue
-        life = life_of(observed[run_id].get("evidence"))
         seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life)
         items += judge(seen, ignore_work=ignore_work)
     return items
 
 
-def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The runs whose folders an answer has seen."""
+def _scraps(database: Database, run_id: str, evidence: dict[str, Any]) -> RunMissing | None:
+    """What may still live of a run of whose folder somebody deleted most; None where the answer does not say that."""
+    told = _answered(evidence).get(run_id, {})
+    if told.get("exists") is not False or not isinstance(told.get("remains"), dict) or not _known(database, run_id):
+        return None
+    missing = _missing(database, runs.find(database, run_id), evidence, told)
+    return missing if missing.there is There.REMOVED else None
+
+
+def _answered(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The runs of which an answer says something."""
     listed = answer.get("runs")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    return {str(entry.get("run_id")): entry for entry in entries if entry.get("exists") is True}
+    return {str(entry.get("run_id")): entry for entry in entries}
+
+
+def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The runs whose folders an answer has seen."""
+    return {run_id: entry for run_id, entry in _answered(answer).items() if entry.get("exists") is True}
 
 
 def _gather(

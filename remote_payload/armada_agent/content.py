@@ -55,7 +55,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if problems:
                 shown = "; ".join(problems[:10])
                 raise AgentError("io", "%d wrong in what was staged: %s" % (len(problems), shown), "send it again")
-            _fsync_folders(staging)
+            files.fsync_folders(staging)
             integrity.note(_record(path), staging, manifest)
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))
@@ -182,8 +182,3 @@ def _problem(location: str, size: int, sha256: str) -> str:
     except FileNotFoundError:
         return "is missing"
     return "" if digest.hexdigest() == sha256 else "has another SHA-256"
-
-
-def _fsync_folders(top: str) -> None:
-    for parent, _, _ in os.walk(top):
-        files.fsync_folder(parent)

@@ -166,6 +166,17 @@ def encode(value: Any) -> bytes:
     return (json.dumps(value, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
 
 
+def make_folders(path: str) -> None:
+    """Make a folder, and those above it that are missing, so that a power cut leaves them there."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # somebody else may have been faster
+        fsync_folder(os.path.dirname(folder))
+
+
 def fsync_folder(path: str) -> None:
     """Force a folder, or a file, out to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -173,6 +184,12 @@ def fsync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def fsync_folders(top: str) -> None:
+    """Force a folder and those below it out to the disk; their files are somebody else's to force out."""
+    for parent, _, _ in os.walk(top):
+        fsync_folder(parent)
 
 
 def fsync_tree(top: str) -> None:

@@ -56,7 +56,7 @@ def register(paths: RunPaths, home: Optional[Home]) -> None:
         record = os.path.join(folder, _RECORD)
         known = _read(record)
         if known is None or any(known.get(name) != home[name] for name in home):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            files.make_folders(folder)
             files.write_json(record, dict(home, time=time.time()))
         else:
             os.utime(record, (time.time(), time.time()), follow_symlinks=False)

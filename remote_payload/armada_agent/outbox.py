@@ -213,7 +213,7 @@ def publish(paths: RunPaths, folder: str, attempt: int, clock: Callable[[], floa
         files.write_bytes(temporary, content)
         os.rename(temporary, os.path.join(folder, MANIFEST))
         files.remove(os.path.join(folder, ANNOUNCEMENT))
-        files.fsync_folder(folder)
+        files.fsync_folders(folder)
     digest = hashlib.sha256(content).hexdigest()
     _move(folder, paths.checkpoint(digest).rstrip("/"))
     files.fsync_folder(paths.outbox)

@@ -20,7 +20,7 @@ def identify(root: str) -> Optional[str]:
     path = os.path.join(root, NAME)
     try:
         if not os.path.lexists(path):
-            os.makedirs(root, mode=0o700, exist_ok=True)
+            files.make_folders(root)
             files.link_json(path, {"format": 1, "id": uuid.uuid4().hex})
         told = (files.read_json(path, limit=65536) or {}).get("id")
     except (OSError, files.UnreadableError):

@@ -45,7 +45,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     secrets = parameters.texts(params, "secrets")
     check_variables(secrets)
     if not os.path.isdir(paths.folder):
-        os.makedirs(os.path.dirname(paths.folder), mode=0o700, exist_ok=True)
+        files.make_folders(os.path.dirname(paths.folder))
         staged = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
         try:
             _fill(call, staged, spec, launch, secrets)

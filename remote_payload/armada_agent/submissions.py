@@ -307,8 +307,7 @@ def _refuse_second(paths: RunPaths, number: int) -> None:
 
 def _claim(paths: RunPaths, number: int) -> None:
     claim = paths.submission(number, "claim.json")
-    os.makedirs(os.path.dirname(claim), mode=0o700, exist_ok=True)
-    files.fsync_folder(os.path.dirname(os.path.dirname(claim)))
+    files.make_folders(os.path.dirname(claim))
     if os.path.exists(claim):
         return
     try:

@@ -372,8 +372,9 @@ def _open_attempt(paths: RunPaths) -> int:
     while True:
         folder = paths.attempt(number)
         try:
-            os.makedirs(os.path.dirname(folder.rstrip("/")), mode=0o700, exist_ok=True)
+            files.make_folders(os.path.dirname(folder.rstrip("/")))
             os.mkdir(folder, 0o700)
+            files.fsync_folder(os.path.dirname(folder.rstrip("/")))
             return number
         except FileExistsError:
             number += 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from random import Random
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.disks import WrittenBack
 
 STEPS = ("rename", "replace", "link", "unlink", "rmdir")
 """What changes a folder, and cannot be half done."""
@@ -37,48 +38,15 @@ def at_once(real: Callable[[Any, int], None], descriptor: Any, how: int) -> None
         raise Waits from None
 
 
-class WrittenBack:
-    """How much of each file a disk has for certain: what was there when it was last forced out, or had the time to get there."""
-
-    def __init__(self) -> None:
-        self._sizes: dict[tuple[int, int], int] = {}
-
-    def stand_ins(self) -> list[tuple[Any, str, Any]]:
-        return [(os, "fsync", self._fsync)]
-
-    def _fsync(self, descriptor: int) -> None:
-        self._note(os.fstat(descriptor))
-
-    def _note(self, status: os.stat_result) -> None:
-        self._sizes[status.st_dev, status.st_ino] = status.st_size
-
-    def settle(self, folder: Path) -> None:
-        """There was time enough for everything below a folder."""
-        for path in _files(folder):
-            self._note(path.stat())
-
-    def tear(self, folder: Path, chance: Random) -> None:
-        """Below a folder, files lose what the disk did not have, or keep it by luck."""
-        for path in _files(folder):
-            status = path.stat()
-            kept = self._sizes.get((status.st_dev, status.st_ino), 0)
-            if kept < status.st_size and chance.random() < 0.5:
-                path.chmod(0o600)
-                os.truncate(path, chance.randint(kept, status.st_size - 1))
-                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-                path.chmod(status.st_mode)
-        self.settle(folder)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for at, _, names in os.walk(folder):
-        yield from (path for name in sorted(names) if (path := Path(at, name)).is_file() and not path.is_symlink())
-
-
 class Breaking:
-    """Counts down the steps of whatever computes, and the questions that homes ask."""
+    """Counts down the steps of whatever computes, and the questions that homes ask.
 
-    def __init__(self) -> None:
+    Args:
+        disks: Told of every step, because a power cut may take it back.
+    """
+
+    def __init__(self, disks: WrittenBack) -> None:
+        self._disks = disks
         self.doom: int | None = None
         self.depth = 0
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
@@ -108,7 +76,8 @@ class Breaking:
 
     def stand_ins(self) -> list[tuple[Any, str, Any]]:
         waiting = (fcntl, "flock", functools.partial(at_once, fcntl.flock))
-        return [waiting, *((os, name, self._counted(getattr(os, name))) for name in STEPS)]
+        making = (os, "mkdir", self._noted(os.mkdir))
+        return [waiting, making, *((os, name, self._counted(self._noted(getattr(os, name)))) for name in STEPS)]
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)
@@ -117,3 +86,14 @@ class Breaking:
             return real(*words, **more)
 
         return stepping
+
+    def _noted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(real)
+        def noting(*words: Any, **more: Any) -> Any:
+            take_back = self._disks.way_back(real.__name__, words, more)
+            done = real(*words, **more)
+            if take_back is not None:
+                self._disks.note(take_back)
+            return done
+
+        return noting

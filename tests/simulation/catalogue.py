@@ -41,6 +41,7 @@ FOUND_BY_CHANCE = {
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
+    "what is left of a run whose folder was half deleted": "launch:1 meanwhile_stop:2:2 sync:2:3 lose_run tear:3:1 sync:1:3",
 }
 
 # The same with scripts, whose checkpoints are found on the disk.
@@ -49,6 +50,7 @@ FOUND_WITH_SCRIPTS = {
     "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
     "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
     "its supervisor is killed between taking a checkpoint and noting that": "launch:1 break_off:1:2 save save tick end:2:1 resume",
+    "a power cut takes what its host knew of a home": "launch:0:2 save save tick join launch:3 meanwhile_save:1:1 sync:2:1 tear:2:3",
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 

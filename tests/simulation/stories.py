@@ -247,8 +247,7 @@ class Teller:
         """A byte of a published file is another one; size and times are as they were."""
         for place in self._published(one, two):
             model = place / "model.bin"
-            if model.exists():
-                data = model.read_bytes()
+            if model.exists() and (data := model.read_bytes()):  # a script's may be empty since a power cut
                 model.chmod(0o600)
                 model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 

@@ -15,8 +15,9 @@ from unittest import mock
 
 from armada.launch import stop as stopping
 from tests.simulation import host as hosts
-from tests.simulation.breaking import Breaking, Killed, WrittenBack
+from tests.simulation.breaking import Breaking, Killed
 from tests.simulation.cluster import SimCluster
+from tests.simulation.disks import WrittenBack
 from tests.simulation.home import SimHome, new_home
 from tests.simulation.host import Scheduler, SimHost
 from tests.simulation.supervising import Job
@@ -55,8 +56,8 @@ class World:
         self.keeps_last: dict[str, int] = {}
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0
-        self._breaking = Breaking()
         self.written_back = WrittenBack()
+        self._breaking = Breaking(self.written_back)
         self._gone_by_itself: dict[str, set[str]] = {}
         self._patches = contextlib.ExitStack()
 
