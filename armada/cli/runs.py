@@ -186,7 +186,7 @@ def _look(context: Context, run: Run) -> Run:
     from armada.store import runs
 
     try:
-        with context.session(run.host, patience_s=0) as session:
+        with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
         sys.stderr.write(f"armada: {inert_line(error)}; showing what was last seen\n")
@@ -315,7 +315,7 @@ def _pull(options: argparse.Namespace) -> int:
     try:
         with (
             operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
-            context.session(run.host) as session,
+            context.session_about(run) as session,
         ):
             listener = progress.tells(reporter)
             only = choose(context.database, session, run, word) if word else None
