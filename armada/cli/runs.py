@@ -253,8 +253,11 @@ def _show(options: argparse.Namespace) -> int:
 
         print("".join(f"  quota {line}\n" for line in describe_allowance(quota)), end="")
     if run.state in ("failed", "cancelled"):
-        step = max((c.step for c in kept if c.on_host), default=None)
-        print(f"  next       armada resume {run.run_id}" + (f" goes on from step {step}" if step is not None else ""))
+        from armada.verdicts.again import resumes_from, resuming_words
+
+        step = resumes_from(spec, (c.step for c in kept if c.on_host))
+        verb = "goes on" if step is not None else "starts it again"
+        print(f"  next       armada resume {run.run_id} {verb} {resuming_words(step)}")
     argv = (spec.get("job") or {}).get("argv") or []
     print("  command    " + inert_line(" ".join(map(str, argv)), 400))
     return 0
