@@ -136,6 +136,9 @@ def test_a_run_is_forgotten_once_what_its_settings_want_is_home(armada: Armada) 
     armada.run("sync", "now", run_id)
     assert published(armada, run_id) == ["checkpoint-20", "checkpoint-30"]
     assert armada.run("rm", run_id).returncode == 0
+    (kept,) = armada.json("store", "check")["findings"]  # what a person forgot is not amiss
+    assert kept["kind"] == "kept"
+    assert "was forgotten (armada rm); its checkpoints stay here" in kept["message"]
 
 
 def test_a_sync_says_what_it_did_in_words(armada: Armada, run_id: str) -> None:
