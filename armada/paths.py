@@ -101,7 +101,7 @@ class HomePaths:
 
     def make(self) -> None:
         """Create the folders that only their owner may read."""
-        for folder in (self.config, self.state, self.ssh):
+        for folder in (self.config, self.state, self.ssh, self.state / "runs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 

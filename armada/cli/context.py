@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,3 +72,17 @@ class Context:
         from armada.session import HostSession
 
         return HostSession(self.host(name), self.home, patience_s=patience_s)
+
+    def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
+        """A session that only looks for a run: a host that this home wiped is not asked, which would put the agent back there.
+
+        Raises:
+            NotFound: The host is not known, or was wiped.
+        """
+        from armada.store import hosts
+
+        record = hosts.find(self.database, run.host)
+        if record is not None and record.released_at is not None:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.released_at))
+            raise NotFound(f"this home deleted everything there on {when}", host=run.host)
+        return self.session(run.host, patience_s=patience_s)

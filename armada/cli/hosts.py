@@ -150,6 +150,14 @@ def _check_identity(path: Path) -> None:
         raise UsageError(exposed_words(path), hint=f"chmod 600 {shlex.quote(str(path))}")
 
 
+_EXAMPLE = "armada hosts add NAME user@address:port"
+_EXAMPLES = {
+    "name": "letters, digits, `-`, `_` and `.`, and a letter or digit first: armada hosts add a100-1 user@address:port",
+    "root": f"{_EXAMPLE} --root /scratch/me/armada",
+    "price_per_hour": f"{_EXAMPLE} --price 12.40",
+}
+
+
 def _host(**fields: Any) -> Host:
     """A host from the command line's words.
 
@@ -165,7 +173,7 @@ def _host(**fields: Any) -> Host:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "host"
-        raise UsageError(f"{where}: {first['msg']}", hint="armada hosts add NAME user@address:port") from None
+        raise UsageError(f"{where}: {first['msg']}", hint=_EXAMPLES.get(where, _EXAMPLE)) from None
 
 
 def _ls(options: argparse.Namespace) -> int:

@@ -268,6 +268,8 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
     from armada.cli.runs import summary, verdict
     from armada.launch.retry import Retries
     from armada.monitor.follow import follow, goes_on
+    from armada.store import checkpoints, runs
+    from armada.verdicts.again import resumes_from, resuming_words
 
     retries = Retries(session)
     try:
@@ -282,7 +284,11 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
             lost, run = run.reason, context.run(run.run_id)
             going = goes_on(run, time.time())  # it was resumed by us, or the daemon was faster
             if going:
-                reporter.stage("resumed", f"it was lost ({lost}) and goes on from its last whole checkpoint")
+                spec = runs.spec(context.database, run.run_id)
+                there = (c.step for c in checkpoints.of_run(context.database, run.run_id) if c.on_host)
+                reporter.stage(
+                    "resumed", f"it was lost ({lost}) and goes on {resuming_words(resumes_from(spec, there))}"
+                )
     except KeyboardInterrupt:
         reporter.line()
         verbs = " · ".join(f"armada {verb} {run.run_id}" for verb in ("logs -f", "pull", "stop"))

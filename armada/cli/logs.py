@@ -111,7 +111,7 @@ class _Reading:
 
         database, run_id, options = self._context.database, self._run.run_id, self._options
         reader = identity.of(options.pid) if options.pid else None
-        with self._context.session(self._run.host) as session:
+        with self._context.session_about(self._run) as session:
             question: dict[str, object] = {"run_id": run_id}
             question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
             while True:

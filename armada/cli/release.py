@@ -86,14 +86,14 @@ def _release(options: argparse.Namespace) -> int:
         if item.hint:
             reporter.line(f"    → {item.hint}")
     if secrets.get("removed"):
-        reporter.line(f"secrets of {len(secrets['removed'])} runs deleted there")
+        reporter.line(f"secrets of {counted(len(secrets['removed']), 'run')} deleted there")
     if secrets.get("kept"):
         reporter.line(f"secrets of {', '.join(map(inert_line, secrets['kept']))} are still in use")
     if wiped is not None:
         reporter.line(f"deleted there: {', '.join(map(inert_line, wiped)) or 'nothing was left'}")
     if lost:
         drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
-        reporter.line(f"{host.name} holds {len(lost)} things that are nowhere else{drain}")
+        reporter.line(f"{host.name} cannot be destroyed yet: what is marked ✗ would be lost{drain}")
         return 8
     reporter.line(f"{host.name} can be destroyed: nothing would be lost")
     return 0

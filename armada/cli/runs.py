@@ -186,7 +186,7 @@ def _look(context: Context, run: Run) -> Run:
     from armada.store import runs
 
     try:
-        with context.session(run.host, patience_s=0) as session:
+        with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
         sys.stderr.write(f"armada: {inert_line(error)}; showing what was last seen\n")
@@ -253,8 +253,11 @@ def _show(options: argparse.Namespace) -> int:
 
         print("".join(f"  quota {line}\n" for line in describe_allowance(quota)), end="")
     if run.state in ("failed", "cancelled"):
-        step = max((c.step for c in kept if c.on_host), default=None)
-        print(f"  next       armada resume {run.run_id}" + (f" goes on from step {step}" if step is not None else ""))
+        from armada.verdicts.again import resumes_from, resuming_words
+
+        step = resumes_from(spec, (c.step for c in kept if c.on_host))
+        verb = "goes on" if step is not None else "starts it again"
+        print(f"  next       armada resume {run.run_id} {verb} {resuming_words(step)}")
     argv = (spec.get("job") or {}).get("argv") or []
     print("  command    " + inert_line(" ".join(map(str, argv)), 400))
     return 0
@@ -315,7 +318,7 @@ def _pull(options: argparse.Namespace) -> int:
     try:
         with (
             operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
-            context.session(run.host) as session,
+            context.session_about(run) as session,
         ):
             listener = progress.tells(reporter)
             only = choose(context.database, session, run, word) if word else None

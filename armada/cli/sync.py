@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
-from armada.errors import ArmadaError, NotFound
+from armada.errors import ArmadaError
 from armada.home import own
 from armada.inert import inert_line
 from armada.units import amount, counted, span
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.cli.context import Context
-    from armada.cli.progress import Reporter
     from armada.config.sync import SyncSettings
     from armada.operations import Listener
     from armada.store.checkpoints import Checkpoint
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
     from armada.sync.report import SyncOutcome
-    from armada.sync.scrub import Finding
     from armada.transport.protocol import TransferProgress
     from armada.verdicts.retention import Decision
 
@@ -294,61 +292,10 @@ def _moving(transfer: Transfer) -> str:
 
 def _verify(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.cli.progress import Reporter
-    from armada.sync.scrub import look_over
+    from armada.cli.verify import verify
 
     context = Context()
-    reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    looked_at = damaged = repaired = 0
-    listed = []
-    for run in _chosen(context, options.runs):
-        findings = look_over(
-            context.database,
-            run.run_id,
-            read_data=options.read_data,
-            told=lambda name, run=run: reporter.now("verify", f"{run.run_id} {name}"),  # type: ignore[misc]  # a default binds it
-        )
-        looked_at += len(findings)
-        for finding in findings:
-            if finding.good:
-                continue
-            damaged += 1
-            name = finding.damaged[0].path if finding.damaged else "MANIFEST.json"
-            more = f" and {len(finding.damaged) - 1} more" if len(finding.damaged) > 1 else ""
-            reporter.stage("damaged", f"{finding.place}: {inert_line(name)}{more}")
-            why = None if options.no_repair else _mend(context, run, finding, reporter)
-            repaired += why is None and not options.no_repair
-            listed.append(
-                {"path": str(finding.place), "damaged": [f.path for f in finding.damaged], "why_not_repaired": why}
-            )
-    if options.json:
-        print_json({"checkpoints": looked_at, "damaged": listed, "repaired": repaired})
-    else:
-        how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
-        reporter.line(f"{counted(looked_at, 'checkpoint')} looked at ({how}): {damaged} damaged, {repaired} repaired")
-    return DAMAGED if damaged > repaired else 0
-
-
-def _mend(context: Context, run: Run, finding: Finding, reporter: Reporter) -> str | None:
-    """Why it could not be repaired, or None when it was."""
-    from armada.sync.scrub import note_damage, repair
-
-    try:
-        with context.session(run.host, patience_s=10) as session:
-            repair(
-                context.database,
-                session,
-                context.home,
-                finding,
-                lambda seen: reporter.transfer("repair", finding.place.name, seen),
-            )
-    except (ArmadaError, OSError) as error:
-        why = "the host does not have it any more" if isinstance(error, NotFound) else str(error)
-        note_damage(context.database, finding, why)
-        reporter.stage("lost", f"{finding.place}: {inert_line(why)}")
-        return why
-    reporter.stage("repaired", f"{finding.place} (every byte right again)")
-    return None
+    return DAMAGED if verify(context, _chosen(context, options.runs), options) else 0
 
 
 def _retention(options: argparse.Namespace) -> int:

@@ -86,7 +86,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
     from armada.monitor.page import stopped_in
     from armada.store import runs
 
-    with context.session(run.host, patience_s=0) as session:
+    with context.session_about(run, patience_s=0) as session:
         observe(context.database, session, [run])
         now = runs.find(context.database, run.run_id)
         stopped = stopped_in(ask_about(session, now)) if now.state == "running" else ()
@@ -99,7 +99,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
 def _read_log(context: Context, run: Run) -> list[str]:
     """The last lines of what a run printed, where nobody recorded them and its host answers."""
     try:
-        with context.session(run.host, patience_s=0) as session:
+        with context.session_about(run, patience_s=0) as session:
             answer = session.call("run.log", {"run_id": run.run_id, "tail_lines": _LAST_LINES})
     except ArmadaError:
         return []  # the page says how old the rest of it is

@@ -81,7 +81,11 @@ def validate(
 
 def nearest(name: str, known: typing.Iterable[str]) -> str | None:
     """The known name that was probably meant."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    # `packing_strategy` is meant to be about `packing`, although `learning_rate` has more letters in common with it.
+    listed = list(known)
+    if begun := [each for each in listed if name.startswith(f"{each}_")]:
+        return max(begun, key=len)
+    found = difflib.get_close_matches(name, listed, n=1, cutoff=0.6)
     return found[0] if found else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from armada import __version__
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, ConfigError
+from armada.extras import install_command
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -83,7 +85,6 @@ def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[
     """Every file a person wrote, read as commands read it."""
     from armada.config.hosts import PROJECT_FILE, load_hosts
     from armada.config.profiles import list_profiles, load_profile
-    from armada.notifications.settings import load_settings
 
     findings: list[Finding] = []
     hosts: dict[str, Host] = {}
@@ -95,18 +96,28 @@ def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[
         )
     except ConfigError as error:
         findings.append(fail("configuration", str(error), error.hint))
-    try:
-        findings.append(
-            ok("configuration", f"notifications {'can be told' if load_settings(home) else 'are not set up'}")
-        )
-    except ConfigError as error:
-        findings.append(fail("configuration", str(error), error.hint))
+    findings.append(_notifications(home))
     for name in list_profiles(home):
         try:
             load_profile(name, home)
         except ArmadaError as error:
             findings.append(fail("configuration", str(error), error.hint))
     return findings, hosts
+
+
+def _notifications(home: HomePaths) -> Finding:
+    from armada.notifications.settings import load_settings
+
+    try:
+        settings = load_settings(home)
+    except ConfigError as error:
+        return fail("configuration", str(error), error.hint)
+    if settings is None:
+        return ok("configuration", "notifications are not set up")
+    if settings.urls and importlib.util.find_spec("apprise") is None:
+        what = f"{home.notifications_file} names services, and apprise is not installed: they are told nothing"
+        return warn("configuration", what, install_command("notify"))
+    return ok("configuration", "notifications can be told")
 
 
 def _store(home: HomePaths) -> Finding:

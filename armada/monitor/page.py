@@ -10,6 +10,7 @@ from armada.inert import inert_line
 from armada.plausible import mapping, whole
 from armada.store import checkpoints, metrics, runs
 from armada.verdicts.advice import Situation, Step, next_steps
+from armada.verdicts.again import resumes_from
 
 if TYPE_CHECKING:
     from armada.store.checkpoints import Checkpoint
@@ -76,7 +77,8 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         state=run.state,
         reason=run.reason,
         experiment=run.experiment,
-        resumes_from=max(there, default=None),
+        resumes_from=resumes_from(runs.spec(database, run.run_id), there),
+        has_checkpoint=bool(there),
         only_there=sum(checkpoint.on_host and checkpoint.home_path is None for checkpoint in kept),
         stopped=stopped,
     )

@@ -10,6 +10,7 @@ from armada.inert import inert_line
 from armada.store import checkpoints, operations, run_sync, runs
 from armada.store import hosts as host_records
 from armada.units import amount, span
+from armada.verdicts.again import resumes_from, resuming_words
 from armada.verdicts.guesses import WATCHED_S
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def _retries(database: Database, recent: list[Run], now: float) -> Iterator[Even
         run = known.get(each.run_id or "")
         if run is None:
             continue
-        body = f"{run.run_id} on {run.host} was lost and resumed from its last whole checkpoint ({inert_line(each.message)})"
+        known_then = [c for c in checkpoints.of_run(database, run.run_id) if (c.created_at or 0.0) < each.started_at]
+        step = resumes_from(runs.spec(database, run.run_id), (c.step for c in known_then if c.on_host))
+        body = f"{run.run_id} on {run.host} was lost and resumed {resuming_words(step)} ({inert_line(each.message)})"
         yield Event(each.id, "run_resumed", f"{inert_line(run.name, 80)} goes on", body, each.started_at)
 
 

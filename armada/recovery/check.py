@@ -95,6 +95,9 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         if item.place not in here:
             what = f"{run_id} {item.place.name} lies at home and is not in the store"
             found.append(Finding("unrecorded", what, "armada recover", item.place))
+    if not known and lying and (home.run(run_id) / places.FORGOTTEN).exists():
+        what = f"{run_id} was forgotten (armada rm); its checkpoints stay here, and `armada recover` lists it again"
+        return len(lying), [Finding("kept", what, _delete(home.run(run_id), "-r"), home.run(run_id))]
     if not known and lying:
         what = f"{run_id} has results at home and is not in the store"
         found.append(Finding("unknown_run", what, "armada recover", home.run(run_id)))

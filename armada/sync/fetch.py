@@ -120,6 +120,11 @@ class Fetcher:
         self.pool = pool or Streams(session)
         self._owns_pool = pool is None
 
+    @property
+    def host(self) -> str:
+        """Its name."""
+        return self._session.host.name
+
     def fetch(self, run_id: str, folder: str, arrival: Arrival, progress: Callable[[TransferProgress], None]) -> None:
         """Let everything that is missing arrive.
 

@@ -16,6 +16,7 @@ from armada.sync.outputs import read_listing, stale
 from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
+from armada.sync.unnamed import Unnamed, read_unnamed, without_those_at_home
 from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import (
@@ -155,7 +156,11 @@ def _judge_some(
         else:
             items.append(unseen(run_id, session.host.name))
             continue
-        seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life)
+        unnamed = read_unnamed(looked[run_id])
+        if specs[run_id] is not None and not ignore_work:
+            outputs = settings_of(specs[run_id] or {}).outputs
+            unnamed = without_those_at_home(database, session, run_id, outputs, unnamed)
+        seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life, unnamed)
         items += judge(seen, ignore_work=ignore_work)
     return items
 
@@ -189,13 +194,12 @@ def _gather(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     life: Life,
+    unnamed: Unnamed,
 ) -> RunThere:
     """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
     listing, skipped = read_listing(entry)
     missing = stale(paths, run_id, listing) if spec is not None else []
     problem = entry.get("problem")
-    unnamed = mapping(entry.get("others"))
-    examples = unnamed.get("examples")
     return RunThere(
         run_id=run_id,
         host=host,
@@ -209,11 +213,7 @@ def _gather(
         unnameable=skipped,
         problem=problem if isinstance(problem, str) else None,
         truncated=bool(entry.get("truncated")),
-        unnamed=(
-            _count(unnamed.get("count")),
-            _count(unnamed.get("size_bytes")),
-            examples if isinstance(examples, list) else [],
-        ),
+        unnamed=(unnamed.count, unnamed.size_bytes, unnamed.examples),
         dirty=bool(mapping((spec or {}).get("project")).get("dirty")),
     )
 

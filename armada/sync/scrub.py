@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound
@@ -41,6 +41,11 @@ class Finding:
         return not self.damaged and not self.manifest_damaged
 
 
+def without_damage(finding: Finding) -> Finding:
+    """The same checkpoint, repaired."""
+    return replace(finding, damaged=(), manifest_damaged=False)
+
+
 def look_over(database: Database, run_id: str, *, read_data: bool, told: Callable[[str], None]) -> list[Finding]:
     """Hold every published checkpoint of a run against its manifest.
 
@@ -69,6 +74,29 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
     return found
 
 
+def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> Finding:
+    """Put right what another checkpoint at home has the bytes of; no host is asked.
+
+    Returns:
+        What is still damaged.
+
+    Raises:
+        OSError: Home's disk would not take it.
+    """
+    checkpoint, place = finding.checkpoint, finding.place
+    if finding.manifest_damaged:
+        return finding
+    with places.only_one(home.checkpoints(checkpoint.run_id)):
+        staging = home.staging(checkpoint.run_id, checkpoint.digest)
+        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = places.link_known(database, staging, finding.damaged)
+        _put(database, staging, place, [file for file in finding.damaged if file not in missing])
+        _clear(staging)
+        if not missing:
+            checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
+    return replace(finding, damaged=tuple(missing))
+
+
 def repair(
     database: Database,
     session: HostSession,
@@ -78,7 +106,7 @@ def repair(
     *,
     locked: bool = False,
 ) -> None:
-    """Fetch what is damaged anew; each file takes the place of the bad one only once its hash is right.
+    """Fetch what is damaged anew; each file takes the place of the bad one only once its hash is right, whatever others are.
 
     Raises:
         NotFound: The host does not have the checkpoint any more.
@@ -147,24 +175,71 @@ def _bring_into(
     needed = sum(file.size for file in missing) - places.held_bytes(staging, missing)
     coming = transfers.coming_bytes(database, but=digest)
     places.check_space(staging, f"checkpoint-{checkpoint.step}", needed, coming_bytes=coming)
+    failed: dict[str, ArmadaError] = {}
     with Fetcher(session) as fetcher:
         for start in range(0, len(missing), _FILES_AT_ONCE):
-            with contextlib.closing(Arrival(staging, journal, missing[start : start + _FILES_AT_ONCE])) as arrival:
-                fetcher.fetch(run_id, f"outbox/{digest}/", arrival, progress)
-                if wrong := arrival.wrong():
-                    raise ArmadaError(f"{wrong[0].path} is damaged on the host too", host=session.host.name)
+            fetch = _Fetch(fetcher, checkpoint, staging, journal, progress)
+            failed |= fetch.some(missing[start : start + _FILES_AT_ONCE])
+    _put(database, staging, place, [file for file in files if file.path not in failed])
+    journal.unlink(missing_ok=True)
+    _clear(staging)
+    for error in failed.values():
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """Brings files of one checkpoint into staging."""
+
+    fetcher: Fetcher
+    checkpoint: Checkpoint
+    staging: Path
+    journal: Path
+    progress: Callable[[TransferProgress], None]
+
+    def some(self, files: Sequence[File]) -> dict[str, ArmadaError]:
+        """Fetch files; those that cannot be had are named with the reason, and keep the others from nothing.
+
+        Raises:
+            HostUnreachable: The link stayed down.
+            OSError: Home's disk would not take it.
+        """
+        host = self.fetcher.host
+        try:
+            with contextlib.closing(Arrival(self.staging, self.journal, files)) as arrival:
+                folder = f"outbox/{self.checkpoint.digest}/"
+                self.fetcher.fetch(self.checkpoint.run_id, folder, arrival, self.progress)
+                return {
+                    file.path: ArmadaError(f"{file.path} is damaged on the host too", host=host)
+                    for file in arrival.wrong()
+                }
+        except NotFound:
+            if len(files) == 1:
+                why = f"{host} has {files[0].path} of checkpoint-{self.checkpoint.step} no more"
+                return {files[0].path: NotFound(why, host=host)}
+        failed: dict[str, ArmadaError] = {}
+        for file in files:
+            failed |= self.some([file])
+        return failed
+
+
+def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
+    """Give files that are right in staging the places of the bad ones."""
     for file in files:
         source, target = staging / file.path, place / file.path
         source.chmod(0o444)
         places.fsync(source)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(target)
-    places.fsync(place)
-    journal.unlink(missing_ok=True)
+    if files:
+        places.fsync(place)
+        files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
+
+
+def _clear(staging: Path) -> None:
     shutil.rmtree(staging)
     with contextlib.suppress(OSError):  # another checkpoint may be in there
         staging.parent.rmdir()
-    files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
 
 
 def _replace_manifest(place: Path, text: str) -> None:

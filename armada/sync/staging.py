@@ -34,6 +34,9 @@ PARTIAL = "PARTIAL.json"
 
 TRASH = ".trash"
 
+FORGOTTEN = "forgotten"
+"""Beside the results of a run that a person took out of the store."""
+
 
 class DiskFull(ArmadaError):
     """Home has no room for a checkpoint; it stays on the host."""
@@ -243,3 +246,5 @@ def leave(folder: Path) -> None:
         (folder / ".lock").unlink()
         folder.rmdir()
         folder.parent.rmdir()
+    with contextlib.suppress(OSError):  # where nothing stays, there is no folder; elsewhere `store check` reads it
+        (folder.parent / FORGOTTEN).touch(mode=0o600)

@@ -46,7 +46,8 @@ class Situation:
 
     Attributes:
         experiment: Its file; None where nobody knows.
-        resumes_from: The newest checkpoint on the host; None without one.
+        resumes_from: The step of the checkpoint that it would go on from; None where it would begin anew.
+        has_checkpoint: Its host has one, although it may not be told of it.
         only_there: Checkpoints that are on the host alone.
         stopped: Processes that SIGSTOP has stopped.
     """
@@ -57,6 +58,7 @@ class Situation:
     reason: str | None
     experiment: str | None = None
     resumes_from: int | None = None
+    has_checkpoint: bool = False
     only_there: int = 0
     stopped: tuple[int, ...] = ()
 
@@ -96,7 +98,8 @@ def _after_an_end(now: Situation) -> list[Step]:
         steps.append(Step("read the rest of what it printed", f"armada logs {now.run_id} --tail 200"))
     if reason in _CHANGE and now.experiment is not None:
         steps.append(Step("launch it anew", f"armada launch --host {now.host} {shlex.quote(now.experiment)}"))
-    words = "run it again from its beginning, because it has no checkpoint"
+    why = "its experiment has nothing under `resume`" if now.has_checkpoint else "it has no checkpoint"
+    words = f"run it again from its beginning, because {why}"
     if now.resumes_from is not None:
         words = f"resume it from step {now.resumes_from}"
     steps.append(Step(words, f"armada resume {now.run_id}"))

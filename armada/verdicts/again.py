@@ -1,6 +1,27 @@
-"""Whether a run that was lost may be started again by itself. A job that may have succeeded is not."""
+"""Whether a run that was lost may be started again by itself, and where it goes on. A job that may have succeeded is not."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def resumes_from(spec: Mapping[str, Any], steps: Iterable[int]) -> int | None:
+    """Say from which step the next attempt goes on; None: from its beginning.
+
+    Args:
+        spec: The run's plan. A script or command that has nothing under `resume` is told of no checkpoint.
+        steps: Of the checkpoints that its host has.
+    """
+    watch = spec.get("watch")
+    if isinstance(watch, Mapping) and not watch.get("resume"):
+        return None
+    return max(steps, default=None)
+
+
+def resuming_words(step: int | None) -> str:
+    """Say it in words: `from step 30`, `from its beginning`."""
+    return "from its beginning" if step is None else f"from step {step}"
 
 
 def may_have_succeeded(said: object, reason: str | None, *, announces: bool, rebooted: bool) -> bool:

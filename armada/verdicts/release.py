@@ -16,6 +16,7 @@
 | a log or an output that is not home as it is there              | yes                                                          |
 | … with a name that cannot come home, or that cannot be listed   | yes                                                          |
 | files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
+| … a checkpoint that is proven to be home has their very bytes   | no                                                           |
 | code with changes that no revision holds                        | no, but it is said                                           |
 
 | of a run that was there and is not seen                         | lost                                                         |
@@ -273,11 +274,11 @@ def _of_outputs(seen: RunThere) -> list[Item]:
     if seen.stale:
         named = ", ".join(inert_line(path, 60) for path, _ in seen.stale[:3])
         size = amount(sum(size_bytes for _, size_bytes in seen.stale))
-        what = f"{len(seen.stale)} logs and outputs are not home ({size}): {named}"
+        what = f"not home of its logs and outputs: {counted(len(seen.stale), 'file')} ({size}): {named}"
         items.append(Item(seen.run_id, what, lost=True, hint=f"armada sync now {seen.run_id}"))
     if seen.unnameable:
         example = inert_line(ascii(seen.unnameable[0]), 60)
-        what = f"{len(seen.unnameable)} outputs have names that cannot come home, such as {example}"
+        what = f"names that cannot come home: {counted(len(seen.unnameable), 'output')}, such as {example}"
         items.append(Item(seen.run_id, what, lost=True, hint="rename them on the host"))
     if seen.problem is not None:
         items.append(Item(seen.run_id, f"what it has there cannot be listed: {inert_line(seen.problem)}", lost=True))
@@ -292,7 +293,7 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
     count, size_bytes, examples = seen.unnamed
     if count:
         named = ", ".join(inert_line(path, 60) for path in examples[:3])
-        what = f"{count} files it wrote ({amount(size_bytes)}) are named by no sync.outputs: {named}"
+        what = f"{counted(count, 'file')} it wrote ({amount(size_bytes)}), named by no sync.outputs: {named}"
         hint = "copy what you need, then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
     if seen.dirty:

@@ -21,6 +21,7 @@ from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 
 _NUMBER = re.compile(r"\d{1,12}")
 _REMEMBERED = 50
+_MOST_ORIGINS = 5000
 _RECORD_LIMIT = 64 * 1024 * 1024
 
 # Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
@@ -117,12 +118,42 @@ class Harvest:
                 self._record["left"][path] = signature
         self._save()
 
+    def origin(self, identity: str, attempt: int, moment: float) -> Tuple[int, float]:
+        """Give the attempt and the unix time under which the same checkpoint came first; these, where it is new.
+
+        A job that was resumed may write its former checkpoints once more. Same step and bytes are the same checkpoint: under another
+        attempt's number its manifest, and so its name, would be another one, and it would come home a second time.
+        """
+        known = self._record["origins"].get(identity)
+        if known is None:
+            known = [attempt, moment]
+            self._record["origins"][identity] = known
+            for oldest in list(self._record["origins"])[:-_MOST_ORIGINS]:
+                del self._record["origins"][oldest]
+            self._save()
+        return known[0], known[1]
+
     def note_published(self, folder: str, digest: str) -> None:
         """Remember under which digest something taken lies in the outbox."""
-        for entry in self._record["taken"]:
-            if entry["folder"] == os.path.basename(folder):
-                entry["digest"] = digest
-                self._save()
+        taken = [entry for entry in self._record["taken"] if entry["folder"] == os.path.basename(folder)]
+        if not taken:
+            return
+        for entry in taken:
+            entry["digest"] = digest
+            if not self._is_linked(entry):
+                entry["inventory"] = (
+                    None  # the outbox had the same from before: what the job does to its own spoils nothing
+                )
+        self._record["taken"] = [
+            entry for entry in self._record["taken"] if entry in taken or entry["digest"] != digest
+        ]
+        self._save()
+
+    def _is_linked(self, entry: Dict[str, Any]) -> bool:
+        """Tell whether what lies in the outbox is one with what was taken."""
+        folder = self._paths.checkpoint(entry["digest"]).rstrip("/")
+        there = _take_inventory(folder)
+        return all(name in there and there[name][0] == facts[0] for name, facts in (entry["inventory"] or {}).items())
 
     def _find(self) -> List[Tuple[str, Inventory]]:
         """List whatever matches, with what it consists of, oldest first; links and empty folders are no checkpoints."""
@@ -173,7 +204,11 @@ class Harvest:
             "inventory": None if is_copied else inventory,
         }
         self._record["count"] += 1
-        self._record["taken"] = self._record["taken"][1 - _REMEMBERED :] + [entry]
+        self._record["taken"] = [
+            earlier
+            for number, earlier in enumerate(reversed(self._record["taken"]))
+            if number < _REMEMBERED - 1 or os.path.lexists(os.path.join(self._paths.work, earlier["path"]))
+        ][::-1] + [entry]  # what still lies there and is forgotten would be taken anew
         self._record["left"].pop(path, None)
         self._save()
 
@@ -300,7 +335,7 @@ def last_whole(paths: RunPaths) -> Optional[int]:
 
 
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
-    empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}}  # type: Dict[str, Any]
+    empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}, "origins": {}}  # type: Dict[str, Any]
     try:
         kept = files.read_json(paths.harvest, _RECORD_LIMIT) or {}
     except files.UnreadableError as error:
@@ -308,7 +343,21 @@ def _read_record(paths: RunPaths) -> Dict[str, Any]:
         return empty
     record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
     record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
+    record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
     return record
+
+
+def _is_origin(value: Any) -> bool:
+    """Tell whether this can stand in a manifest: an attempt and a unix time."""
+    if not isinstance(value, list) or len(value) != 2 or any(isinstance(each, bool) for each in value):
+        return False
+    attempt, moment = value
+    return (
+        isinstance(attempt, int)
+        and isinstance(moment, (int, float))
+        and 0 <= attempt < 1 << 31
+        and 0 <= moment < 1 << 53
+    )
 
 
 def _is_taken(entry: Any) -> bool:

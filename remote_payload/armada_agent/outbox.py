@@ -13,7 +13,7 @@ import shutil
 import stat
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent import files, thinning
 from armada_agent.checkpoints import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
@@ -137,7 +137,8 @@ class Outbox:
 
     def _try(self, folder: str) -> None:
         try:
-            digest = publish(self._paths, folder, self._journal.state["attempt"], time.time)
+            origin = self._harvest.origin if self._harvest is not None else None
+            digest = publish(self._paths, folder, self._journal.state["attempt"], time.time, origin)
         except FileNotFoundError as error:
             if not os.path.isdir(folder):
                 return  # withdrawn by the job
@@ -179,8 +180,21 @@ class Outbox:
             thinning.thin(self._paths, dict(self._settings, disk_floor_bytes=1 << 62), self._journal, most=1)
 
 
-def publish(paths: RunPaths, folder: str, attempt: int, clock: Callable[[], float]) -> str:
+def publish(
+    paths: RunPaths,
+    folder: str,
+    attempt: int,
+    clock: Callable[[], float],
+    origin: Optional[Callable[[str, int, float], Tuple[int, float]]] = None,
+) -> str:
     """Hash an announced checkpoint and move it to the folder named by its manifest's SHA-256.
+
+    Args:
+        paths: The run's files.
+        folder: Where it lies.
+        attempt: That of the job that wrote it.
+        clock: Gives unix time, for one announced without.
+        origin: Given what it is made of, its attempt and its time: those under which the same came first.
 
     Returns:
         The digest.
@@ -195,16 +209,16 @@ def publish(paths: RunPaths, folder: str, attempt: int, clock: Callable[[], floa
         announcement = _read_announcement(folder)
         listed = _hash_all(folder)
         _refuse_if_cut(listed, announcement.get("size_bytes"))
+        moment = announcement.get("time", clock())
         manifest = {
-            "format": 1,
-            "run_id": paths.run_id,
-            "attempt": attempt,
             "step": announcement["step"],
             "kind": announcement.get("kind", "periodic"),
-            "created_at": announcement.get("time", clock()),
             "metrics": announcement.get("metrics", {}),
             "files": listed,
-        }
+        }  # type: Dict[str, Any]
+        if origin is not None:
+            attempt, moment = origin(hashlib.sha256(files.encode(manifest)).hexdigest(), attempt, moment)
+        manifest.update(format=1, run_id=paths.run_id, attempt=attempt, created_at=moment)
         content = files.encode(manifest)
         if len(content) > MANIFEST_LIMIT:
             raise ValueError("its manifest would be larger than %d bytes" % MANIFEST_LIMIT)

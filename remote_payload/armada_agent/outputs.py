@@ -20,6 +20,7 @@ _MOST_FILES = 10000
 _MOST_LOOKED_AT = 200000
 _MOST_RUNS = 1000
 _SHOWN = 20
+_MOST_OTHERS = 2000
 _IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
 _BLOCK = 1024 * 1024
 Found = Tuple[str, os.stat_result]
@@ -29,8 +30,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each run asked about, its outbox and the files that should come home.
 
     `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
-    counts files that the run wrote below work/ and that no pattern covers: they stay behind. A home that says which it is wants to
-    hear of these runs from now on; `homes` are all that do.
+    counts files that the run wrote below work/ and that no pattern covers: they stay behind; where a question says `list_others`,
+    it names them. A home that says which it is wants to hear of these runs from now on; `homes` are all that do.
     """
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)
@@ -44,6 +45,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         answer = _empty(paths)
         try:
             homes.register(paths, home)
+            if question.get("list_others") is True:
+                answer["others"]["files"] = []
             _look_at(call, paths, patterns, answer)
         except (
             Exception
@@ -118,10 +121,16 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
             else:
                 answer["truncated"] = True
         elif found.st_mtime > born:
-            answer["others"]["count"] += 1
-            answer["others"]["size_bytes"] += found.st_size
-            if len(answer["others"]["examples"]) < _SHOWN:
-                answer["others"]["examples"].append(path)
+            _count(answer["others"], path, found.st_size)
+
+
+def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
+    others["count"] += 1
+    others["size_bytes"] += size_bytes
+    if len(others["examples"]) < _SHOWN:
+        others["examples"].append(path)
+    if len(others.get("files", ())) < _MOST_OTHERS and "files" in others:
+        others["files"].append([path, size_bytes])
 
 
 def _birth(paths: RunPaths) -> float:

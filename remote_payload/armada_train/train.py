@@ -15,6 +15,7 @@ from armada_train import checkpoints
 from armada_train.agreement import Agreement, leave_groups
 from armada_train.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.attention import ATTEMPTS, Attention, choose_attention
+from armada_train.epochs import doubt_about_epochs
 from armada_train.failure import PayloadFailure
 from armada_train.fit import check_fit
 from armada_train.heartbeat import Heartbeat
@@ -123,6 +124,12 @@ def _train(
     if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
         findings.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
+    doubt = (
+        None
+        if stream is not None
+        else doubt_about_epochs(len(trainer.train_dataset), training.batch, training.schedule)
+    )
+    findings += [doubt] if doubt else []
     for finding in findings:
         _say(run, f"finding: {finding}")
 

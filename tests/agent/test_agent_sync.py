@@ -57,6 +57,8 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     }
     assert first["others"] == {"count": 1, "size_bytes": len("results.txt"), "examples": ["work/results.txt"]}
     assert (second["exists"], second["outbox"], second["outputs"]) == (False, [], [])
+    (named,) = host.call("sync.look", runs=[{"run_id": "r-1", "outputs": ["*.png"], "list_others": True}])["runs"]
+    assert sorted(named["others"]["files"]) == [["work/results.txt", 11], ["work/results/a/b.txt", 15]]
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,17 @@ def test_the_same_host_added_again_is_looked_at_again_and_another_of_its_name_is
     assert (other.returncode, "armada hosts rm box" in other.stderr) == (8, True)
     local = armada.run("hosts", "add", "local", "me@127.0.0.1:1")
     assert (local.returncode, "hosts rm" in local.stderr) == (8, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["box", "me@h", "--root", "relative"], "--root /scratch/me/armada"),
+        (["we ird", "me@h"], "letters, digits"),
+        (["box", "me@h", "--price", "-1"], "--price 12.40"),
+    ],
+)
+def test_a_hint_shows_the_word_that_was_wrong(armada: Armada, words: list[str], hint: str) -> None:
+    done = armada.run("hosts", "add", *words)
+    assert done.returncode == 2
+    assert hint in done.stderr

@@ -136,6 +136,9 @@ def test_a_run_is_forgotten_once_what_its_settings_want_is_home(armada: Armada) 
     armada.run("sync", "now", run_id)
     assert published(armada, run_id) == ["checkpoint-20", "checkpoint-30"]
     assert armada.run("rm", run_id).returncode == 0
+    (kept,) = armada.json("store", "check")["findings"]  # what a person forgot is not amiss
+    assert kept["kind"] == "kept"
+    assert "was forgotten (armada rm); its checkpoints stay here" in kept["message"]
 
 
 def test_a_sync_says_what_it_did_in_words(armada: Armada, run_id: str) -> None:
@@ -162,9 +165,13 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert before.returncode == 8
     assert "checkpoint-30" in before.stdout
     assert "scratch.tmp" in before.stdout
+    assert (
+        "local cannot be destroyed yet: what is marked ✗ would be lost; armada hosts release local --drain"
+        in before.stdout
+    )
     drained = armada.json("hosts", "release", "local", "--drain", rc=8)
     assert [item["what"] for item in drained["items"] if item["lost"]] == [
-        "1 files it wrote (20 B) are named by no sync.outputs: work/scratch.tmp"
+        "1 file it wrote (20 B), named by no sync.outputs: work/scratch.tmp"
     ]
     assert armada.run("hosts", "release", "local", "--wipe").returncode == 2  # nobody there to be asked
     done = armada.json("hosts", "release", "local", "--ignore-work", "--wipe", "--yes")

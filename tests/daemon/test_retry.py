@@ -88,7 +88,7 @@ def test_the_daemon_resumes_what_was_lost_as_often_as_it_may(
     (done,) = operations.of_run(database, run_id, kind="retry")
     assert (done.state, done.message) == ("done", "host_rebooted: retry 1 of 1")
     (event,) = [each for each in find_events(database, time.time(), sync_failing_s=7200) if each.kind == "run_resumed"]
-    assert "was lost and resumed from its last whole checkpoint (host_rebooted: retry 1 of 1)" in event.body
+    assert "was lost and resumed from its beginning (host_rebooted: retry 1 of 1)" in event.body
     lose(run_id)
     eventually(lambda: armada.json("ps", "--cached")[0]["state"] == "failed")
     assert Retries(session).look(database) == []
@@ -105,7 +105,7 @@ def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose:
     (armada.local_runs / run_id / "work" / "go").touch()
     out, err = following.communicate()
     assert following.returncode == 6, err
-    assert "resumed    it was lost (host_rebooted) and goes on from its last whole checkpoint" in out
+    assert "resumed    it was lost (host_rebooted) and goes on from its beginning" in out
     assert "ended      failed (exit_3)" in out
 
 

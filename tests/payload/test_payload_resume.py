@@ -126,10 +126,10 @@ def test_another_number_of_ranks_is_a_change_and_leaves_random_states_behind(at_
 
 
 def make_ranked(folder: Path, *, grouped: bool = False) -> dict[str, Any]:
-    """Two ranks for 8 steps, of which three are an epoch."""
+    """Two ranks for 8 steps, of which three are an epoch; its last step takes three of the rows a second time."""
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
     train, checkpoint = {"max_steps": 8, "group_by_length": grouped, "eval_every_steps": 6}, {"every_steps": 4}
-    rows = write_jsonl(folder / "rows.jsonl", chats(24))
+    rows = write_jsonl(folder / "rows.jsonl", chats(21))
     evaluation = write_jsonl(folder / "eval.jsonl", chats(2))
     training = make_training(rows, evaluation, batch=batch, train=train, checkpoint=checkpoint)
     return training | {"evaluation": Gate.SETTINGS}
@@ -140,6 +140,8 @@ def two_ranks(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("two")
     run = PayloadRun(folder / "run", payload_python, make_ranked(folder)).prepare()
     run.train(launcher=True)
+    said = "21 rows are no multiple of the 8 that 2 ranks take at once: in the last step of each epoch 3 rows come a second time"
+    assert any(finding.startswith(said) for finding in run.summary["findings"])
     return run
 
 

@@ -22,5 +22,5 @@ def test_a_command_names_the_package_itself_and_this_python() -> None:
 
 
 def test_nobody_is_told_to_install_the_stranger_of_our_name() -> None:
-    pages = [*(ROOT / "armada").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    pages = [*(ROOT / "armada").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     assert [page.name for page in pages if "pip install 'armada" in page.read_text(encoding="utf-8")] == []

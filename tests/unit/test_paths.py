@@ -39,3 +39,9 @@ def test_armada_home_moves_everything(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_ships_with_armada_is_found() -> None:
     assert (bundled("remote_payload", "armada_train") / "__init__.py").is_file()
     assert bundled("quickstart", "quickstart.yaml").is_file()
+
+
+def test_nobody_else_may_look_into_the_results_of_runs(tmp_path: Path) -> None:
+    paths = HomePaths(tmp_path / "config", tmp_path / "state")
+    paths.make()
+    assert {folder.stat().st_mode & 0o777 for folder in (paths.config, paths.state, paths.state / "runs")} == {0o700}

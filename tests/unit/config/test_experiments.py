@@ -193,6 +193,7 @@ WRONG: list[tuple[str, str, int, str, str | None]] = [
     ("max_steps: 200", "max_steps: 1, sample_packing: true", 5, "unknown key", "did you mean `train.packing`?"),
     ("max_steps: 200", "max_steps: 1, packing: true, group_by_length: true", 5, "nothing to group", None),
     ("max_steps: 200", "max_steps: 1, neftune_alpha: 0", 5, "more than 0", None),
+    ("max_steps: 200", "max_steps: 1, packing_strategy: bfd", 5, "unknown key", "did you mean `train.packing`?"),
     ("max_steps: 200", "max_steps: 1, kernels: ligr", 5, "'none', 'liger' or 'hub'", "did you mean liger?"),
     ("max_steps: 200", "max_steps: 1, compile: 1", 5, "must be true or false", None),
     (

@@ -104,5 +104,10 @@ def test_fsdp_says_which_version_and_is_refused_on_cpus() -> None:
 
 @pytest.mark.parametrize(("processes", "cpus", "threads"), [(1, 4, "4"), (2, 4, "2"), (8, 4, "1")])
 def test_processes_share_the_cores(processes: int, cpus: int, threads: str) -> None:
-    assert launch_environment(processes=processes, device="cpu", cpu_count=cpus) == {"OMP_NUM_THREADS": threads}
+    made = launch_environment(processes=processes, device="cpu", cpu_count=cpus)
+    assert made["OMP_NUM_THREADS"] == threads
     assert launch_environment(processes=processes, device="cuda", cpu_count=cpus) == {}
+
+
+def test_runs_that_share_cpus_do_not_starve_each_other_by_threads_that_spin() -> None:
+    assert launch_environment(processes=1, device="cpu", cpu_count=2)["OMP_WAIT_POLICY"] == "PASSIVE"

@@ -231,21 +231,21 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
         ({"announced": 2, "finishing": 1}, "2 checkpoints announced that cannot be hashed"),
         (
             {"outputs": [{"path": "output.log", "size_bytes": 3, "mtime": 1.0}]},
-            "1 logs and outputs are not home (3 B): output.log",
+            "not home of its logs and outputs: 1 file (3 B): output.log",
         ),
         (
             {"outputs": [{"path": "../x", "size_bytes": 3, "mtime": 1.0}]},
-            "1 outputs have names that cannot come home, such as '../x'",
+            "names that cannot come home: 1 output, such as '../x'",
         ),
         ({"problem": "no such folder"}, "what it has there cannot be listed: no such folder"),
         ({"truncated": True}, "it has more outputs than can be listed"),
         (
             {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}},
-            "1 files it wrote (3 B) are named by no sync.outputs: work/x",
+            "1 file it wrote (3 B), named by no sync.outputs: work/x",
         ),
         (
             {"others": {"count": 1, "size_bytes": 3}},
-            "1 files it wrote (3 B) are named by no sync.outputs: ",
+            "1 file it wrote (3 B), named by no sync.outputs: ",
         ),
     ],
 )

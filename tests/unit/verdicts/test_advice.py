@@ -23,6 +23,8 @@ def test_a_failed_run_is_read_and_resumed_from_its_newest_checkpoint() -> None:
     (*_, last) = next_steps(Situation("a-1", "a100", "failed", "exit_1", resumes_from=30))
     assert last.words == "resume it from step 30"
     assert next_steps(NOW)[-1].words == "run it again from its beginning, because it has no checkpoint"
+    unused = next_steps(dataclasses.replace(NOW, has_checkpoint=True))[-1]
+    assert unused.words == "run it again from its beginning, because its experiment has nothing under `resume`"
 
 
 @pytest.mark.parametrize("reason", ["oom", "nan_loss", "missing_module", "missing_file", "data_error"])

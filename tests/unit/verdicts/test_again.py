@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armada.verdicts.again import may_have_succeeded
+from armada.verdicts.again import may_have_succeeded, resumes_from, resuming_words
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,18 @@ def test_the_hosts_word_counts_and_without_one_only_a_restart_rules_a_success_ou
 def test_a_restart_says_nothing_of_a_script_that_was_lost_before_it(announces: bool, judged: bool) -> None:
     assert may_have_succeeded(False, "supervisor_lost", announces=announces, rebooted=True) is judged
     assert may_have_succeeded(False, "host_rebooted", announces=announces, rebooted=True) is False
+
+
+@pytest.mark.parametrize(
+    ("spec", "steps", "words"),
+    [
+        ({}, [10, 30, 20], "from step 30"),
+        ({"watch": None}, [], "from its beginning"),
+        ({"watch": {"checkpoints": {"pattern": "*"}, "resume": ["--resume", "{checkpoint}"]}}, [30], "from step 30"),
+        ({"watch": {"checkpoints": {"pattern": "*"}, "resume": []}}, [30], "from its beginning"),
+    ],
+)
+def test_a_job_that_is_told_of_no_checkpoint_is_said_to_begin_anew(
+    spec: dict[str, object], steps: list[int], words: str
+) -> None:
+    assert resuming_words(resumes_from(spec, steps)) == words

@@ -1,0 +1,110 @@
+"""`armada sync verify`: published checkpoints are looked over; what is damaged is put right, from home or from its host."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from armada.cli.printing import print_json
+from armada.errors import ArmadaError, NotFound
+from armada.inert import inert_line
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.store.runs import Run
+    from armada.sync.scrub import Finding
+
+
+def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace) -> bool:
+    """Look over runs, repair what can be, and print the result.
+
+    Args:
+        context: The command's.
+        chosen: The runs.
+        options: `read_data`, `no_repair`, `json`.
+
+    Returns:
+        Whether anything stays damaged.
+    """
+    from armada.cli.progress import Reporter
+    from armada.sync.scrub import look_over
+
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    looked_at = 0
+    damaged: list[tuple[Run, Finding]] = []
+    for run in chosen:
+
+        def told(name: str, run_id: str = run.run_id) -> None:
+            reporter.now("verify", f"{run_id} {name}")
+
+        findings = look_over(context.database, run.run_id, read_data=options.read_data, told=told)
+        looked_at += len(findings)
+        damaged += [(run, finding) for finding in findings if not finding.good]
+    for _, finding in damaged:
+        name = finding.damaged[0].path if finding.damaged else "MANIFEST.json"
+        more = f" and {len(finding.damaged) - 1} more" if len(finding.damaged) > 1 else ""
+        reporter.stage("damaged", f"{finding.place}: {inert_line(name)}{more}")
+    whys = [None] * len(damaged) if options.no_repair else _mend(context, damaged, reporter)
+    repaired = 0 if options.no_repair else whys.count(None)
+    if options.json:
+        listed = [
+            {"path": str(finding.place), "damaged": [f.path for f in finding.damaged], "why_not_repaired": why}
+            for (_, finding), why in zip(damaged, whys, strict=True)
+        ]
+        print_json({"checkpoints": looked_at, "damaged": listed, "repaired": repaired})
+    else:
+        how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
+        seen = counted(looked_at, "checkpoint")
+        reporter.line(f"{seen} looked at ({how}): {len(damaged)} damaged, {repaired} repaired")
+    return len(damaged) > repaired
+
+
+def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Reporter) -> list[str | None]:
+    """Put right what can be, in three rounds: from home, from hosts, and from home what the hosts brought.
+
+    Checkpoints share equal files. One that its host has lost is whole again once another brought the same bytes.
+
+    Returns:
+        Why each could not be repaired; None where it was.
+    """
+    from armada.sync.scrub import note_damage, repair_from_home
+
+    left = [finding for _, finding in damaged]
+    whys: list[str | None] = [None] * len(damaged)
+    for ask in (None, _ask_host, None):
+        for number, (run, _) in enumerate(damaged):
+            if left[number].good:
+                continue
+            try:
+                left[number] = repair_from_home(context.database, context.home, left[number])
+                if not left[number].good and ask is not None:
+                    left[number] = ask(context, run, left[number], reporter)
+                    whys[number] = None
+            except (ArmadaError, OSError) as error:
+                whys[number] = "the host does not have it any more" if isinstance(error, NotFound) else str(error)
+    for (_, finding), still, why in zip(damaged, left, whys, strict=True):
+        if still.good:
+            reporter.stage("repaired", f"{finding.place} (every byte right again)")
+            continue
+        note_damage(context.database, still, why or "nothing has these bytes")
+        reporter.stage("lost", f"{finding.place}: {inert_line(why or 'nothing has these bytes')}")
+    return [None if still.good else why for still, why in zip(left, whys, strict=True)]
+
+
+def _ask_host(context: Context, run: Run, finding: Finding, reporter: Reporter) -> Finding:
+    """Fetch what is damaged from the run's host; gives a finding without damage.
+
+    Raises:
+        ArmadaError: It cannot be had there.
+    """
+    from armada.sync.scrub import repair, without_damage
+
+    with context.session_about(run, patience_s=10) as session:
+        name = finding.place.name
+        repair(context.database, session, context.home, finding, lambda seen: reporter.transfer("repair", name, seen))
+    return without_damage(finding)
