@@ -95,7 +95,8 @@ def test_a_preempted_run_goes_on_as_its_next_attempt(cluster: Cluster) -> None:
 
 def test_a_run_that_ended_badly_goes_on_as_a_new_job(cluster: Cluster) -> None:
     cluster.armada.env["MY_TOKEN"] = "s3cr3t"
-    script = f"{COUNT}; echo ${{#MY_TOKEN}} letters; [ -e been ] && exit 0; touch been; exit 3"
+    names = "env | sed s/=.*// | grep -v ^_CONDOR_ANCESTOR | sort > names-$ARMADA_ATTEMPT"
+    script = f"{COUNT}; {names}; echo ${{#MY_TOKEN}} letters; [ -e been ] && exit 0; touch been; exit 3"
     shell_job(cluster.armada, script, secrets=["MY_TOKEN"])
     run_id = cluster.launch()
     failed = cluster.becomes(run_id, "failed", "succeeded")
@@ -107,6 +108,12 @@ def test_a_run_that_ended_badly_goes_on_as_a_new_job(cluster: Cluster) -> None:
     assert (run["state"], run["submission"], run["attempt"]) == ("succeeded", 2, 2)
     assert cluster.starts(run_id) == 2
     assert cluster.armada.run("logs", run_id).stdout.count("6 letters") == 2
+    first_names, second_names = (
+        cluster.shell(f"cat {ROOT}/runs/{run_id}/work/names-{number}").split() for number in (1, 2)
+    )
+    assert first_names == second_names
+    assert {"HOME", "USER", "PATH", "MY_TOKEN"} <= set(first_names)
+    assert not {"SSH_CONNECTION", "XDG_SESSION_ID"} & set(first_names)
     second = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/submissions/2/job.json"))
     assert second["job_id"] != first
 

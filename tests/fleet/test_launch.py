@@ -93,11 +93,23 @@ def test_a_training_on_an_ssh_host_comes_home_verified(
     assert (Path(checkpoint["home_path"]) / "model.safetensors").stat().st_size > 10_000
 
 
-def test_a_command_on_an_ssh_host_outlives_the_session(armada: Armada, add: Callable[..., None], fleet: Fleet) -> None:
+def test_a_command_on_an_ssh_host_outlives_the_session_and_each_attempt_sees_the_same_variables(
+    armada: Armada, add: Callable[..., None]
+) -> None:
     add("workstation")
-    run_id = armada.json("launch", "--host", "workstation", armada.command("sh", "-c", "sleep 2; echo ended"))["run_id"]
-    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
-    assert armada.run("logs", run_id).stdout == "ended\n"
+    armada.env["WANDB_API_KEY"] = "k3y"
+    script = "sleep 1; env | sed s/=.*// | sort | tr '\\n' ' '; echo; exit 3"
+    launched = armada.run("launch", "--host", "workstation", armada.command("sh", "-c", script))
+    assert "⚠ ARM017 the job does not see WANDB_API_KEY" in launched.stdout
+    assert "k3y" not in launched.stdout + launched.stderr
+    eventually(lambda: armada.json("ps")[0]["state"] == "failed")
+    run_id = armada.json("ps", "--cached")[0]["run_id"]
+    armada.env["LC_PAPER"] = "de_DE"
+    armada.json("resume", run_id, "--follow", rc=6)
+    first, second = armada.run("logs", run_id).stdout.splitlines()
+    assert first == second
+    assert {"HOME", "USER", "PATH", "ARMADA_ATTEMPT"} <= set(first.split())
+    assert not {"WANDB_API_KEY", "SSH_CONNECTION"} & set(first.split())
 
 
 @pytest.mark.fault(
