@@ -34,7 +34,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     release.add_argument("name")
     release.add_argument("--drain", action="store_true", help="bring everything home first")
     release.add_argument(
-        "--ignore-work", action="store_true", help="do not count files of runs that no sync.outputs names"
+        "--ignore-work",
+        action="store_true",
+        help="do not count files that no sync.outputs names, nor the middle of logs beyond sync.log_limit",
     )
     release.add_argument(
         "--wipe", action="store_true", help="if nothing would be lost, delete everything of armada's on it"

@@ -248,13 +248,14 @@ class _Effort:
                     return
                 index, block = arrival.missing.popleft()
             length = arrival.length(index, block)
-            path = self._folder + arrival.files[index].path
-            stream.ask(Block(self._run_id, path, block * BLOCK_BYTES, length, index, block))
+            file = arrival.files[index]
+            path = self._folder + (file.source or file.path)
+            stream.ask(Block(self._run_id, path, file.offset + block * BLOCK_BYTES, length, index, block))
             waiting_bytes += length
 
     def _receive(self, stream: Stream) -> None:
         def take(block: Block, offset: int, data: bytes | memoryview) -> None:
-            self._arrival.write(block.index, offset, data)
+            self._arrival.write(block.index, offset - self._arrival.files[block.index].offset, data)
             self._streams[stream] = time.monotonic()
             with self._lock:
                 self._came_bytes += len(data)

@@ -12,7 +12,8 @@ from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
 from armada.plausible import mapping, whole
 from armada.store import checkpoints, run_sync, runs
-from armada.sync.outputs import read_listing, stale
+from armada.sync.long_logs import left_there
+from armada.sync.outputs import coming, stale
 from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
@@ -168,7 +169,7 @@ def _gather(
     life: Life,
 ) -> RunThere:
     """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
-    listing, skipped = read_listing(entry)
+    listing, skipped = coming(paths, run_id, entry, settings_of(spec or {}).log_limit_bytes)
     missing = stale(paths, run_id, listing) if spec is not None else []
     problem = entry.get("problem")
     unnamed = mapping(entry.get("others"))
@@ -184,6 +185,7 @@ def _gather(
         finishing=_count(entry.get("finishing")),
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
+        log_left=left_there(listing) if spec is not None else (0, 0),
         problem=problem if isinstance(problem, str) else None,
         truncated=bool(entry.get("truncated")),
         unnamed=(

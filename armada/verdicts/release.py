@@ -16,6 +16,7 @@
 | a log or an output that is not home as it is there              | yes                                                          |
 | … with a name that cannot come home, or that cannot be listed   | yes                                                          |
 | files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
+| the middle of a log that is longer than `sync.log_limit`        | yes, unless a person says that it does not count             |
 | code with changes that no revision holds                        | no, but it is said                                           |
 
 | of a run that was there and is not seen                         | lost                                                         |
@@ -116,6 +117,7 @@ class RunThere:
         finishing: How many of these are being hashed.
         stale: Logs and outputs that home has not got as they are there: path and bytes.
         unnameable: Names that cannot come home.
+        log_left: Bytes of its log that `sync.log_limit` leaves there, and how long the log is.
         problem: Why its outputs cannot be listed.
         truncated: It has more outputs than can be listed.
         unnamed: Files that no `sync.outputs` names: their number, their bytes, some of their paths.
@@ -132,6 +134,7 @@ class RunThere:
     finishing: int = 0
     stale: Sequence[tuple[str, int]] = ()
     unnameable: Sequence[str] = ()
+    log_left: tuple[int, int] = (0, 0)
     problem: str | None = None
     truncated: bool = False
     unnamed: tuple[int, int, Sequence[str]] = field(default=(0, 0, ()))
@@ -202,7 +205,7 @@ def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
 
     Args:
         seen: The evidence.
-        ignore_work: A person said that files which no `sync.outputs` names do not count.
+        ignore_work: A person said that files which no `sync.outputs` names, and the middle of long logs, do not count.
     """
     return [
         *_of_life(seen),
@@ -294,6 +297,11 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
         named = ", ".join(inert_line(path, 60) for path in examples[:3])
         what = f"{count} files it wrote ({amount(size_bytes)}) are named by no sync.outputs: {named}"
         hint = "copy what you need, then --ignore-work"
+        items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
+    left_bytes, log_bytes = seen.log_left
+    if left_bytes:
+        what = f"{amount(left_bytes)} in the middle of its log of {amount(log_bytes)} are only there (sync.log_limit)"
+        hint = f"armada logs {seen.run_id} --from 0 > FILE, if you need them; then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
     if seen.dirty:
         what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
