@@ -6,8 +6,10 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.progress import say
 from armada.errors import Conflict, NotFound
 from armada.home import own
+from armada.link import listen
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
@@ -22,6 +24,7 @@ class Context:
     """Opened per command; everything in it is made when first used, because most commands need only part of it."""
 
     def __init__(self) -> None:
+        listen(say)
         self.home = HomePaths.from_environment()
         self.home.make()
         with contextlib.suppress(OSError):  # who needs it asks again, and is told

@@ -317,3 +317,44 @@ def test_any_text_is_literal_on_an_ssh_host(armada: Armada, add: Callable[..., N
     assert run["state"] == "succeeded"
     assert fleet.run("workstation", f"cat ~researcher/.armada/runs/{run['run_id']}/output.log") == text
     assert fleet.run("workstation", "ls /tmp/injected 2>/dev/null | wc -l").strip() == "0"
+
+
+@pytest.mark.fault(
+    "black hole under commands that wait", "each says that the host does not answer, and goes on when it does"
+)
+@pytest.mark.takes_long("nothing tells of a black hole but that 15 to 20 s passed without an answer")
+def test_commands_that_wait_say_that_the_link_is_lost_and_that_it_is_back(
+    armada: Armada,
+    add: Callable[..., None],
+    fleet: Fleet,
+    bad_link: Callable[..., BadLink],
+    record_property: Callable[[str, object], None],
+) -> None:
+    link = bad_link(fleet.host("workstation"), "--mbit", "60")
+    add("workstation", name="far", target=f"researcher@127.0.0.1:{link.port}")
+    script = "head -c 60000000 /dev/zero | tr '\\0' x; while [ ! -e go ]; do sleep 0.2; done"
+    run_id = armada.json("launch", "--host", "far", armada.command("sh", "-c", script))["run_id"]
+    waiting = {
+        "sync now": armada.start("sync", "now", run_id),
+        "logs -f": armada.start("logs", "-f", run_id, "--tail", "0"),
+        "launch --follow": armada.start("launch", "--host", "far", armada.command("sleep", "25"), "--follow"),
+    }
+    sync = waiting["sync now"]
+    assert sync.stdout is not None
+    assert sync.stdout.readline()  # it moves
+    link.toggle()
+    swallowed_at = time.monotonic()
+    seen = []
+    for name, process in waiting.items():
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        seen.append(f"{name} after {time.monotonic() - swallowed_at:.0f} s")
+        assert "armada: no answer from far" in line
+        assert "trying again until" in line
+    record_property("seen", ", ".join(seen))
+    link.toggle()
+    fleet.run("workstation", f"touch /home/researcher/.armada/runs/{run_id}/work/go")
+    for process in waiting.values():
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        assert "armada: far answers again after" in err
