@@ -334,14 +334,17 @@ def test_commands_that_wait_say_that_the_link_is_lost_and_that_it_is_back(
     add("workstation", name="far", target=f"researcher@127.0.0.1:{link.port}")
     script = "head -c 60000000 /dev/zero | tr '\\0' x; while [ ! -e go ]; do sleep 0.2; done"
     run_id = armada.json("launch", "--host", "far", armada.command("sh", "-c", script))["run_id"]
+    launch = armada.start("launch", "--host", "far", armada.command("sleep", "25"), "--follow")
+    eventually(lambda: [run["state"] for run in armada.json("ps", "--cached")] == ["running", "running"])
     waiting = {
+        "launch --follow": launch,
+        "logs -f": armada.start("logs", "-f", run_id),
         "sync now": armada.start("sync", "now", run_id),
-        "logs -f": armada.start("logs", "-f", run_id, "--tail", "0"),
-        "launch --follow": armada.start("launch", "--host", "far", armada.command("sleep", "25"), "--follow"),
     }
-    sync = waiting["sync now"]
-    assert sync.stdout is not None
-    assert sync.stdout.readline()  # it moves
+    for name in ("logs -f", "sync now"):
+        stream = waiting[name].stdout
+        assert stream is not None
+        assert stream.read(1)  # it has an answer
     link.toggle()
     swallowed_at = time.monotonic()
     seen = []
