@@ -293,12 +293,14 @@ def _stop(options: argparse.Namespace) -> int:
         context.session(run.host) as session,
     ):
         listener = progress.tells(reporter)
+        had_ended = run.ended and not run.is_guess
         ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
     if options.json:
         print_json(summary(ended))
         return 0
     reporter.line(
-        f"{run.run_id}: {condition(ended)}" + ("" if ended.state == "cancelled" else " (it had ended before)")
+        f"{run.run_id}: {condition(ended)}"
+        + ("" if ended.state == "cancelled" and not had_ended else " (it had ended before)")
     )
     return 0
 

@@ -16,7 +16,10 @@ PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
 _JOB_FILE_LIMIT = 1024 * 1024
 _TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
-_IN_DOUBT = re.compile(r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact", re.IGNORECASE)
+_IN_DOUBT = re.compile(
+    r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact|connect to|find address",
+    re.IGNORECASE,
+)
 _PERSONAL = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT", "SLURM_JSON", "_CONDOR_TOOL")
 
 

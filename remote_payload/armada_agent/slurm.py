@@ -472,6 +472,7 @@ _WAITING: List[Tuple[str, str]] = [
     ("Priority", "other jobs come first"),
     ("Resources", "waiting for nodes to become free"),
     ("BeginTime", "its start time is not reached: a requeued job waits two minutes"),
+    ("DependencyNeverSatisfied", "a job it depends on ended badly, so it never starts: stop it"),
     ("Dependency", "waiting for another job"),
     ("QOS", "a limit of its quality of service is reached"),
     ("Assoc", "a limit of its account is reached"),

@@ -332,10 +332,11 @@ def test_commands_that_wait_say_that_the_link_is_lost_and_that_it_is_back(
 ) -> None:
     link = bad_link(fleet.host("workstation"), "--mbit", "60")
     add("workstation", name="far", target=f"researcher@127.0.0.1:{link.port}")
-    script = "head -c 60000000 /dev/zero | tr '\\0' x; while [ ! -e go ]; do sleep 0.2; done"
+    script = "yes armada | head -c 60000000; while [ ! -e go ]; do sleep 0.2; done"
     run_id = armada.json("launch", "--host", "far", armada.command("sh", "-c", script))["run_id"]
-    launch = armada.start("launch", "--host", "far", armada.command("sleep", "25"), "--follow")
-    eventually(lambda: [run["state"] for run in armada.json("ps", "--cached")] == ["running", "running"])
+    launch = armada.start("launch", "--host", "far", armada.command("sleep", "25", name="followed"), "--follow")
+    followed = {"state": "running", "name": "followed"}
+    eventually(lambda: any(followed.items() <= run.items() for run in armada.json("ps", "--cached")))
     waiting = {
         "launch --follow": launch,
         "logs -f": armada.start("logs", "-f", run_id),
