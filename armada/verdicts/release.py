@@ -188,6 +188,18 @@ def life_of(evidence: object) -> Life:
     return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
 
 
+def was_stopped_and_forgotten(evidence: object) -> bool:
+    """Tell whether a person stopped the newest submission of a run, and its batch system no longer lists its job.
+
+    Of such a run nobody writes the end, and the same stop once more does.
+    """
+    return (
+        life_of(evidence) is Life.GUESSED_GONE
+        and mapping(evidence).get("stop_wished") is True
+        and not mapping(evidence).get("processes")
+    )
+
+
 def unseen(run_id: str, host: str) -> Item:
     """Judge a run that the host listed and that a later answer has not seen."""
     what = "it was there a moment ago and cannot be seen now"

@@ -261,6 +261,25 @@ def test_what_could_never_run_is_refused_before_it_is_submitted(cluster: Cluster
     assert cluster.armada.json("ps", "--cached") == []
 
 
+@pytest.mark.xdist_group("slurm")
+def test_drained_nodes_are_a_warning_with_their_reason_and_the_run_waits(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm", lines=["#SBATCH --nodelist=slurm-2"])
+    shell_job(armada, COUNT)
+    cluster.root_shell("scontrol update nodename=slurm-2 state=drain reason='new disks'")
+    try:
+        launched = armada.run("launch", "--host", cluster.host, "exp.yaml")
+        assert launched.returncode == 0, launched.stderr
+        assert "⚠ ARM012 slurm cannot start this now" in launched.stdout
+        assert "new disks" in launched.stdout
+        (run,) = armada.json("ps", "--cached")
+        waiting = cluster.becomes(run["run_id"], "queued")
+        assert "slurm" in waiting["because"]
+        assert armada.run("stop", run["run_id"]).returncode == 0
+    finally:
+        cluster.root_shell("scontrol update nodename=slurm-2 state=resume")
+    assert cluster.starts(run["run_id"]) == 0
+
+
 def test_a_fast_job_gone_before_the_first_look_has_ended_well(cluster: Cluster) -> None:
     shell_job(cluster.armada, "true")
     run_ids = [cluster.launch() for _ in range(3)]
