@@ -118,8 +118,17 @@ class Agent:
             ProvisionFailed: It could not start: no python3, no usable root folder, disk full.
             LinkLost: It did not answer in time, or the connection went away.
         """
-        hint = f"it let us in and said nothing: does a start-up file there wait for something? ssh {self._host} true shows it"
-        return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered", hint)
+        return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered", self.silence_hint)
+
+    @property
+    def silence_hint(self) -> str:
+        """What to look for where the agent says nothing."""
+        return f"it let us in and said nothing: does a start-up file there wait for something? ssh {self._host} true shows it"
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether the agent has said hello."""
+        return self._hello.done() and self._hello.exception() is None
 
     @property
     def noise(self) -> str:
@@ -189,6 +198,12 @@ class Agent:
         number, call = asked
         try:
             return self._wait(call.answer, timeout_s, f"no answer to {call.method}")
+        except LinkLost as error:
+            if isinstance(error.__cause__, TimeoutError) and not self._hello.done():
+                raise LinkLost(
+                    f"no agent answered within {timeout_s:g} s", hint=self.silence_hint, host=self._host
+                ) from error
+            raise
         finally:
             with self._lock:
                 self._calls.pop(number, None)

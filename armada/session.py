@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from armada.agent import Agent
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
 from armada.inert import inert_text
+from armada.link import SAY_AFTER_S, Outage
 from armada.paths import HostPaths
 from armada.transport import connect
 
@@ -48,6 +49,9 @@ class HostSession:
         self._transport: Transport | None = None
         self._agent: Agent | None = None
         self._lock = threading.Lock()
+        self._is_endless = False
+        self.outage = Outage(host.name)
+        """What a person is told while the link is down; fetches over this session say theirs here, too."""
         self.without_rsync: str | None = None
         """Why files go there as a tar stream; None while rsync has not failed."""
 
@@ -91,13 +95,14 @@ class HostSession:
         return Stream(self._connected().open_bulk_channel(), self.host, self._home)
 
     @contextlib.contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
-        """Another patience for a while."""
-        usual, self._patience_s = self._patience_s, seconds
+    def patient(self, seconds: float, *, endless: bool = False) -> Iterator[None]:
+        """Another patience for a while; `endless` where the caller itself asks again and again."""
+        usual = self._patience_s, self._is_endless
+        self._patience_s, self._is_endless = seconds, endless
         try:
             yield
         finally:
-            self._patience_s = usual
+            self._patience_s, self._is_endless = usual
 
     @property
     def patience_s(self) -> float:
@@ -137,7 +142,8 @@ class HostSession:
         tries = 0
         while True:
             try:
-                return ask()
+                with self._heard_if_slow():
+                    answer = ask()
             except (HostKeyChanged, LoginNeeded):  # waiting does not help: a person has to do something
                 raise
             except HostUnreachable as error:
@@ -150,7 +156,32 @@ class HostSession:
                 if now - first_failure > self._patience_s:
                     raise
                 tries += 1
+                self.outage.failed(error, None if self._is_endless else self._patience_s)
                 time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            else:
+                self.outage.over()
+                return answer
+
+    @contextlib.contextmanager
+    def _heard_if_slow(self) -> Iterator[None]:
+        """Tell a person of a host that says nothing for long after it was called; later, its link's own watchdog does."""
+        if self._agent is not None and self._agent.has_greeted:
+            yield
+            return
+        timer = threading.Timer(SAY_AFTER_S, self._say_slow)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _say_slow(self) -> None:
+        agent = self._agent
+        if agent is None:
+            self.outage.slow(SAY_AFTER_S, None)
+        elif not agent.has_greeted:
+            self.outage.slow(SAY_AFTER_S, agent.silence_hint)
 
     def _connected(self) -> Transport:
         with self._lock:

@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import Conflict, NotFound
+from armada.cli.progress import say
+from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
 from armada.home import own
+from armada.link import listen
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
+from armada.store.read_only import is_read_only, open_copy
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -19,11 +22,41 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
-class Context:
-    """Opened per command; everything in it is made when first used, because most commands need only part of it."""
+class HostNotAsked(HostUnreachable):
+    """A command that reads a home which cannot be written asks no host."""
 
-    def __init__(self) -> None:
+
+def _unwritable(home: HomePaths) -> ConfigError:
+    return ConfigError(
+        "this home cannot be written (a read-only file system, or somebody else's folder), and this command must write it",
+        path=home.state,
+        hint="armada ps, show, logs, why and sync ls read it as it is; for others set ARMADA_HOME, or make it writable",
+    )
+
+
+class Context:
+    """Opened per command; everything in it is made when first used, because most commands need only part of it.
+
+    Args:
+        reads: The command only shows things, and does so too where home cannot be written.
+
+    Attributes:
+        is_read_only: Home cannot be written: hosts are not asked, and the store is as it was left.
+
+    Raises:
+        ConfigError: The command must write, and home cannot be written.
+    """
+
+    def __init__(self, *, reads: bool = False) -> None:
+        listen(say)
         self.home = HomePaths.from_environment()
+        self.is_read_only = is_read_only(self.home.store)
+        if self.is_read_only:
+            if not reads:
+                raise _unwritable(self.home)
+            say(f"this home cannot be written, so no host is asked; what it last knew follows: {self.home.state}")
+            self.database = open_copy(self.home.store)
+            return
         self.home.make()
         with contextlib.suppress(OSError):  # who needs it asks again, and is told
             own(self.home)  # a copy says so before anything is done with it
@@ -69,7 +102,16 @@ class Context:
         return runs.find(self.database, prefix)
 
     def session(self, name: str, *, patience_s: float = 60.0) -> HostSession:
+        """A session with a configured host.
+
+        Raises:
+            NotFound: There is none of that name.
+            HostNotAsked: Home cannot be written, and with it neither keys nor connections.
+        """
         from armada.session import HostSession
+
+        if self.is_read_only:
+            raise HostNotAsked("not asked, because this home cannot be written", host=name)
 
         return HostSession(self.host(name), self.home, patience_s=patience_s)
 

@@ -131,6 +131,8 @@ def owner(context: Context, run: Run) -> Home | None:
     from armada.home import launched_by, own
     from armada.store import runs
 
+    if context.is_read_only:
+        return None  # which home this is may not be known: a copy gets its own id only where it can be written
     launcher = launched_by(runs.spec(context.database, run.run_id))
     return None if launcher is None or launcher.id == own(context.home).id else launcher
 

@@ -68,7 +68,7 @@ def _pid(text: str) -> int:
 def _logs(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
 
-    context = Context()
+    context = Context(reads=True)
     run = context.run(options.run)
     reading = _Reading(context, run, options)
     try:
@@ -152,6 +152,7 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
         ArmadaError: Why it cannot be asked, where the log at home may not be all of it.
     """
     from armada.store import run_sync
+    from armada.sync.long_logs import END
     from armada.sync.outputs import output_log
 
     place = output_log(context.home, run.run_id)
@@ -161,11 +162,24 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
     synced = run_sync.find(context.database, run.run_id)
     is_whole = synced.final_done and run.ended and not run.is_guess
     came = f", {span(time.time() - synced.last_at)} ago" if synced.last_at is not None else ""
+    end = place.with_name(END)
+    is_cut = end.is_file() and not end.is_symlink()
     words = "this is the whole log, as it came home" if is_whole else "this is what came home of the log"
+    if is_cut:
+        parts = f"its beginning ({amount(place.stat().st_size)}) and, in {END}, its end ({amount(end.stat().st_size)})"
+        words = f"of the log there is {parts}"
     sys.stderr.write(f"armada: {inert_line(why, 600)}\n  {words}{came}: {place}\n")
     sys.stderr.flush()
-    with place.open("rb") as stream:
-        _print_file(stream, place, run.run_id, options)
+    if not is_cut or options.offset is not None:
+        with place.open("rb") as stream:
+            _print_file(stream, place, run.run_id, options)
+    if is_cut:
+        if options.offset is not None:
+            sys.stderr.write(f"armada: the middle did not come home (sync.log_limit); the end follows: {end}\n")
+            sys.stderr.flush()
+            options.offset = 0
+        with end.open("rb") as stream:
+            _print_file(stream, end, run.run_id, options)
     if not is_whole:
         why.message += f"; the log of {run.run_id} may go on there"
         raise why

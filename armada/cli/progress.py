@@ -19,6 +19,13 @@ PLAIN_EVERY_S = 10.0
 """In a pipe, what changes all the time is said so often."""
 
 
+def say(sentence: str) -> None:
+    """Tell a person of something beside what the command does, on standard error: a link that is down."""
+    erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # of a live line on the same terminal
+    sys.stderr.write(f"{erase}armada: {sentence}\n")
+    sys.stderr.flush()
+
+
 class Reporter:
     """Writes finished stages as lines, and what is going on now as one line that is overwritten.
 

@@ -34,7 +34,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     release.add_argument("name")
     release.add_argument("--drain", action="store_true", help="bring everything home first")
     release.add_argument(
-        "--ignore-work", action="store_true", help="do not count files of runs that no sync.outputs names"
+        "--ignore-work",
+        action="store_true",
+        help="do not count files that no sync.outputs names, nor the middle of logs beyond sync.log_limit",
     )
     release.add_argument(
         "--wipe", action="store_true", help="if nothing would be lost, delete everything of armada's on it"
@@ -51,7 +53,7 @@ def _release(options: argparse.Namespace) -> int:
     from armada.admission import begin_clearing, putting
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.sync.release import judge_host, losses
+    from armada.sync.release import judge_host, losses, settle_stopped
 
     context = Context()
     host = context.host(options.name)
@@ -68,6 +70,8 @@ def _release(options: argparse.Namespace) -> int:
             return _say_wiped(host.name, wiped_by, reporter, as_json=options.json)
         if options.drain and progress is not None:
             _drain(context, session, progress.tells(reporter))
+        if not options.dry_run:
+            settle_stopped(session)
         there = putting(context.database, host.name)
         items = judge_host(context.database, session, context.home, ignore_work=options.ignore_work)
         lost = losses(items)

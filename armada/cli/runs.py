@@ -106,8 +106,8 @@ def _ps(options: argparse.Namespace) -> int:
     from armada.home import own
     from armada.store import hosts, runs
 
-    context = Context()
-    if not options.cached:
+    context = Context(reads=True)
+    if not (options.cached or context.is_read_only):
         from armada.daemon.status import seen_hosts
         from armada.monitor.observe import observe_all
         from armada.operations import being_launched
@@ -142,7 +142,7 @@ def _ps(options: argparse.Namespace) -> int:
     else:
         rows = [_row(run, now) for run in recent]
         print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
-    others = runs.launchers(context.database, own(context.home).id)
+    others = {} if context.is_read_only else runs.launchers(context.database, own(context.home).id)
     for label in sorted({others[run.run_id] for run in recent if run.run_id in others}):
         print(f"launched by {label}: {', '.join(run.run_id for run in recent if others.get(run.run_id) == label)}")
     busy = {run.host for run in found if not run.ended}
@@ -185,6 +185,8 @@ def _look(context: Context, run: Run) -> Run:
     from armada.monitor.observe import observe
     from armada.store import runs
 
+    if context.is_read_only:
+        return run
     try:
         with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
@@ -197,7 +199,7 @@ def _show(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.store import checkpoints, hosts, metrics, runs
 
-    context = Context()
+    context = Context(reads=True)
     run = context.run(options.run)
     if not run.ended or run.is_guess:
         run = _look(context, run)
@@ -294,12 +296,14 @@ def _stop(options: argparse.Namespace) -> int:
         context.session(run.host) as session,
     ):
         listener = progress.tells(reporter)
+        had_ended = run.ended and not run.is_guess
         ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
     if options.json:
         print_json(summary(ended))
         return 0
     reporter.line(
-        f"{run.run_id}: {condition(ended)}" + ("" if ended.state == "cancelled" else " (it had ended before)")
+        f"{run.run_id}: {condition(ended)}"
+        + ("" if ended.state == "cancelled" and not had_ended else " (it had ended before)")
     )
     return 0
 

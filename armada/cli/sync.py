@@ -208,7 +208,7 @@ def _ls(options: argparse.Namespace) -> int:
     from armada.store import checkpoints, run_sync, runs, transfers
     from armada.sync.schedule import NOT_WANTED
 
-    context = Context()
+    context = Context(reads=True)
     now = time.time()
     records = run_sync.every(context.database)
     rows, listed = [], []

@@ -42,12 +42,12 @@ def _why(options: argparse.Namespace) -> int:
     from armada.monitor.page import gather
     from armada.store import runs
 
-    context = Context()
+    context = Context(reads=True)
     run = context.run(options.run)
     engine = str((runs.spec(context.database, run.run_id).get("scheduler") or {}).get("kind") or "")
     told = Told()
     problem: ArmadaError | None = None
-    if not run.ended or run.is_guess:
+    if (not run.ended or run.is_guess) and not context.is_read_only:
         try:
             told = _ask(context, run, engine)
         except ArmadaError as error:

@@ -40,8 +40,21 @@ def _is_a_rate(value: str) -> str:
     return value
 
 
+def _is_a_log_limit(value: str) -> str:
+    try:
+        size = bytes_per_s(value)
+    except ValueError:
+        raise problem(f"{value!r} is not a size", hint="bytes: 50M, 2G, or `none`") from None
+    if size < 100_000:
+        raise problem(f"{value} is less than 100k: the lines that say why a run failed may not be in it")
+    return value
+
+
 Rate = Annotated[FilledText, AfterValidator(_is_a_rate), shaped(_RATE, blanks=True)]
 """Bytes a second, as a person writes them."""
+
+
+LogLimit = Annotated[FilledText, AfterValidator(_is_a_log_limit), shaped(_RATE, blanks=True)]
 
 
 class Kept(Settings):
@@ -65,6 +78,8 @@ class SyncSettings(Settings):
         "bandwidth": "bwlimit",
         "files": "outputs",
         "optimizer": "include_optimizer",
+        "log_size": "log_limit",
+        "max_log": "log_limit",
     }
 
     every: Annotated[FilledText, shaped(DURATION, blanks=True)] = "10m"
@@ -78,6 +93,8 @@ class SyncSettings(Settings):
     streams: Annotated[int, Field(ge=1, le=8)] | Literal["auto"] = "auto"
     outputs: Annotated[tuple[FilledText, ...], Field(strict=False, max_length=100)] = ()
     """Patterns below the run's work folder: `results/**`, `*.csv`."""
+    log_limit: LogLimit | Literal["none"] = "200M"
+    """Of a longer log the beginning and the end come home, so many bytes together; the middle stays on the host."""
 
     @property
     def every_s(self) -> float:
@@ -87,6 +104,11 @@ class SyncSettings(Settings):
     def bytes_per_s(self) -> float | None:
         """The limit for one run, or None."""
         return None if self.bwlimit is None else bytes_per_s(self.bwlimit)
+
+    @property
+    def log_limit_bytes(self) -> int | None:
+        """How much of a run's log comes home, or None for all of it."""
+        return None if self.log_limit == "none" else int(bytes_per_s(self.log_limit))
 
     def open_at(self, local: dt.time) -> bool:
         """Whether checkpoints may move at this time of day; a window may reach over midnight."""

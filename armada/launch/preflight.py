@@ -18,6 +18,7 @@
 | ARM014 | a line of the host's `setup:` fails                                                |
 | ARM015 | what the payload itself would refuse of settings, model and environment              |
 | ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
+| ARM017 | variables of the shell that a training may want and the job does not see (warns, with their names) |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -25,6 +26,7 @@ Batch arithmetic, files and their lines are refused earlier, where they are read
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -49,6 +51,11 @@ ENVIRONMENT_BYTES = {"cpu": 2_000_000_000, "cuda": 12_000_000_000}
 FLOOR_BYTES = 1_000_000_000
 CLOCK_S = 120.0
 _SOON_S = 60.0
+_MEANT_FOR_JOBS = re.compile(
+    r"HF_TOKEN|(?:WANDB|NCCL|TORCH\w*|PYTORCH|ACCELERATE|DEEPSPEED|TOKENIZERS|TRANSFORMERS|OMP)_\w+"
+)
+"""Of home's own shell, where runs are elsewhere: its paths and caches mean nothing there."""
+_SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 
 
 def check_launch(
@@ -82,6 +89,7 @@ def check_launch(
             _wandb(host, wandb),
             _setup(host, facts),
             *_hub_id(experiment, facts, hub_answer),
+            _shell(experiment, host, profile, facts),
         )
     there: list[dict[str, Any]] = facts["gpus"]
     return (
@@ -98,6 +106,7 @@ def check_launch(
         _wandb(host, wandb),
         _setup(host, facts),
         *_hub_id(experiment, facts, hub_answer),
+        _shell(experiment, host, profile, facts),
     )
 
 
@@ -213,6 +222,23 @@ def _hub_id(experiment: Experiment, facts: dict[str, Any], answer: HubAnswer | N
             ),
         )
     return (Check("ARM016", "ok", f"model {name} is a hub id" + (f": {amount(size)}" if size else "")),)
+
+
+def _shell(experiment: Experiment, host: Host, profile: Profile | None, facts: dict[str, Any]) -> Check:
+    """Name what a training may want of the shell and does not see: names, never values."""
+    given = {*experiment.env, *experiment.secrets, *(profile.env if profile else ())}
+    there = {name for name in facts.get("left_out") or () if isinstance(name, str)}
+    here = set() if host.local else {name for name in os.environ if _MEANT_FOR_JOBS.fullmatch(name)}
+    missing = sorted(inert_line(name) for name in (there | here) - given)
+    if not missing:
+        return Check("ARM017", "ok", "the job sees what `env:` and `secrets:` name, and its host's own variables")
+    shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    plain = [name for name in missing if not _SECRET.fullmatch(name)]
+    hints = [f"`secrets: [{name}]`" for name in missing if name not in plain][:1]
+    hints += [f"`env: {{{plain[0]}: …}}`"] if plain else []
+    return Check(
+        "ARM017", "warn", f"the job does not see {shown} of the shell", f"if it needs them: {', '.join(hints)}"
+    )
 
 
 def _secrets(names: Sequence[str]) -> Check:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
+from armada.inert import inert_line
 from armada.monitor.observe import ask_about, observe, where
 from armada.plausible import mapping
 from armada.store import runs
@@ -52,6 +53,13 @@ def stop_run(
     except NotFound:
         observe(database, session, [run])
         return _conclude(database, session, runs.find(database, run.run_id))
+    problem = answer.get("problem")
+    recorded = ""
+    if isinstance(problem, str):
+        recorded = (
+            f"the stop is recorded on {run.host}, and the run's supervisor ends it; its batch system did not answer:"
+            f" {inert_line(problem, 200)}"
+        )
     asked = answer.get("submission")  # agents of the first release do not say
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
@@ -70,11 +78,12 @@ def stop_run(
         if time.monotonic() > deadline:
             raise OutcomeUnknown(
                 f"{run.run_id} is still {run.state}, {grace_s + KILL_S:.0f} s after it was asked to end"
-                + (f": {run.message}" if run.message else ""),
+                + (f": {run.message}" if run.message else "")
+                + (f"; {recorded}" if recorded else ""),
                 hint=f"armada show {run.run_id}; armada logs {run.run_id}",
                 host=run.host,
             )
-        say(f"{run.run_id} · grace {grace_s:.0f} s")
+        say(recorded or f"{run.run_id} · grace {grace_s:.0f} s")
         time.sleep(0.3)
 
 

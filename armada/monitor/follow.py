@@ -45,7 +45,7 @@ def follow(database: Database, session: HostSession, run_id: str) -> Iterator[Ru
     while True:
         began = time.monotonic()
         try:
-            with session.patient(PATIENCE_S):
+            with session.patient(PATIENCE_S, endless=True):
                 observe(database, session, [runs.find(database, run_id)])
         except HostUnreachable as error:
             # observe() has noted since when, and the next look may succeed; these two want a person.

@@ -178,6 +178,7 @@ class Database:
         path: The file; made where there is none.
         patience_s: How long to wait for another process that is writing, or has locked it.
         below: The home whose files its paths mean; the folder it lies in, but for one that is made elsewhere.
+        connection: Instead of one to the file: to a copy of it (`store/read_only.py`).
 
     Raises:
         ConfigError: The file was written by a newer armada, or cannot be opened.
@@ -185,13 +186,18 @@ class Database:
         Conflict: Another program has it locked, for reading too.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = 30.0, below: Path | None = None) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        patience_s: float = 30.0,
+        below: Path | None = None,
+        connection: sqlite3.Connection | None = None,
+    ) -> None:
         self.path = path
         self.below = below or path.parent
         try:
-            self.connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
-            path.chmod(0o600)
+            self.connection = connection or _connect(path, patience_s)
             self.connection.row_factory = sqlite3.Row
             self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
             if self._version() != len(MIGRATIONS):
@@ -266,6 +272,13 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
+    path.chmod(0o600)
+    return connection
 
 
 def newer(version: int, path: Path) -> ConfigError:

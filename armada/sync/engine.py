@@ -22,7 +22,7 @@ from armada.sync import keeping, schedule
 from armada.sync.bring import Carrier
 from armada.sync.causes import as_error, cause_of
 from armada.sync.fetch import Fetcher, Streams
-from armada.sync.outputs import Outputs, bring_outputs, read_listing, stale
+from armada.sync.outputs import Outputs, bring_outputs, coming, stale
 from armada.sync.proof import prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
@@ -327,7 +327,7 @@ class _Sync:
         with Fetcher(self.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
             published = self._bring(wanted, settings, fetcher)
             self._telling.acknowledge()
-            outputs = Outputs() if only else self._bring_outputs(entry, fetcher)
+            outputs = Outputs() if only else self._bring_outputs(entry, fetcher, settings)
         deleted_home: list[Path] = []
         deleted_host: list[str] = []
         if looked.ended and not only:
@@ -458,8 +458,8 @@ class _Sync:
         checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, problem.message)
         self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
 
-    def _bring_outputs(self, entry: dict[str, Any], fetcher: Fetcher) -> Outputs:
-        listed, skipped = read_listing(entry)
+    def _bring_outputs(self, entry: dict[str, Any], fetcher: Fetcher, settings: SyncSettings) -> Outputs:
+        listed, skipped = coming(self.home, self.run_id, entry, settings.log_limit_bytes)
         if not stale(self.home, self.run_id, listed):
             return Outputs(skipped=tuple(skipped))
         try:

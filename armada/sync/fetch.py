@@ -159,7 +159,12 @@ class Fetcher:
             if now - trouble_since >= self._session.patience_s:  # without any, one that broke is not tried again
                 raise error
             tries += 1
+            self._session.outage.failed(error, self._session.patience_s)
             time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def heard(self) -> None:
+        """Note that bytes come."""
+        self._session.outage.over()
 
     def count(self, size_bytes: int) -> int:
         if isinstance(self._wanted, int):
@@ -220,6 +225,8 @@ class _Effort:
                     worker.join(_REPORT_EVERY_S)
                     samples.append((time.monotonic(), self._came_bytes))
                     self._hang_up_on_silence()
+                    if self._came_bytes:
+                        self._fetcher.heard()
                     self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
         finally:  # Ctrl-C, a fault in the callback
             self._stopped = True
@@ -253,13 +260,14 @@ class _Effort:
                     return
                 index, block = arrival.missing.popleft()
             length = arrival.length(index, block)
-            path = self._folder + arrival.files[index].path
-            stream.ask(Block(self._run_id, path, block * BLOCK_BYTES, length, index, block))
+            file = arrival.files[index]
+            path = self._folder + (file.source or file.path)
+            stream.ask(Block(self._run_id, path, file.offset + block * BLOCK_BYTES, length, index, block))
             waiting_bytes += length
 
     def _receive(self, stream: Stream) -> None:
         def take(block: Block, offset: int, data: bytes | memoryview) -> None:
-            self._arrival.write(block.index, offset, data)
+            self._arrival.write(block.index, offset - self._arrival.files[block.index].offset, data)
             self._streams[stream] = time.monotonic()
             with self._lock:
                 self._came_bytes += len(data)

@@ -24,11 +24,16 @@ class ManifestRejected(ArmadaError):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a checkpoint; `path` is relative, POSIX, without `..`."""
+    """One file of a checkpoint; `path` is relative, POSIX, without `..`.
+
+    `source` is its path on the host where that is another, and `offset` where in it its bytes begin.
+    """
 
     path: str
     size: int
     sha256: str
+    source: str | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

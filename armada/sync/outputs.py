@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.store.files_home import Look
 from armada.sync.arrival import BLOCK_BYTES, Arrival
+from armada.sync.long_logs import END, LOG, Listed, cut
 from armada.sync.manifest import File
 from armada.sync.staging import check_space, fsync
 
@@ -36,15 +37,6 @@ _LONGEST_NAME = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A file as the host lists it."""
-
-    path: str
-    size_bytes: int
-    mtime: float
-
-
-@dataclass(frozen=True, slots=True)
 class Outputs:
     """What one look at a run's outputs brought; `skipped` are names that no file at home can have."""
 
@@ -58,6 +50,14 @@ class Outputs:
         news = tuple(path for path in later.fetched if path not in self.fetched)
         size_bytes = self.size_bytes + later.size_bytes
         return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped)
+
+
+def coming(
+    home: HomePaths, run_id: str, entry: dict[str, Any], limit_bytes: int | None
+) -> tuple[list[Listed], list[str]]:
+    """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
+    listed, skipped = read_listing(entry)
+    return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
 
 
 def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
@@ -137,6 +137,8 @@ def bring_outputs(
             else:
                 unsettled.append(item.path)
         _write_index(folder, index)
+    if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
+        (folder / END).unlink(missing_ok=True)  # all of the log is here now
     return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
 
 
@@ -149,17 +151,20 @@ def _bring_batch(
     progress: Callable[[TransferProgress], None],
 ) -> set[str]:
     """The paths of those that are at home now as they were listed."""
-    question = {"run_id": run_id, "files": [[item.path, item.size_bytes] for item in batch]}
+    asked = [[item.source, item.size_bytes, *([item.offset] if item.offset else [])] for item in batch]
+    question = {"run_id": run_id, "files": asked}
     answer = session.call("sync.hash", question, timeout_s=1800.0).get("sha256")
     hashes = answer if isinstance(answer, list) else []
     files = [
-        File(item.path, item.size_bytes, sha256)
+        File(item.path, item.size_bytes, sha256, item.source, item.offset)
         for item, sha256 in zip(batch, hashes, strict=False)
         if isinstance(sha256, str)
     ]
     missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
     staging, journal = folder / _STAGING, folder / f"{_STAGING}.blocks"
     for file in missing:
+        if file.offset:
+            continue  # the end of a log begins elsewhere than the one that is here
         _seed(folder, staging, journal, file)
     for _ in range(2):  # the second time without the beginning that turned out not to be one
         if not missing:

@@ -11,7 +11,7 @@ from armada.monitor.observe import observe, outbox_entries
 from armada.store import checkpoints, runs
 from armada.sync import keeping
 from armada.sync.engine import look_at
-from armada.sync.outputs import read_listing, stale
+from armada.sync.outputs import coming, stale
 from armada.verdicts.retention import decide_home, decide_host
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
-    from armada.sync.outputs import Listed
+    from armada.sync.long_logs import Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def preview(database: Database, session: HostSession, home: HomePaths, run_ids: 
         checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
         known = checkpoints.of_run(database, run.run_id)
         settings = settings_of(runs.spec(database, run.run_id))
-        coming = keeping.wanted(database, run.run_id, known, settings)
-        digests = {checkpoint.digest for checkpoint in coming}
+        chosen_now = keeping.wanted(database, run.run_id, known, settings)
+        digests = {checkpoint.digest for checkpoint in chosen_now}
         then = [
             dataclasses.replace(c, at_home=True, acknowledged=True) if c.digest in digests else c
             for c in keeping.candidates(database, run.run_id, known)
@@ -61,8 +61,8 @@ def preview(database: Database, session: HostSession, home: HomePaths, run_ids: 
         found.append(
             Preview(
                 run.run_id,
-                tuple(coming),
-                tuple(stale(home, run.run_id, read_listing(entry)[0])),
+                tuple(chosen_now),
+                tuple(stale(home, run.run_id, coming(home, run.run_id, entry, settings.log_limit_bytes)[0])),
                 tuple(c.step for c in then if c.at_home and c.digest in gone_home),
                 tuple(d.candidate.step for d in decide_host(left, settings.keep_remote) if not d.keep),
             )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
-from armada.errors import NotFound
+from armada.errors import NotFound, SchedulerRefused
 from armada.home import own
 from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
 from armada.plausible import mapping, whole
 from armada.store import checkpoints, run_sync, runs
-from armada.sync.outputs import read_listing, stale
+from armada.sync.long_logs import left_there
+from armada.sync.outputs import coming, stale
 from armada.sync.proof import prove
 from armada.sync.schedule import NOT_WANTED
 from armada.sync.telling import registered
@@ -31,10 +34,11 @@ from armada.verdicts.release import (
     life_of,
     put_there_meanwhile,
     unseen,
+    was_stopped_and_forgotten,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from armada.paths import HomePaths
     from armada.session import HostSession
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from armada.sync.telling import Registered
 
 _AT_ONCE = 200
+_LOOKS = 30
+_LOOK_EVERY_S = 0.3
 _BEYOND = 1 << 50
 """Past the end of any file: only the evidence is wanted, no metrics and no events."""
 
@@ -69,6 +75,43 @@ def judge_host(database: Database, session: HostSession, home: HomePaths, *, ign
     later = submissions_there(session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
     return items + [put_there_meanwhile(run_id, session.host.name) for run_id in came]
+
+
+def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:
+    """Write the end of runs that a person stopped and whose batch system then forgot their jobs, as the same stop once more does.
+
+    Args:
+        session: With the host.
+        sleep: Waits so many seconds between two looks.
+
+    Returns:
+        The ids of the runs.
+
+    Raises:
+        HostUnreachable: It does not answer.
+    """
+    listed = list(submissions_there(session))
+    found = [run_id for run_id, life in _evidence(session, listed).items() if was_stopped_and_forgotten(life)]
+    for run_id in found:
+        with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict says what is left of it
+            session.call("run.stop", {"run_id": run_id, "grace_s": 0.0}, timeout_s=60.0)
+    for _ in range(_LOOKS if found else 0):  # a process of its own writes the end
+        if not any(was_stopped_and_forgotten(life) for life in _evidence(session, found).values()):
+            break
+        sleep(_LOOK_EVERY_S)
+    return found
+
+
+def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for start in range(0, len(run_ids), _AT_ONCE):
+        question = [
+            {"run_id": run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND}
+            for run_id in run_ids[start : start + _AT_ONCE]
+        ]
+        seen = _seen(session.call("run.observe", {"runs": question}, timeout_s=60.0))
+        found.update({run_id: entry.get("evidence") for run_id, entry in seen.items()})
+    return found
 
 
 def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
@@ -197,7 +240,7 @@ def _gather(
     unnamed: Unnamed,
 ) -> RunThere:
     """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
-    listing, skipped = read_listing(entry)
+    listing, skipped = coming(paths, run_id, entry, settings_of(spec or {}).log_limit_bytes)
     missing = stale(paths, run_id, listing) if spec is not None else []
     problem = entry.get("problem")
     return RunThere(
@@ -211,6 +254,7 @@ def _gather(
         finishing=_count(entry.get("finishing")),
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
+        log_left=left_there(listing) if spec is not None else (0, 0),
         problem=problem if isinstance(problem, str) else None,
         truncated=bool(entry.get("truncated")),
         unnamed=(unnamed.count, unnamed.size_bytes, unnamed.examples),

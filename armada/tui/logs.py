@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from armada.sync.long_logs import END, LOG
 from armada.tui.operations import command
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def fetched(home: HomePaths, run_id: str) -> Path:
 
 def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     """The newest copy of its output on this machine; on `local` it is the run's own file."""
-    places = [home.run(run.run_id) / "outputs" / "output.log", fetched(home, run.run_id)]
+    outputs = home.run(run.run_id) / "outputs"
+    end = outputs / END  # of a log that is too long to come whole
+    places = [end if end.is_file() else outputs / LOG, fetched(home, run.run_id)]
     if local:
         places.insert(0, home.local_root / "runs" / run.run_id / "output.log")
     found = [place for place in places if place.is_file()]
@@ -46,9 +49,9 @@ class Follower:
     def __init__(self, home: HomePaths, run_id: str) -> None:
         self.path = fetched(home, run_id)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = home.run(run_id) / "outputs" / "output.log"
+        known = home.run(run_id) / "outputs" / LOG
         size = known.stat().st_size if known.is_file() else 0
-        self.partial = not 0 < size <= COPIED_BYTES
+        self.partial = not 0 < size <= COPIED_BYTES or known.with_name(END).is_file()
         self.path.unlink(missing_ok=True)
         if not self.partial:
             shutil.copyfile(known, self.path)

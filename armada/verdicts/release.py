@@ -17,6 +17,7 @@
 | … with a name that cannot come home, or that cannot be listed   | yes                                                          |
 | files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
 | … a checkpoint that is proven to be home has their very bytes   | no                                                           |
+| the middle of a log that is longer than `sync.log_limit`        | yes, unless a person says that it does not count             |
 | code with changes that no revision holds                        | no, but it is said                                           |
 
 | of a run that was there and is not seen                         | lost                                                         |
@@ -117,6 +118,7 @@ class RunThere:
         finishing: How many of these are being hashed.
         stale: Logs and outputs that home has not got as they are there: path and bytes.
         unnameable: Names that cannot come home.
+        log_left: Bytes of its log that `sync.log_limit` leaves there, and how long the log is.
         problem: Why its outputs cannot be listed.
         truncated: It has more outputs than can be listed.
         unnamed: Files that no `sync.outputs` names: their number, their bytes, some of their paths.
@@ -133,6 +135,7 @@ class RunThere:
     finishing: int = 0
     stale: Sequence[tuple[str, int]] = ()
     unnameable: Sequence[str] = ()
+    log_left: tuple[int, int] = (0, 0)
     problem: str | None = None
     truncated: bool = False
     unnamed: tuple[int, int, Sequence[str]] = field(default=(0, 0, ()))
@@ -186,6 +189,18 @@ def life_of(evidence: object) -> Life:
     return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
 
 
+def was_stopped_and_forgotten(evidence: object) -> bool:
+    """Tell whether a person stopped the newest submission of a run, and its batch system no longer lists its job.
+
+    Of such a run nobody writes the end, and the same stop once more does.
+    """
+    return (
+        life_of(evidence) is Life.GUESSED_GONE
+        and mapping(evidence).get("stop_wished") is True
+        and not mapping(evidence).get("processes")
+    )
+
+
 def unseen(run_id: str, host: str) -> Item:
     """Judge a run that the host listed and that a later answer has not seen."""
     what = "it was there a moment ago and cannot be seen now"
@@ -203,7 +218,7 @@ def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
 
     Args:
         seen: The evidence.
-        ignore_work: A person said that files which no `sync.outputs` names do not count.
+        ignore_work: A person said that files which no `sync.outputs` names, and the middle of long logs, do not count.
     """
     return [
         *_of_life(seen),
@@ -295,6 +310,11 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
         named = ", ".join(inert_line(path, 60) for path in examples[:3])
         what = f"{counted(count, 'file')} it wrote ({amount(size_bytes)}), named by no sync.outputs: {named}"
         hint = "copy what you need, then --ignore-work"
+        items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
+    left_bytes, log_bytes = seen.log_left
+    if left_bytes:
+        what = f"{amount(left_bytes)} in the middle of its log of {amount(log_bytes)} are only there (sync.log_limit)"
+        hint = f"armada logs {seen.run_id} --from 0 > FILE, if you need them; then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
     if seen.dirty:
         what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"

@@ -5,12 +5,11 @@ What a batch system takes away it gives back later, so an attempt that it ended 
 """
 
 import os
-import pwd
 import signal
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import engines, files, gpus, identity, progress
+from armada_agent import engines, files, gpus, identity, job_variables, progress
 from armada_agent.engines import EngineError
 from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
@@ -218,7 +217,7 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
     if state.get("state") in ENDED and state.get("submission") == submission:
         say("%s has ended already (%s)" % (run_id, state["state"]))
         return 0
-    for name, value in _login_variables(paths).items():
+    for name, value in job_variables.login_variables(paths.folder).items():
         os.environ.setdefault(name, value)  # HTCondor starts jobs without
     supervisor = BatchSupervisor(paths, submission, spec, job_id)
     supervisor.run()
@@ -234,15 +233,6 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
             journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
             newest_one = requeue.name_newest(reached.measure().get("step"))
             journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))
-
-
-def _login_variables(paths: RunPaths) -> Dict[str, str]:
-    found = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": paths.folder}
-    try:
-        me = pwd.getpwuid(os.getuid())
-    except KeyError:
-        return found  # a container's user may have no name
-    return dict(found, HOME=me.pw_dir, USER=me.pw_name)
 
 
 def _count_failures(paths: RunPaths, submission: int) -> int:

@@ -4,9 +4,9 @@ import errno
 import os
 import subprocess
 import sys
-from typing import BinaryIO, List
+from typing import BinaryIO
 
-from armada_agent import files
+from armada_agent import host_setup, job_variables
 from armada_agent.paths import RunPaths
 from armada_agent.processes import ROOT_MARKER, SUPERVISOR_MARKER
 
@@ -15,11 +15,7 @@ def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> No
     """Run one of the entry points in `__main__`; it forks, and whoever calls this waits no longer than that."""
     python = sys.executable or "python3"  # empty where argv[0] was odd
     argv = [python, "-I", agent_path, command, "--root", paths.root, "--run", paths.run_id]
-    # On `local` we have the environment of whoever typed the launch; the job gets its secrets from their file, nobody else does.
-    hidden = _secrets(paths)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("ARMADA_") and name not in hidden
-    }
+    environment = job_variables.of_run(paths, host_setup.exported())
     environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
     with _open_log(paths) as log:
         first = subprocess.Popen(
@@ -44,12 +40,3 @@ def _open_log(paths: RunPaths) -> BinaryIO:
             raise
         descriptor = os.open(os.devnull, os.O_WRONLY)
     return os.fdopen(descriptor, "wb")
-
-
-def _secrets(paths: RunPaths) -> List[str]:
-    try:
-        job = (files.read_json(paths.spec) or {}).get("job")
-    except files.UnreadableError:
-        return []  # a damaged spec keeps nobody from ending the run
-    names = job.get("secrets") if isinstance(job, dict) else None
-    return names if isinstance(names, list) else []

@@ -4,7 +4,7 @@ import importlib
 import os
 import re
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from armada_agent import files, host_setup
 from armada_agent.errors import AgentError
@@ -16,7 +16,10 @@ PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
 _JOB_FILE_LIMIT = 1024 * 1024
 _TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
-_IN_DOUBT = re.compile(r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact", re.IGNORECASE)
+_IN_DOUBT = re.compile(
+    r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact|connect to|find address",
+    re.IGNORECASE,
+)
 _PERSONAL = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT", "SLURM_JSON", "_CONDOR_TOOL")
 
 
@@ -141,9 +144,14 @@ def run_tool(
 
 
 def run_tool_aloud(
-    argv: Sequence[str], stdin: bytes = b"", timeout_s: float = _TOOL_S, inherit: Sequence[int] = (), cwd: str = "/"
+    argv: Sequence[str],
+    stdin: bytes = b"",
+    timeout_s: float = _TOOL_S,
+    inherit: Sequence[int] = (),
+    cwd: str = "/",
+    given: Optional[Mapping[str, str]] = None,
 ) -> Tuple[str, str]:
-    """Run one as `run_tool` does.
+    """Run one as `run_tool` does, in an environment of its own where one is `given`.
 
     Returns:
         What it printed, and what it said beside that: some sites' wrappers lose the exit code of an error.
@@ -151,8 +159,10 @@ def run_tool_aloud(
     failure = host_setup.find_failure()
     if failure:
         raise EngineError(failure)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_PERSONAL)}
-    environment["LC_ALL"] = "C"
+    environment = dict(given or ())
+    if given is None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_PERSONAL)}
+        environment["LC_ALL"] = "C"
     try:
         child = subprocess.Popen(
             list(argv),

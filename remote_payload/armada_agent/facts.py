@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from armada_agent import environment, gpus, host_setup, identity, processes, roots, tickets, trust, uv
+from armada_agent import environment, gpus, host_setup, identity, job_variables, processes, roots, tickets, trust, uv
 from armada_agent.session import Call
 from armada_agent.telemetry import parse_meminfo
 
@@ -53,6 +53,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         },
         "setup": setup,
         "doubts": doubts,
+        "left_out": job_variables.left_out(os.environ, host_setup.exported()),
         "time": time.time(),
         "identity": identity.identify(),
     }

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import parameters
+from armada_agent import job_variables, parameters
 from armada_agent.errors import AgentError
 
 _PATIENCE_S = 25.0  # home waits 30 s for an answer; this sentence should come first
@@ -42,6 +42,7 @@ class _State:
     is_done = False
     failure: Optional[str] = None
     failed_at = 0.0
+    exported: Dict[str, str] = {}
 
 
 _lock = threading.Lock()
@@ -63,6 +64,11 @@ def apply() -> None:
         raise AgentError("environment", failure, "mend `setup:` of this host in hosts.yaml")
 
 
+def exported() -> Dict[str, str]:
+    """Say what the lines, and the login shell that ran them, set; empty unless they were applied."""
+    return dict(_State.exported)
+
+
 def find_failure() -> Optional[str]:
     """Run the lines unless that was done, and say which failed; None when all is well."""
     with _lock:
@@ -71,17 +77,19 @@ def find_failure() -> Optional[str]:
         if _State.failure is not None and time.monotonic() - _State.failed_at < _AGAIN_S:
             return _State.failure
         try:
-            environment = evaluate(_State.lines)
+            before = job_variables.pick_base(os.environ)
+            environment = evaluate(_State.lines, before)
         except AgentError as error:
             _State.failure, _State.failed_at = error.message, time.monotonic()
             return error.message
         _State.is_done, _State.failure = True, None
-        _adopt(environment)
+        _State.exported = {name: value for name, value in environment.items() if before.get(name) != value}
+        _adopt(before, environment)
         return None
 
 
-def evaluate(lines: List[str]) -> Dict[str, str]:
-    """Run lines in a login shell and return the environment after them.
+def evaluate(lines: List[str], environment: Dict[str, str]) -> Dict[str, str]:
+    """Run lines in a login shell that starts with an environment, and return the environment after them.
 
     Raises:
         AgentError: `environment`.
@@ -91,6 +99,7 @@ def evaluate(lines: List[str]) -> Dict[str, str]:
     try:
         child = subprocess.Popen(
             [shell, "-l", "-c", _SCRIPT, "armada-setup", mark] + lines,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,12 +143,11 @@ def _failed(lines: List[str], number: int, how: str, words: str) -> AgentError:
     return AgentError("environment", "setup line %d of this host (`%.200s`) %s%s" % (number, line, how, said))
 
 
-def _adopt(environment: Dict[str, str]) -> None:
+def _adopt(before: Dict[str, str], environment: Dict[str, str]) -> None:
     """Take the environment over; what was on PATH before and is not any more is looked through last."""
-    before = os.environ.get("PATH", "").split(os.pathsep)
-    for name in set(os.environ) - set(environment):
+    for name in set(before) - set(environment):
         if name not in _OWN:
             del os.environ[name]
+    path = job_variables.join_paths(environment.get("PATH", ""), os.environ.get("PATH", ""))
     os.environ.update(environment)
-    now = os.environ.get("PATH", "").split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join(entry for entry in now + [e for e in before if e not in now] if entry)
+    os.environ["PATH"] = path

@@ -192,6 +192,12 @@ def check(text: str) -> Dict[str, Any]:
     Raises:
         EngineError: Why not.
     """
+    try:
+        engines.run_tool(["condor_q", "-totals"])  # the rest of this asks no schedd, which may be down
+    except EngineError as error:
+        if error.missing:
+            raise
+        raise EngineError("the queue of this host does not answer, so no job can be handed over now: " + error.message)
     # The run's folder is made later; of its files only the names would be checked.
     kept = [
         line for line in text.splitlines() if line.partition(" ")[0] not in ("initialdir", "log", "output", "error")

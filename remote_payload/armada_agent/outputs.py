@@ -57,14 +57,15 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Give the SHA-256 of the first `size` bytes of each file; null for one that is shorter, or gone."""
+    """Give the SHA-256 of `size` bytes of each file, from its beginning or an offset; null for one that is shorter, or gone."""
     paths = RunPaths(call.root, params.get("run_id"))
     found: List[Optional[str]] = []
     for entry in parameters.sequence(params, "files"):
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], int) or entry[1] < 0:
-            raise AgentError("bad_request", "each of `files` must be [path, size]")
+        numbers = entry[1:] if isinstance(entry, list) else []
+        if len(numbers) not in (1, 2) or not all(isinstance(number, int) and number >= 0 for number in numbers):
+            raise AgentError("bad_request", "each of `files` must be [path, size] or [path, size, offset]")
         try:
-            found.append(_hash(paths, entry[0], entry[1]))
+            found.append(_hash(paths, entry[0], *numbers))
         except AgentError as error:
             if error.kind != "not_found":
                 raise
@@ -168,9 +169,10 @@ def _regular(path: str) -> Optional[os.stat_result]:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _hash(paths: RunPaths, path: object, size: int) -> Optional[str]:
+def _hash(paths: RunPaths, path: object, size: int, offset: int = 0) -> Optional[str]:
     descriptor = reader.open_file(paths, path)
     with os.fdopen(descriptor, "rb") as stream:
+        stream.seek(offset)
         digest = hashlib.sha256()
         left = size
         while left:

@@ -39,6 +39,7 @@ class RunPaths:
         self.telemetry = self._file("telemetry.jsonl")
         self.output = self._file("output.log")
         self.secrets = self._file("secrets.env")
+        self.variables = self._file("variables.json")
         self.stop = self._file("stop.json")
         self.work = self._file("work")
         self.outbox = self._file("outbox")

@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files, signs, slurm_nodes
+from armada_agent import engines, files, host_setup, job_variables, signs, slurm_nodes
 from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
@@ -46,11 +46,12 @@ def submit(handed: Handed, lock: int) -> str:
         The job's id.
     """
     argv = ["sbatch", "--parsable", "--job-name=" + handed.name, "--comment=" + handed.name]
-    said = engines.run_tool(
+    said, _ = engines.run_tool_aloud(
         argv + [handed.job_file("job.sbatch"), str(handed.number)],
         timeout_s=120.0,
         inherit=[lock],
         cwd=handed.paths.folder,
+        given=job_variables.of_submission(handed.paths, host_setup.exported()),  # the job inherits it
     )
     match = re.match(r"(\d+)", said.strip().splitlines()[-1] if said.strip() else "")
     if match is None:
@@ -471,6 +472,7 @@ _WAITING: List[Tuple[str, str]] = [
     ("Priority", "other jobs come first"),
     ("Resources", "waiting for nodes to become free"),
     ("BeginTime", "its start time is not reached: a requeued job waits two minutes"),
+    ("DependencyNeverSatisfied", "a job it depends on ended badly, so it never starts: stop it"),
     ("Dependency", "waiting for another job"),
     ("QOS", "a limit of its quality of service is reached"),
     ("Assoc", "a limit of its account is reached"),

@@ -111,13 +111,18 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
 
 
 def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
-    """Tell the batch system; a job that never began gets its end written here, because nobody else will."""
+    """Tell the batch system; a job that never began gets its end written here, because nobody else will.
+
+    Where the batch system does not answer, the wish stands: a supervisor reads it by itself, also of a job that starts later.
+    """
     engine = engines.find((evidence.settings or {}).get("kind"))
     sighted = evidence.sight or engines.sight(engines.UNKNOWN, None)
     try:
         engine.cancel(evidence.handed, sighted, grace_s)
     except EngineError as error:
-        raise engines.as_agent_error(error)
+        if error.refused or error.missing:
+            raise engines.as_agent_error(error)
+        return {"outcome": "stopping", "problem": error.message[:500]}
     if sighted["state"] in (engines.PENDING, engines.HELD):
         if not evidence.attempt:
             return _cancel_unstarted(paths, number)

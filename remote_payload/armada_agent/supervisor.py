@@ -11,6 +11,7 @@ from armada_agent.errors import is_disk_full
 from armada_agent.harvest import Harvest
 from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
+from armada_agent.log_size import LogSize
 from armada_agent.outbox import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.progress import Progress
@@ -62,6 +63,7 @@ class Supervisor:
         self._pulse: Optional[Pulse] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
+        self._log_size = LogSize(paths.output)
         self.adopter: Optional[int] = None
 
     def run(self) -> None:
@@ -284,6 +286,9 @@ class Supervisor:
     def _tick(self) -> None:
         if self._pulse is not None and self._journal.place.is_ours():
             self._pulse.look()
+        length = self._log_size.look()
+        if length is not None:
+            self._journal.record("finding", message=length)
         self._journal.flush()
         time.sleep(_TICK_S)
 

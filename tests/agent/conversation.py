@@ -67,6 +67,7 @@ class Conversation:
         root: Path,
         environment: Mapping[str, str] | None = None,
         pending: list[str] | None = None,
+        setup: list[str] | None = None,
     ) -> None:
         self.root = root
         self._ids = itertools.count(1)
@@ -81,7 +82,13 @@ class Conversation:
             stdout=subprocess.PIPE,
             env=dict(os.environ if environment is None else environment),
         )
-        head = {"root": str(root), "nonce": NONCE, "agent_path": str(agent), "pending": pending or []}
+        head = {
+            "root": str(root),
+            "nonce": NONCE,
+            "agent_path": str(agent),
+            "pending": pending or [],
+            "setup": setup or [],
+        }
         self._write(head)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == b"\n"

@@ -211,3 +211,14 @@ def test_what_other_folders_lie_among_the_runs_is_not_listed(this_host: Host, tm
     assert this_host.call("run.list")["runs"] == [
         {"run_id": "listed-1", "state": "unknown", "created_at": None, "submission": None}
     ]
+
+
+def test_a_job_that_prints_without_end_is_named_before_its_disk_is_full(this_host: Host) -> None:
+    script = "truncate -s 1200000000 ../output.log; while [ ! -e go ]; do sleep 0.05; done"  # a hole: no disk is needed
+    this_host.launch("long-1", "sh", "-c", script)
+    eventually(lambda: any("1.2 GB long" in str(event.get("message")) for event in this_host.events("long-1")))
+    (this_host.folder("long-1") / "work" / "go").touch()
+    this_host.await_end("long-1")
+    said = [event["message"] for event in this_host.events("long-1") if event["kind"] == "finding"]
+    assert len(said) == 1
+    assert "nothing shortens it; its disk has" in said[0]

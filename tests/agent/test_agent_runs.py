@@ -83,7 +83,7 @@ def test_hostile_text_stays_literal(python: str, converse: Callable[..., Convers
 
 
 def test_the_job_sees_its_own_environment_only(converse: Callable[..., Conversation]) -> None:
-    foreign = {"PYTHONPATH": "/foreign", "VIRTUAL_ENV": "/foreign", "ARMADA_RUN_ID": "outer-1", "KEPT": "yes"}
+    foreign = {"PYTHONPATH": "/foreign", "VIRTUAL_ENV": "/foreign", "ARMADA_RUN_ID": "outer-1", "OF_THE_SHELL": "yes"}
     host = Host(converse(environment={**os.environ, **foreign}))
     host.launch("env-1", "env", "-0", job={"env": {"OWN": "1"}}, secrets={"TOKEN": "s3cret"})
     host.await_end("env-1")
@@ -93,8 +93,8 @@ def test_the_job_sees_its_own_environment_only(converse: Callable[..., Conversat
     assert pairs["ARMADA_RUN_DIR"] == str(host.folder("env-1"))
     assert pairs["ARMADA_ROOT"] == str(host.root)
     assert (pairs["CUDA_VISIBLE_DEVICES"], pairs["ARMADA_GPUS"], pairs["CUDA_DEVICE_ORDER"]) == ("", "", "PCI_BUS_ID")
-    assert (pairs["OWN"], pairs["KEPT"], pairs["TOKEN"]) == ("1", "yes", "s3cret")
-    assert not {"PYTHONPATH", "VIRTUAL_ENV", "ARMADA_SUPERVISOR"} & set(pairs)
+    assert (pairs["OWN"], pairs["TOKEN"], pairs["HOME"]) == ("1", "s3cret", os.environ["HOME"])
+    assert not {"PYTHONPATH", "VIRTUAL_ENV", "ARMADA_SUPERVISOR", "OF_THE_SHELL"} & set(pairs)
 
 
 def test_secrets_are_private_and_gone_at_the_end(this_host: Host) -> None:

@@ -110,6 +110,7 @@ def slot(**attributes: Any) -> dict[str, Any]:
 
 
 def ask_condor(say: Say, advertised: str, *slots: dict[str, Any]) -> dict[str, Any]:
+    say("condor_q", "")
     say("condor_submit", advertised)
     say("condor_status", json.dumps(slots))
     return htcondor.check("universe = docker\nqueue\n")
@@ -146,3 +147,10 @@ def test_gpus_with_more_memory_than_any_of_the_pool_are_refused(say: Say) -> Non
 
 def test_an_empty_pool_may_grow(say: Say) -> None:
     ask_condor(say, RECORDED)
+
+
+def test_a_schedd_that_is_down_has_refused_nothing_and_is_named_before_a_launch(say: Say) -> None:
+    say("condor_q", "Error: Can't find address for schedd worker\n", code=1)
+    with pytest.raises(EngineError, match="no job can be handed over now: condor_q: Error: Can't find address") as down:
+        htcondor.check("universe = vanilla\nqueue\n")
+    assert not down.value.refused

@@ -237,6 +237,29 @@ def test_a_controller_that_is_down_changes_only_the_age(
     assert "Unable to contact" in after["error"]
 
 
+def test_a_stop_while_the_controller_is_down_is_recorded_and_says_so(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    eventually(lambda: look(host)["state"] == "running")
+    down = "scancel: error: Kill job error on job id 11: Unable to contact slurm controller (connect failure)\n"
+    programs.say("scancel", down, code=1)
+    answer = host.call("run.stop", run_id="a-1", grace_s=5.0)
+    assert answer["outcome"] == "stopping"
+    assert "Unable to contact slurm controller" in answer["problem"]
+    assert json.loads((host.root / "runs" / "a-1" / "stop.json").read_text())["grace_s"] == 5.0
+    programs.say("scancel", "scancel: error: Access/permission denied\n", code=1)
+    with pytest.raises(Refused, match="permission denied"):
+        host.call("run.stop", run_id="a-1", grace_s=5.0)
+
+
+def test_a_job_whose_dependency_failed_is_not_said_to_wait() -> None:
+    assert "never starts: stop it" in str(slurm._words("DependencyNeverSatisfied"))  # noqa: SLF001
+    assert slurm._words("Dependency") == "waiting for another job"  # noqa: SLF001
+
+
 def test_everybody_who_looks_shares_one_answer(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     hand_over(host, programs)

@@ -80,6 +80,19 @@ def test_a_log_that_may_go_on_is_shown_as_far_as_it_came_and_said_to_be_a_part(
     assert f"the log of {RUN} may go on there" in shown.stderr
 
 
+def test_of_a_log_whose_middle_did_not_come_home_both_parts_are_shown(armada: Armada, dead: tuple[str, int]) -> None:
+    outputs = place(armada, dead[0], log="first\n", synced=True) / "outputs"
+    (outputs / "output.log.end").write_text("later\nlast\n")
+    shown = armada.run("logs", RUN, "--tail", "1")
+    assert (shown.returncode, shown.stdout) == (0, "last\n")
+    assert (
+        "of the log there is its beginning (6 B) and, in output.log.end, its end (11 B), 1 h 00 m ago" in shown.stderr
+    )
+    whole = armada.run("logs", RUN, "--from", "0")
+    assert whole.stdout == "first\nlater\nlast\n"
+    assert "the middle did not come home (sync.log_limit)" in whole.stderr
+
+
 def test_where_no_log_came_home_that_is_said(armada: Armada, dead: tuple[str, int]) -> None:
     place(armada, dead[0], log=None, synced=True)
     shown = armada.run("logs", RUN)

@@ -95,7 +95,8 @@ def test_a_preempted_run_goes_on_as_its_next_attempt(cluster: Cluster) -> None:
 
 def test_a_run_that_ended_badly_goes_on_as_a_new_job(cluster: Cluster) -> None:
     cluster.armada.env["MY_TOKEN"] = "s3cr3t"
-    script = f"{COUNT}; echo ${{#MY_TOKEN}} letters; [ -e been ] && exit 0; touch been; exit 3"
+    names = "env | sed s/=.*// | grep -v ^_CONDOR_ANCESTOR | sort > names-$ARMADA_ATTEMPT"
+    script = f"{COUNT}; {names}; echo ${{#MY_TOKEN}} letters; [ -e been ] && exit 0; touch been; exit 3"
     shell_job(cluster.armada, script, secrets=["MY_TOKEN"])
     run_id = cluster.launch()
     failed = cluster.becomes(run_id, "failed", "succeeded")
@@ -107,6 +108,12 @@ def test_a_run_that_ended_badly_goes_on_as_a_new_job(cluster: Cluster) -> None:
     assert (run["state"], run["submission"], run["attempt"]) == ("succeeded", 2, 2)
     assert cluster.starts(run_id) == 2
     assert cluster.armada.run("logs", run_id).stdout.count("6 letters") == 2
+    first_names, second_names = (
+        cluster.shell(f"cat {ROOT}/runs/{run_id}/work/names-{number}").split() for number in (1, 2)
+    )
+    assert first_names == second_names
+    assert {"HOME", "USER", "PATH", "MY_TOKEN"} <= set(first_names)
+    assert not {"SSH_CONNECTION", "XDG_SESSION_ID"} & set(first_names)
     second = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/submissions/2/job.json"))
     assert second["job_id"] != first
 
@@ -252,6 +259,21 @@ def test_what_could_never_run_is_refused_before_it_is_submitted(cluster: Cluster
     said = cluster.launch("--set", "resources.cpus=99", rc=3)
     assert "ARM012" in said
     assert cluster.armada.json("ps", "--cached") == []
+
+
+@pytest.mark.xdist_group("slurm")
+def test_drained_nodes_are_a_warning_with_their_reason_and_the_run_waits(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm", lines=["#SBATCH --nodelist=slurm-2"])
+    shell_job(armada, COUNT)
+    cluster.root_shell("scontrol update nodename=slurm-2 state=drain reason='new disks'")
+    try:
+        launched = armada.run("launch", "--host", cluster.host, "exp.yaml")
+        assert launched.returncode == 0, launched.stderr
+        assert "⚠ ARM012 slurm cannot start this now" in launched.stdout
+        assert "new disks" in launched.stdout
+        assert cluster.shell("squeue --noheader --format=%T --user=researcher").split() == ["PENDING"]
+    finally:
+        cluster.root_shell("scancel --user=researcher; scontrol update nodename=slurm-2 state=resume")
 
 
 def test_a_fast_job_gone_before_the_first_look_has_ended_well(cluster: Cluster) -> None:

@@ -93,11 +93,23 @@ def test_a_training_on_an_ssh_host_comes_home_verified(
     assert (Path(checkpoint["home_path"]) / "model.safetensors").stat().st_size > 10_000
 
 
-def test_a_command_on_an_ssh_host_outlives_the_session(armada: Armada, add: Callable[..., None], fleet: Fleet) -> None:
+def test_a_command_on_an_ssh_host_outlives_the_session_and_each_attempt_sees_the_same_variables(
+    armada: Armada, add: Callable[..., None]
+) -> None:
     add("workstation")
-    run_id = armada.json("launch", "--host", "workstation", armada.command("sh", "-c", "sleep 2; echo ended"))["run_id"]
-    eventually(lambda: armada.json("ps")[0]["state"] == "succeeded")
-    assert armada.run("logs", run_id).stdout == "ended\n"
+    armada.env["WANDB_API_KEY"] = "k3y"
+    script = "sleep 1; env | sed s/=.*// | sort | tr '\\n' ' '; echo; exit 3"
+    launched = armada.run("launch", "--host", "workstation", armada.command("sh", "-c", script))
+    assert "⚠ ARM017 the job does not see WANDB_API_KEY" in launched.stdout
+    assert "k3y" not in launched.stdout + launched.stderr
+    eventually(lambda: armada.json("ps")[0]["state"] == "failed")
+    run_id = armada.json("ps", "--cached")[0]["run_id"]
+    armada.env["LC_PAPER"] = "de_DE"
+    armada.json("resume", run_id, "--follow", rc=6)
+    first, second = armada.run("logs", run_id).stdout.splitlines()
+    assert first == second
+    assert {"HOME", "USER", "PATH", "ARMADA_ATTEMPT"} <= set(first.split())
+    assert not {"WANDB_API_KEY", "SSH_CONNECTION"} & set(first.split())
 
 
 @pytest.mark.fault(
@@ -305,3 +317,48 @@ def test_any_text_is_literal_on_an_ssh_host(armada: Armada, add: Callable[..., N
     assert run["state"] == "succeeded"
     assert fleet.run("workstation", f"cat ~researcher/.armada/runs/{run['run_id']}/output.log") == text
     assert fleet.run("workstation", "ls /tmp/injected 2>/dev/null | wc -l").strip() == "0"
+
+
+@pytest.mark.fault(
+    "black hole under commands that wait", "each says that the host does not answer, and goes on when it does"
+)
+@pytest.mark.takes_long("nothing tells of a black hole but that 15 to 20 s passed without an answer")
+def test_commands_that_wait_say_that_the_link_is_lost_and_that_it_is_back(
+    armada: Armada,
+    add: Callable[..., None],
+    fleet: Fleet,
+    bad_link: Callable[..., BadLink],
+    record_property: Callable[[str, object], None],
+) -> None:
+    link = bad_link(fleet.host("workstation"), "--mbit", "60")
+    add("workstation", name="far", target=f"researcher@127.0.0.1:{link.port}")
+    script = "yes armada | head -c 60000000; while [ ! -e go ]; do sleep 0.2; done"
+    run_id = armada.json("launch", "--host", "far", armada.command("sh", "-c", script))["run_id"]
+    launch = armada.start("launch", "--host", "far", armada.command("sleep", "25", name="followed"), "--follow")
+    followed = {"state": "running", "name": "followed"}
+    eventually(lambda: any(followed.items() <= run.items() for run in armada.json("ps", "--cached")))
+    waiting = {
+        "launch --follow": launch,
+        "logs -f": armada.start("logs", "-f", run_id),
+        "sync now": armada.start("sync", "now", run_id),
+    }
+    for name in ("logs -f", "sync now"):
+        stream = waiting[name].stdout
+        assert stream is not None
+        assert stream.read(1)  # it has an answer
+    link.toggle()
+    swallowed_at = time.monotonic()
+    seen = []
+    for name, process in waiting.items():
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        seen.append(f"{name} after {time.monotonic() - swallowed_at:.0f} s")
+        assert "armada: no answer from far" in line
+        assert "trying again until" in line
+    record_property("seen", ", ".join(seen))
+    link.toggle()
+    fleet.run("workstation", f"touch /home/researcher/.armada/runs/{run_id}/work/go")
+    for process in waiting.values():
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        assert "armada: far answers again after" in err

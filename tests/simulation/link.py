@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.hosts import Host
 from armada.errors import ArmadaError, HostUnreachable
+from armada.link import Outage
 from armada.paths import HomePaths, HostPaths
 from armada.stream import Block
 
@@ -50,6 +51,7 @@ class SimSession:
         self.host = Host(name=host.name, ssh=f"root@{host.name}", root=str(host.root), scheduler=host.scheduler)
         self.home = home
         self.patience_s = 0.0
+        self.outage = Outage(host.name)
         self._there = host
         self.paths = HostPaths(PurePosixPath(host.root))
 
@@ -74,7 +76,7 @@ class SimSession:
         return SimStream(self._there)
 
     @contextlib.contextmanager
-    def patient(self, _seconds: float) -> Iterator[None]:
+    def patient(self, _seconds: float, *, endless: bool = False) -> Iterator[None]:  # as the session's
         yield
 
     def close(self) -> None:

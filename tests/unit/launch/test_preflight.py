@@ -7,7 +7,7 @@ import pytest
 from armada.config.experiments import Experiment
 from armada.config.hosts import Host
 from armada.launch.checks import SchedulerAnswer
-from armada.launch.preflight import _engine, _hub_id  # those that word the answer of somebody else
+from armada.launch.preflight import _engine, _hub_id, _shell  # those that word the answer of somebody else
 from armada.provision.hub import HubAnswer
 
 CLUSTER = Host(name="c", ssh="me@login", scheduler="slurm")
@@ -66,3 +66,18 @@ def test_a_hub_id_beside_which_other_models_lie_is_said(tmp_path: Path) -> None:
     assert (check.outcome, "here lie models/v2, and no folder of that name" in check.message) == ("warn", True)
     folder = Experiment.model_construct(name="e", task="sft", model=str(tmp_path / "models" / "v2"))
     assert _hub_id(folder, {}, None) == ()
+
+
+def test_what_a_job_does_not_see_of_the_shell_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "k3y")
+    monkeypatch.setenv("HF_HOME", "/home/me/hf")  # a path of home's means nothing on another host
+    experiment = Experiment.model_construct(name="e", task="command", env={"NCCL_DEBUG": "INFO"}, secrets=())
+    facts = {"left_out": ["NCCL_DEBUG", "PYTHONPATH"]}
+    local, remote = (_shell(experiment, host, None, facts) for host in (Host(name="local", local=True), CLUSTER))
+    assert (local.code, local.outcome) == ("ARM017", "warn")
+    assert local.message == "the job does not see PYTHONPATH of the shell"
+    assert local.hint == "if it needs them: `env: {PYTHONPATH: …}`"
+    assert remote.message == "the job does not see PYTHONPATH, WANDB_API_KEY of the shell"
+    assert remote.hint == "if it needs them: `secrets: [WANDB_API_KEY]`, `env: {PYTHONPATH: …}`"
+    named = experiment.model_copy(update={"env": {}, "secrets": ("WANDB_API_KEY",)})
+    assert _shell(named, CLUSTER, None, {}).outcome == "ok"

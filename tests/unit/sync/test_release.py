@@ -11,7 +11,7 @@ import pytest
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
-from armada.sync.release import judge_host, losses
+from armada.sync.release import judge_host, losses, settle_stopped
 
 
 class Session:
@@ -49,3 +49,29 @@ def test_a_host_whose_run_is_only_gone_from_the_queue_cannot_be_destroyed(tmp_pa
     assert "nothing says how it ended" in item.what
     ended: dict[str, Any] = {**evidence, "supervisor": "dead", "scheduler": {"state": "ended"}}
     assert losses(judge_host(database, Session(ended), home)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("wished", "processes", "settled"), [(True, 0, True), (False, 0, False), (True, 1, False)])
+def test_a_run_that_was_stopped_before_its_scheduler_forgot_it_no_longer_holds_its_host(
+    wished: bool, processes: int, settled: bool
+) -> None:
+    asked: list[str] = []
+    waits: list[float] = []
+
+    class Stopping(Session):
+        def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+            if method == "run.stop":
+                asked.append(_params["run_id"])
+                return {"outcome": "stopping"}
+            return super().call(method, _params)
+
+    gone = {"supervisor": "unknown", "processes": processes, "stop_wished": wished, "scheduler": {"state": "gone"}}
+    session = Stopping(gone)
+
+    def ends(seconds: float) -> None:
+        waits.append(seconds)
+        session.evidence = {**gone, "scheduler": {"state": "ended"}}
+
+    found = settle_stopped(session, sleep=ends)  # type: ignore[arg-type]  # all that is used of a session
+    assert found == asked == (["q-aaaaaa"] if settled else [])
+    assert len(waits) == (1 if settled else 0)

@@ -1,0 +1,81 @@
+"""What comes home of a log that is longer than `sync.log_limit`: its beginning, and its end beside it.
+
+The middle stays on the host. A release says so and asks a person; nothing here calls it unwanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+LOG = "output.log"
+END = "output.log.end"
+"""Beside the log at home: the newest part of one whose middle stays on the host. No run has a file of this name there."""
+_END_SHARE = 4
+_LARGEST_END_BYTES = 16 << 20
+"""While the run prints, its end travels anew with each sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file as the host lists it, or a part of one.
+
+    Attributes:
+        path: Its name at home, below the run's outputs.
+        size_bytes: How long it is at home.
+        mtime: The host's, unix time.
+        offset: Where in the host's file it begins.
+    """
+
+    path: str
+    size_bytes: int
+    mtime: float
+    offset: int = 0
+
+    @property
+    def source(self) -> str:
+        """Its name on the host."""
+        return LOG if self.path == END else self.path
+
+
+def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list[Listed]:
+    """Let a log beyond the limit come in two parts; nothing of it that is at home is cut away.
+
+    Args:
+        folder: The run's outputs at home.
+        listed: As the host says.
+        limit_bytes: For both parts together; None: no limit.
+    """
+    found: list[Listed] = []
+    for item in listed:
+        if item.path == END:
+            continue
+        if item.path != LOG or limit_bytes is None or item.size_bytes <= limit_bytes:
+            found.append(item)
+            continue
+        end_bytes = min(limit_bytes // _END_SHARE, _LARGEST_END_BYTES)
+        here_bytes = _size(folder / LOG)  # an older armada, or another limit, may have brought more
+        begin_bytes = max(limit_bytes - end_bytes, here_bytes if here_bytes <= item.size_bytes else 0)
+        found.append(dataclasses.replace(item, size_bytes=begin_bytes))
+        if begin_bytes < item.size_bytes:
+            found.append(Listed(END, end_bytes, item.mtime, item.size_bytes - end_bytes))
+    return found
+
+
+def left_there(listed: Sequence[Listed]) -> tuple[int, int]:
+    """How much of the log, after `cut`, stays on the host, and how long it is there; both in bytes, and 0 where it comes whole."""
+    begin = next((item.size_bytes for item in listed if item.path == LOG), 0)
+    end = next((item for item in listed if item.path == END), None)
+    return (max(0, end.offset - begin), end.offset + end.size_bytes) if end is not None else (0, 0)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

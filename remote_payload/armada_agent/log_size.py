@@ -1,0 +1,46 @@
+"""A job that prints without end fills its host's disk: nothing shortens a log there, so it is said while there is room."""
+
+import os
+from typing import Optional
+
+_FIRST_BYTES = 1000**3
+_STEP = 10
+
+
+class LogSize:
+    """Tells when a log has become long, each time that it is ten times as long as when it told before.
+
+    Args:
+        path: The log.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._next = _FIRST_BYTES
+        while self._size() >= self._next:  # an attempt before this one said so
+            self._next *= _STEP
+
+    def look(self) -> Optional[str]:
+        """Give a sentence about a log that has just become long, or None."""
+        size = self._size()
+        if size < self._next:
+            return None
+        while self._next <= size:
+            self._next *= _STEP
+        return "output.log is %.1f GB long and nothing shortens it; its disk has %.1f GB free" % (
+            size / 1e9,
+            self._free() / 1e9,
+        )
+
+    def _size(self) -> int:
+        try:
+            return os.lstat(self._path).st_size
+        except OSError:
+            return 0
+
+    def _free(self) -> int:
+        try:
+            disk = os.statvfs(os.path.dirname(self._path))
+        except OSError:
+            return 0
+        return disk.f_bavail * disk.f_frsize

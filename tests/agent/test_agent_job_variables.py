@@ -1,0 +1,72 @@
+"""What a job sees of the environment around it: the same at every attempt, whoever starts it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.conversation import Conversation, Host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PRINT = ("sh", "-c", "printf -- '-- %s\\n' $ARMADA_ATTEMPT; env -0; exit 3")
+SHELL = {"LC_PAPER": "de_DE", "HF_HOME": "/data/hf", "WANDB_API_KEY": "k3y", "MY_OWN": "1", "NCCL_DEBUG": "INFO"}
+
+
+def variables(host: Host, run_id: str, attempt: int) -> dict[str, str]:
+    text = host.output(run_id).split(f"-- {attempt}\n")[1].split("-- ")[0]
+    return dict(item.split("=", 1) for item in text.split("\0") if item)
+
+
+def test_every_attempt_sees_the_same_whoever_starts_it(
+    python: str, converse: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    typed = Host(converse(python, environment={**os.environ, **SHELL, "PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    typed.launch("same-1", *PRINT, job={"env": {"OWN": "1"}})
+    typed.await_end("same-1")
+    # A service manager's environment, as the daemon has it.
+    daemon = Host(converse(python, environment={"PATH": "/usr/bin:/bin", "HOME": "/", "INVOCATION_ID": "1"}))
+    daemon.call("run.submit", run_id="same-1", submission=2)
+    daemon.await_state("same-1", "failed", submission=2)
+    first, second = (variables(daemon, "same-1", attempt) for attempt in (1, 2))
+    assert {**first, "ARMADA_ATTEMPT": "2"} == second
+    assert (first["LC_PAPER"], first["HF_HOME"], first["OWN"]) == ("de_DE", "/data/hf", "1")
+    assert first["PATH"].startswith(f"{tmp_path}:")
+    assert not {"WANDB_API_KEY", "MY_OWN", "NCCL_DEBUG"} & set(first)
+
+
+def test_what_is_left_out_is_named_without_its_value(converse: Callable[..., Conversation], some_python: str) -> None:
+    bare = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "1", "PYTORCH_VERSION": "2"}
+    host = Host(converse(some_python, environment={**bare, **SHELL}))
+    assert host.call("host.facts")["left_out"] == ["NCCL_DEBUG", "WANDB_API_KEY"]
+
+
+def test_the_base_is_recorded_for_its_owner_alone_and_a_damaged_one_is_made_anew(this_host: Host) -> None:
+    this_host.launch("kept-1", "sh", "-c", "exit 3")
+    this_host.await_end("kept-1")
+    record = this_host.folder("kept-1") / "variables.json"
+    assert record.stat().st_mode & 0o777 == 0o600
+    record.write_text('{"variables": {"PATH": 1}}')
+    this_host.call("run.submit", run_id="kept-1", submission=2)
+    assert this_host.await_state("kept-1", "failed", submission=2)["reason"] == "exit_3"
+    assert os.environ["PATH"] in record.read_text()
+
+
+@pytest.mark.parametrize("line", ["export FROM_SETUP=yes", "export FROM_SETUP=yes PATH=/opt/tool/bin:$PATH"])
+def test_what_the_hosts_setup_exports_is_seen_and_the_rest_of_the_shell_is_not(
+    some_python: str, agent: Path, root: Path, line: str
+) -> None:
+    conversation = Conversation(some_python, agent, root, {**os.environ, **SHELL}, setup=[line])
+    host = Host(conversation)
+    host.launch("setup-1", *PRINT)
+    host.await_end("setup-1")
+    seen = variables(host, "setup-1", 1)
+    assert seen["FROM_SETUP"] == "yes"
+    assert ("/opt/tool/bin" in seen["PATH"].split(":")) == ("tool" in line)
+    assert set(os.environ["PATH"].split(":")) <= set(seen["PATH"].split(":"))
+    assert not {"WANDB_API_KEY", "MY_OWN", "NCCL_DEBUG"} & set(seen)
+    conversation.hang_up()
