@@ -85,11 +85,25 @@ class Answer:
     @property
     def json(self) -> dict[str, Any] | None:
         """The object it printed, or None where it printed none: it failed, or was killed."""
+        found = self._printed
+        return found if isinstance(found, dict) and "error" not in found else None
+
+    @property
+    def refusal(self) -> str:
+        """Why it has no answer, and what to do about that where the command says so; one line."""
+        found = self._printed
+        error = found.get("error") if isinstance(found, dict) else None
+        if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+            return self.said
+        hint = f" ({error['hint']})" if isinstance(error.get("hint"), str) else ""
+        return f"{inert_line(error['message'], 500)}{inert_line(hint, 300)}"
+
+    @property
+    def _printed(self) -> object:
         try:
-            found = json.loads(self.out)
+            return json.loads(self.out)
         except ValueError:
             return None
-        return found if isinstance(found, dict) and "error" not in found else None
 
 
 def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
