@@ -32,6 +32,7 @@ _KEY = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
 _GIVEN_UP = {"step": INT, "digest": STR, "size_bytes": INT}
 _PLAN = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
 _CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ}]
+_TRUSTED = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
 _REPORT = {"name": STR, "findings": [OBJ], "exit_code": INT}
 
 ERROR = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
@@ -74,11 +75,12 @@ SHAPES: dict[str, Any] = {
     }],
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
     "hosts add": _CHECKED,
+    "hosts add --dry-run": _TRUSTED,
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
     "hosts provision": {**_FORMAT, "host": STR, "profile": STR, "environment": STR, "outcome": STR, "seconds": NUM},
-    "hosts trust": {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL},
+    "hosts trust": _TRUSTED,
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts release": {**_FORMAT, "host": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},

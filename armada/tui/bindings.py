@@ -176,6 +176,7 @@ KEYS: tuple[Key, ...] = (
         "",
         "Copy to the clipboard: on Log its lines, on Checkpoints the path, else the run's id",
     ),
+    Key("hosts", "a", "a", "add", "add", "Add a host: shows its key, asks, then looks what is there", changes=True),
     Key("hosts", "k", "k", "check", "check", "Log in and look at the host under the cursor", changes=True),
     Key("hosts", "p", "p", "provision", "provision", "Build the environment of its profile there", changes=True),
     Key(

@@ -29,9 +29,8 @@ FIRST_START = """
 
     n                 launch an experiment from this dashboard
                       (`quickstart` on the host `local` trains a tiny model here, in about a minute)
-
-    in a terminal     armada launch --host local quickstart --follow
-    add a GPU box     armada hosts add NAME user@address:port        then 3 shows it
+                      in a terminal: armada launch --host local quickstart --follow
+    3, then a         add a GPU box; in a terminal: armada hosts add NAME user@address:port
 
   ? lists all keys, q leaves.
 """
