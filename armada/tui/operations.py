@@ -80,7 +80,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        return _last_of(self.err) or f"it ended with {self.exit_code}"
+        return last_of(self.err) or f"it ended with {self.exit_code}"
 
     @property
     def json(self) -> dict[str, Any] | None:
@@ -148,10 +148,11 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 
 def last_line(log: Path) -> str:
     """What a command said last, before the hint and what could be done next."""
-    return _last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
-def _last_of(text: str) -> str:
+def last_of(text: str) -> str:
+    """The last line of what a command said that is neither a hint nor empty, inert."""
     lines = [line for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.lstrip().startswith(("→", "next "))]
     return inert_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot
 
 FIRST_START = """
-  Nothing has been launched yet, and here is how to begin:
+  Nothing has been launched yet. To begin:
 
-    n                 launch an experiment from this dashboard
-                      (`quickstart` on the host `local` trains a tiny model here, in about a minute)
-                      in a terminal: armada launch --host local quickstart --follow
-    3, then a         add a GPU box; in a terminal: armada hosts add NAME user@address:port
+    n          launch an experiment; `quickstart` on the host `local`
+               trains a tiny model here, in about a minute
+    3, then a  add a GPU box
+
+  The same in a terminal:
+
+    armada launch --host local quickstart --follow
+    armada hosts add NAME user@address:port
 
   ? lists all keys, q leaves.
 """
