@@ -54,7 +54,7 @@ SHAPES: dict[str, Any] = {
         "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
     },
     "why": {
-        "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
+        **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
         "explanation": STR_, "error": STR_,
     },
     "sync now": [{
@@ -92,7 +92,9 @@ SHAPES: dict[str, Any] = {
     "doctor": {**_FORMAT, "home": OBJ_, "hosts": [_REPORT]},
     "daemon start": {**_FORMAT, "started": BOOL, "pid": INT_},
     "daemon stop": {**_FORMAT, "stopped": BOOL, "pid": INT},
-    "daemon status": {**_FORMAT, "condition": STR, "age_s": NUM_, "pid?": INT, "hosts?": OBJ},
+    "daemon status": {
+        **_FORMAT, "condition": STR, "age_s": NUM_, "pid?": INT, "hosts?": OBJ, "configuration?": [STR], "ended?": STR_,
+    },
     "daemon logs": {**_FORMAT, "text": STR},
     "daemon install": {**_FORMAT, "path": STR, "commands": [STR]},
     "store check": {
@@ -103,7 +105,7 @@ SHAPES: dict[str, Any] = {
         **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
     },
-    "config show": {"home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
 }  # fmt: skip
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""
