@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
 from armada.inert import inert_line
 
@@ -115,7 +116,7 @@ def _print_json(sections: list[Section]) -> None:
         }
         for section in sections
     }
-    print(json.dumps(listed, indent=1))
+    print_json(listed)
 
 
 def _print(sections: list[Section], *, origins: bool) -> None:

@@ -99,7 +99,32 @@ class Context:
         refuse_while_clearing(self.database, host.name)
 
     def run(self, prefix: str) -> Run:
-        return runs.find(self.database, prefix)
+        """A run by the beginning of its id.
+
+        Raises:
+            NotFound: No run's id begins so.
+            UsageError: Several do.
+        """
+        try:
+            return runs.find(self.database, prefix)
+        except NotFound as error:
+            if (words := self.forgotten()) is not None:
+                error.message, error.hint = f"{error.message}. {words}", "armada recover finds them again"
+            raise
+
+    def forgotten(self) -> str | None:
+        """Say that runs lie at home of which the store knows none: it was deleted or replaced. None where that is not so."""
+        if runs.every(self.database):
+            return None
+        places = (self.home.state / "runs", self.home.local_root / "runs")
+        names = {folder.name for place in places if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
+        if not names:
+            return None
+        lie = "folder of a run lies" if len(names) == 1 else "folders of runs lie"
+        return (
+            f"The store knows no run, and {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
+            "deleted or replaced"
+        )
 
     def session(self, name: str, *, patience_s: float = 60.0) -> HostSession:
         """A session with a configured host.

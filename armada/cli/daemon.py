@@ -141,6 +141,8 @@ def _status(options: argparse.Namespace) -> int:
         return code
     print(_sentence(judged))
     if status is not None and judged.condition in ("fresh", "stale"):
+        for trouble in status.configuration:
+            print(f"  ⚠ {inert_line(trouble, 1000)}")
         for name, host in sorted(status.hosts.items()):
             print(f"  {name}: {_host(host, now)}")
         for each in status.syncing:
@@ -163,7 +165,7 @@ def _sentence(judged: Judgement) -> str:
         tick = f"its last tick was {span(judged.age_s)} ago"
     if judged.condition == "ended":
         when = f" {span(judged.age_s)} ago" if judged.age_s is not None else ""
-        return f"not running: process {status.pid} ended{when}: {inert_line(status.ended, 100)}"
+        return f"not running: process {status.pid} ended{when}: {inert_line(status.ended, 600)}"
     if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
     if judged.condition == "stale":

@@ -35,7 +35,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "add", help="add a host and pin its key", description="Add a host to hosts.yaml and pin its key."
     )
     add.add_argument("name", help="what you call it")
-    add.add_argument("target", help="user@address:port, or a name from your ssh_config")
+    add.add_argument(
+        "target",
+        help="user@address:port, a name from your ssh_config, or a whole line in quotes: 'ssh -p 50022 root@…'",
+    )
     add.add_argument("--profile", metavar="NAME", help="what kind of machine it is (chosen by its GPUs otherwise)")
     add.add_argument("--identity", type=Path, metavar="FILE", help="private key to log in with")
     add.add_argument("--root", metavar="PATH", help="armada's folder there (~/.armada)")
@@ -53,6 +56,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--reuse-only", action="store_true", help="with it: only `armada hosts connect` opens it (one-time codes)"
     )
     add.add_argument("--yes", "-y", action="store_true", help="pin the key it shows without asking")
+    trust.add_expect(add)
+    add.add_argument("--dry-run", action="store_true", help="show its key; pin and add nothing")
     add.add_argument("--json", action="store_true", help="a list of one object, as `check` prints it")
     add.set_defaults(handler=_add)
 
@@ -82,38 +87,20 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.config.hosts_file import add_host
-    from armada.config.profiles import load_profile
 
     context = Context()
-    if options.profile:
-        load_profile(options.profile, context.home)  # a name nobody knows is said now, not at the first launch
-    if options.identity and not options.identity.expanduser().is_file():
-        raise UsageError(
-            f"{options.identity} is no file", hint="--identity takes a private key, such as ~/.ssh/id_ed25519"
-        )
-    if options.identity:
-        _check_identity(options.identity.expanduser())
-    if options.name == "local":
-        raise Conflict("`local` is this machine, which is always there", hint="another name")
-    host = _host(
-        name=options.name,
-        ssh=options.target,
-        profile=options.profile,
-        identity=options.identity.expanduser().absolute() if options.identity else None,
-        root=options.root,
-        scheduler=options.scheduler,
-        price_per_hour=options.price,
-        transport=options.transport,
-        reuse_only=options.reuse_only,
-    )
+    host = _described(context, options)
     stream = sys.stderr if options.json else sys.stdout
     known = context.hosts().get(host.name)
-    if known is not None and _are_same(known, host):
+    if known is not None and _are_same(known, host) and not options.dry_run:
         stream.write(f"{host.name} is in {known.origin or context.home.hosts_file} already, in the same words\n")
         return _report(context, [host], as_json=options.json)
-    if known is not None:
+    if known is not None and not _are_same(known, host):
         raise Conflict(f"a host is called {host.name!r} already", hint=f"armada hosts rm {host.name}, or another name")
-    trust.pin_key(context, host, yes=options.yes, stream=stream)
+    if options.dry_run:
+        trust.show_key(context, host, as_json=options.json)
+        return 0
+    trust.pin_key(context, host, options, stream)
     add_host(context.home, host)
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
     stays = f"{host.name} stays in hosts.yaml: the same command tries again, armada hosts rm {host.name} takes it out"
@@ -125,6 +112,39 @@ def _add(options: argparse.Namespace) -> int:
     if code:
         sys.stderr.write(f"armada: {stays}\n")
     return code
+
+
+def _described(context: Context, options: argparse.Namespace) -> Host:
+    """The host that the command line describes.
+
+    Raises:
+        UsageError: A word cannot be what it is meant as.
+        Conflict: It is called `local`.
+    """
+    from armada.config.profiles import load_profile
+    from armada.config.ssh_line import read_ssh_line
+
+    line = read_ssh_line(options.target)
+    identity = options.identity or line.identity
+    if options.profile:
+        load_profile(options.profile, context.home)  # a name nobody knows is said now, not at the first launch
+    if identity and not identity.expanduser().is_file():
+        raise UsageError(f"{identity} is no file", hint="--identity takes a private key, such as ~/.ssh/id_ed25519")
+    if identity:
+        _check_identity(identity.expanduser())
+    if options.name == "local":
+        raise Conflict("`local` is this machine, which is always there", hint="another name")
+    return _host(
+        name=options.name,
+        ssh=line.target,
+        profile=options.profile,
+        identity=identity.expanduser().absolute() if identity else None,
+        root=options.root,
+        scheduler=options.scheduler,
+        price_per_hour=options.price,
+        transport=options.transport,
+        reuse_only=options.reuse_only,
+    )
 
 
 def _are_same(known: Host, wanted: Host) -> bool:

@@ -35,6 +35,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         action="store_true",
         help="even if the host holds checkpoints that are not at home, its root is away, or the host itself is gone",
     )
+    remove.add_argument(
+        "--without-host",
+        action="store_true",
+        help="forget it at home alone; refused where the host answers, so that nothing is deleted there",
+    )
     add_flag(remove)
     remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     remove.add_argument("--json", action="store_true", help="an object")
@@ -106,6 +111,9 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
 
     runs.require(context.database, run.run_id)
     observe(context.database, session, [run])
+    if options.without_host:
+        hint = f"armada rm {run.run_id}"
+        raise Conflict(f"it answers, so {run.run_id} is not forgotten without it", hint=hint, host=run.host)
     run = runs.find(context.database, run.run_id)
     if not run.ended and run.state != "unknown":
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
@@ -168,7 +176,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     price = host.price_per_hour if host is not None else None
     found = given_up(context.database, run, price_per_hour=price, now=time.time())
     lost = found.sentences(run.host)
-    told = {**_told(context, run), "given_up": found.as_json(), "host_error": str(why)}
+    told = {**_told(context, run), "given_up": {**found.as_json(), "sentences": lost}, "host_error": str(why)}
     if options.dry_run:
         if options.json:
             print_json({**told, "forgotten": False})
@@ -177,7 +185,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         print(f"armada rm {run.run_id} --force would forget it at home, and with it:")
         print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
         return 0
-    if not options.force:
+    if not (options.force or options.without_host):
         what = "; ".join(lost) or "nothing that is known: all of it is at home"
         why.message = f"{why.message}. To forget {run.run_id} without its host gives up: {what}"
         why.hint = f"if the host is gone for good: armada rm {run.run_id} --force" + (

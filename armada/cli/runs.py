@@ -122,6 +122,8 @@ def _ps(options: argparse.Namespace) -> int:
         for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
             sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
     found = runs.every(context.database)
+    if not found and (words := context.forgotten()) is not None:
+        sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
     if options.json:
         full = {name: forecast.full_at for name, forecast in disks.items()}

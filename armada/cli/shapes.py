@@ -32,6 +32,7 @@ _KEY = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
 _GIVEN_UP = {"step": INT, "digest": STR, "size_bytes": INT}
 _PLAN = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
 _CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ}]
+_TRUSTED = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
 _REPORT = {"name": STR, "findings": [OBJ], "exit_code": INT}
 
 ERROR = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
@@ -53,7 +54,7 @@ SHAPES: dict[str, Any] = {
         "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
     },
     "why": {
-        "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
+        **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
         "explanation": STR_, "error": STR_,
     },
     "sync now": [{
@@ -74,11 +75,12 @@ SHAPES: dict[str, Any] = {
     }],
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
     "hosts add": _CHECKED,
+    "hosts add --dry-run": _TRUSTED,
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
     "hosts provision": {**_FORMAT, "host": STR, "profile": STR, "environment": STR, "outcome": STR, "seconds": NUM},
-    "hosts trust": {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL},
+    "hosts trust": _TRUSTED,
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts release": {**_FORMAT, "host": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
@@ -90,7 +92,9 @@ SHAPES: dict[str, Any] = {
     "doctor": {**_FORMAT, "home": OBJ_, "hosts": [_REPORT]},
     "daemon start": {**_FORMAT, "started": BOOL, "pid": INT_},
     "daemon stop": {**_FORMAT, "stopped": BOOL, "pid": INT},
-    "daemon status": {**_FORMAT, "condition": STR, "age_s": NUM_, "pid?": INT, "hosts?": OBJ},
+    "daemon status": {
+        **_FORMAT, "condition": STR, "age_s": NUM_, "pid?": INT, "hosts?": OBJ, "configuration?": [STR], "ended?": STR_,
+    },
     "daemon logs": {**_FORMAT, "text": STR},
     "daemon install": {**_FORMAT, "path": STR, "commands": [STR]},
     "store check": {
@@ -101,7 +105,7 @@ SHAPES: dict[str, Any] = {
         **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
     },
-    "config show": {"home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
 }  # fmt: skip
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
@@ -24,29 +25,50 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     trust.add_argument("name")
     trust.add_argument("--yes", "-y", action="store_true", help="without asking")
     trust.add_argument("--dry-run", action="store_true", help="show it beside the pinned one; pin nothing")
-    trust.add_argument(
-        "--expect",
-        action="append",
-        metavar="FINGERPRINT",
-        help="pin without asking, if this is the key it shows (again for each hop on the way)",
-    )
+    add_expect(trust)
     trust.add_argument("--json", action="store_true", help="an object")
     trust.set_defaults(handler=_trust)
 
 
-def pin_key(context: Context, host: Host, *, yes: bool, stream: TextIO) -> None:
-    """Show a host's key beside the pinned one, ask unless `yes`, and pin it.
+def pin_key(context: Context, host: Host, options: argparse.Namespace, stream: TextIO) -> None:
+    """Show a host's key beside the pinned one, ask unless `--yes` or `--expect`, and pin it.
 
     Raises:
         UsageError: The person says no, or nobody is there to ask.
+        HostKeyChanged: It is not the key of `--expect`.
         HostUnreachable: It does not answer.
     """
     from armada.transport.host_keys import pin
 
     offered, former, whose = _keys(context, host)
     _show(offered, former, whose, stream)
-    _ask(yes=yes)
+    if options.expect is not None:
+        _expect(host, offered, options.expect, f"armada hosts add {host.name} {shlex.quote(str(host.ssh))} --dry-run")
+    else:
+        _ask(yes=options.yes)
     pin(context.home, host.name, offered)
+
+
+def show_key(context: Context, host: Host, *, as_json: bool) -> None:
+    """Show a host's key beside the pinned one, and change nothing.
+
+    Raises:
+        HostUnreachable: It does not answer.
+    """
+    offered, former, whose = _keys(context, host)
+    if as_json:
+        print_json(_told(host, offered, former, whose, pinned=False))
+    else:
+        _show(offered, former, whose, sys.stdout)
+
+
+def add_expect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--expect",
+        action="append",
+        metavar="FINGERPRINT",
+        help="pin without asking, if this is the key it shows (again for each hop on the way)",
+    )
 
 
 def _trust(options: argparse.Namespace) -> int:
@@ -62,13 +84,12 @@ def _trust(options: argparse.Namespace) -> int:
         _show(offered, former, whose, sys.stdout)
     if not options.dry_run:
         if options.expect is not None:
-            _expect(host, offered, options.expect)
+            _expect(host, offered, options.expect, f"armada hosts trust {host.name} --dry-run")
         else:
             _ask(yes=options.yes)
         pin(context.home, host.name, offered)
     if options.json:
-        listed = {"offered": _listed(offered, whose), "pinned_before": _listed(former, whose)}
-        print_json({"host": host.name, "ssh": host.ssh, **listed, "pinned": not options.dry_run})
+        print_json(_told(host, offered, former, whose, pinned=not options.dry_run))
     else:
         print(f"{host.name}: {'nothing was pinned (--dry-run)' if options.dry_run else 'pinned'}")
     return 0
@@ -109,15 +130,22 @@ def _ask(*, yes: bool) -> None:
         raise UsageError("not pinned, nothing changed")
 
 
-def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str]) -> None:
+def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str], hint: str) -> None:
     """Whoever compared a key a moment ago compared this one, not another that has taken its place since."""
     shown = [key.fingerprint for key in offered]
     if set(shown) != set(expected):
         raise HostKeyChanged(
             f"it shows {', '.join(shown)}, which is not what was expected; nothing was pinned",
-            hint=f"armada hosts trust {host.name} --dry-run",
+            hint=hint,
             host=host.name,
         )
+
+
+def _told(
+    host: Host, offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], *, pinned: bool
+) -> dict[str, Any]:
+    listed = {"offered": _listed(offered, whose), "pinned_before": _listed(former, whose)}
+    return {"host": host.name, "ssh": host.ssh, **listed, "pinned": pinned}
 
 
 def _listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[dict[str, str]]:

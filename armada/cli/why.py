@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
+from armada.cli.printing import print_json
 from armada.errors import ArmadaError
 from armada.inert import inert_line, inert_text, last_states
 from armada.units import amount, counted
@@ -57,7 +57,7 @@ def _why(options: argparse.Namespace) -> int:
     if run.state == "failed" and not page.is_told:
         page = replace(page, lines=_read_log(context, run))
     if options.json:
-        print(json.dumps(_as_json(run, engine, told.said, page, problem), indent=1))
+        print_json(_as_json(run, engine, told.said, page, problem))
     else:
         _say(run, engine, told.said, owner(context, run), page)
     if problem is None:

@@ -68,7 +68,10 @@ class Experiment(Settings):
         "envs": "env",
     }
 
-    also_written: ClassVar[dict[str, dict[str, Any]]] = {"resume": {"type": "array", "items": {"type": "string"}}}
+    also_written: ClassVar[dict[str, dict[str, Any]]] = {
+        "resume": {"type": "array", "items": {"type": "string"}},
+        "start_from": {"type": "string"},
+    }
 
     name: FilledText
     task: Literal["sft", "script", "command"]

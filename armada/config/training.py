@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -242,6 +242,11 @@ class StartFrom(Settings):
     """A checkpoint's folder here."""
     optimizer: Literal[False, "moments"] = False
     """`moments`: the optimizer's moments too, without its learning rate."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _run_alone(cls, data: Any) -> Any:
+        return {"run": data} if isinstance(data, str) else data
 
     @model_validator(mode="after")
     def _one_origin(self) -> StartFrom:

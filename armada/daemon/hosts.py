@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armada.config.documents import read_document
 from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
 from armada.errors import ConfigError
+from armada.inert import inert_line
 from armada.store import hosts as records
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ class KnownHosts:
     def __init__(self, home: HomePaths) -> None:
         self._home = home
         self._files: dict[Path, tuple[int | None, dict[str, Host]]] = {}
+        self._troubles: dict[Path, str] = {}
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Of the files as last read: what is wrong in each, where, and what holds meanwhile."""
+        return tuple(self._troubles.values())
 
     def read(self, database: Database) -> dict[str, Host]:
         """Every host by name, but those that were released; the user's own win over a project's."""
@@ -43,12 +50,17 @@ class KnownHosts:
         return found
 
     def _load(self, path: Path) -> dict[str, Host]:
+        self._troubles.pop(path, None)
         try:
-            hosts = hosts_of(read_document(path)) if path.exists() else {}
+            return hosts_of(read_document(path)) if path.exists() else {}
         except ConfigError as error:
-            log.warning("%s; going on with the hosts it named before", error)
-            return self._files[path][1] if path in self._files else {}
-        return hosts
+            former = self._files[path][1] if path in self._files else {}
+            named = f"the hosts it named before ({', '.join(former)})" if former else "no host of this file is watched"
+            meanwhile = f"Until it is mended, {named} {'are watched' if former else ''}".strip()
+            hint = f" ({error.hint})" if error.hint else ""
+            self._troubles[path] = inert_line(f"{error}{hint}. {meanwhile}.", 1000)
+            log.warning("%s", self._troubles[path])
+            return former
 
 
 def _changed_ns(path: Path) -> int | None:

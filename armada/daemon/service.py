@@ -110,8 +110,11 @@ class Daemon:
         """Whether a sync is under way."""
         return self._sync.busy
 
-    def run(self) -> None:
+    def run(self) -> bool:
         """Be this home's daemon.
+
+        Returns:
+            Whether another one is to take over at once, for the store that took the place of the one it had.
 
         Raises:
             Conflict: Another process is.
@@ -119,11 +122,22 @@ class Daemon:
         self._handle_signals()
         while True:
             with only_instance(self._home):
-                self._serve()
-                self._write_status("it was told to" if self._stop.is_set() else "nothing was left to watch or sync")
-            if self._stop.is_set() or not self._came_late():
+                store = self._serve()
+                self._write_status(self._why(store))
+            if self._stop.is_set() or store != "there" or not self._came_late():
                 break
         readiness.notify("STOPPING=1")
+        return store == "replaced" and not self._stop.is_set()
+
+    def _why(self, store: str) -> str:
+        """Why it ends."""
+        if self._stop.is_set():
+            return "it was told to"
+        if store == "gone":
+            return f"the store {self._home.store} was deleted or moved away"
+        if store == "replaced":
+            return f"another store took the place of {self._home.store}"
+        return "nothing was left to watch or sync"
 
     def tick(self, database: Database) -> bool:
         """Do what is to be done now.
@@ -152,14 +166,16 @@ class Daemon:
             readiness.notify("WATCHDOG=1")
         return not (self._auto and self._idle_since is not None and now - self._idle_since >= IDLE_S)
 
-    def _serve(self) -> None:
+    def _serve(self) -> str:
+        """Tick until there is a reason to end; gives what became of the store's file meanwhile."""
         with Database(self._home.store) as database:
             log.info("armada %s watches (process %d)", __version__, identity.current().pid)
             self._messenger.start()
             self._write_status()
             readiness.notify("READY=1", f"STATUS=watching from {self._home.store}")
             going = True
-            while going and not self._stop.is_set():
+            # An open file outlives its name: what is written to a deleted store nobody sees, and its name must stay free.
+            while (store := database.state) == "there" and going and not self._stop.is_set():
                 try:
                     going = self.tick(database)
                 except Exception as error:
@@ -169,8 +185,9 @@ class Daemon:
                     self._complain(error)
                 if going:
                     self._stop.wait(TICK_S)
-            log.info("told to stop" if going else "nothing is left to watch or sync")
+            log.log(logging.INFO if store == "there" else logging.ERROR, "ending: %s", self._why(store))
         self.close()
+        return store
 
     def _leave_a_damaged_store(self, error: sqlite3.DatabaseError) -> None:
         """What is damaged stays so, and `armada recover` needs the daemon gone.
@@ -293,6 +310,7 @@ class Daemon:
                 idle_since=self._idle_since,
                 tick_monotonic=time.monotonic(),
                 ended=ended,
+                configuration=self._known.troubles,
             ),
         )
 
@@ -313,9 +331,9 @@ def serve(home: HomePaths, *, auto: bool) -> None:
     Raises:
         Conflict: Another one is, and this one was not started only in case there is none.
     """
-    daemon = Daemon(home, auto=auto)
     try:
-        daemon.run()
+        while Daemon(home, auto=auto).run():
+            pass  # there is another store: it gets another daemon
     except Conflict as held:
         if not auto:
             raise

@@ -72,6 +72,8 @@ class Status:
     idle_since: float | None = None
     tick_monotonic: float | None = None
     ended: str | None = None
+    configuration: tuple[str, ...] = ()
+    """What is wrong in files that a person wrote, each with its place and what holds meanwhile."""
 
 
 Condition = Literal["fresh", "stale", "dead", "ended", "never"]
@@ -97,8 +99,10 @@ def read(home: HomePaths) -> Status | None:
         told: dict[str, Any] = json.loads(status_file(home).read_text(encoding="utf-8"))
         del told["format"]
         told["hosts"] = {name: HostStatus(**host) for name, host in told["hosts"].items()}
+        told["configuration"] = tuple(map(str, told.get("configuration") or ()))
         told["syncing"] = tuple(SyncStatus(s["host"], tuple(s["runs"]), s["since"]) for s in told["syncing"])
-        return Status(**told)
+        known = {field.name for field in dataclasses.fields(Status)}
+        return Status(**{name: value for name, value in told.items() if name in known})  # a newer one may say more
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

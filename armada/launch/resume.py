@@ -94,20 +94,17 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
 
 
 def _refuse(run: Run) -> None:
+    again = f"to run it once more: armada launch --host {run.host} FILE"
     if run.state == "succeeded":
+        weights = f"to train on from its weights, a new experiment with `start_from: {run.run_id}`"
+        raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task == "sft" else again)
+    if not run.ended and run.reason == NOT_ON_HOST:
+        weights = f"a new run from a checkpoint at home: `start_from: {run.run_id}`"
         raise Conflict(
-            f"{run.run_id} is done: it succeeded",
-            hint=f"to train on from its weights, a new experiment with `start_from: {run.run_id}`",
+            f"{run.run_id} is {run.state}: its host has nothing of it", hint=weights if run.task == "sft" else again
         )
     if not run.ended:
-        gone = run.reason == NOT_ON_HOST
-        raise Conflict(
-            f"{run.run_id} is {run.state}"
-            + (": its host has nothing of it" if gone else ", so there is nothing to resume"),
-            hint=f"a new run from a checkpoint at home: `start_from: {run.run_id}`"
-            if gone
-            else f"armada show {run.run_id}",
-        )
+        raise Conflict(f"{run.run_id} is {run.state}, so there is nothing to resume", hint=f"armada show {run.run_id}")
 
 
 def _secrets(database: Database, run: Run) -> dict[str, str]:

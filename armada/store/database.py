@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged
 
@@ -208,6 +208,15 @@ class Database:
             self.connection.execute("PRAGMA synchronous = FULL")
         except sqlite3.DatabaseError as error:
             raise explain(error, path) or StoreDamaged(error, path=path) from error
+        self._opened = identity_of(path)
+
+    @property
+    def state(self) -> Literal["there", "gone", "replaced"]:
+        """Whether the file that was opened still has its name: an open file outlives its name, and nobody sees what is written to it."""
+        found = identity_of(self.path)
+        if found is None:
+            return "gone"
+        return "there" if found == self._opened else "replaced"
 
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -279,6 +288,15 @@ def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
     path.chmod(0o600)
     return connection
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file a path names, by the file system; None where it names none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def newer(version: int, path: Path) -> ConfigError:

@@ -70,7 +70,7 @@ class Seen(Message):
 class OperationEnded(Message):
     """A command that was started from here has ended."""
 
-    def __init__(self, ended: operations.Ended, then: Callable[[], None] | None = None) -> None:
+    def __init__(self, ended: operations.Ended, then: Callable[[operations.Ended], None] | None = None) -> None:
         super().__init__()
         self.ended = ended
         self.then = then
@@ -180,8 +180,8 @@ class Dashboard(App[None]):
             markup=False,
             timeout=6 if good else 15,
         )
-        if good and message.then is not None:
-            message.then()
+        if message.then is not None:
+            message.then(ended)
 
     def on_answered(self, message: Answered) -> None:
         message.then(message.answer)
@@ -293,13 +293,15 @@ class Dashboard(App[None]):
             self.notify(f"{what}: not from here, this dashboard was started with --read-only", severity="warning")
         return self.read_only
 
-    def operate(self, title: str, words: Sequence[str], then: Callable[[], None] | None = None) -> None:
-        """Start an armada command in a process of its own; `then` follows where it ends well."""
+    def operate(
+        self, title: str, words: Sequence[str], ended: Callable[[operations.Ended], None] | None = None
+    ) -> None:
+        """Start an armada command in a process of its own; `ended` is told how it ended."""
         if self.refuses(title):
             return
         shown = inert_line(title, 200)
         self.notify(self.symbols.text(f"{shown} …"), markup=False, timeout=2)
-        operations.start(self.home, shown, words, lambda ended: self._tell(OperationEnded(ended, then)))
+        operations.start(self.home, shown, words, lambda end: self._tell(OperationEnded(end, ended)))
 
     def ask(self, title: str, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
         """Have an armada command look at something, and go on with what it says."""

@@ -6,15 +6,19 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
+from armada.inert import inert_line
 from armada.sync.long_logs import END, LOG
 from armada.tui.operations import command
+from armada.units import span
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.paths import HomePaths
+    from armada.store.run_sync import RunSync
     from armada.store.runs import Run
 
 TAIL_LINES = 5000
@@ -39,6 +43,36 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     return max(found, key=lambda place: place.stat().st_mtime, default=None)
 
 
+def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, trouble: str | None, now: float) -> str:
+    """How old a copy at home is, and why no newer one comes; empty where it is the run's own file, or all it ever printed.
+
+    Args:
+        home: Whose copy.
+        run: Whose output.
+        path: The copy that is shown.
+        sync: How the run's syncs went.
+        trouble: Why nobody follows it, where somebody tried.
+        now: Unix time.
+    """
+    own = home.local_root / "runs" / run.run_id / "output.log"
+    is_whole = sync is not None and sync.final_done and run.ended and not run.is_guess
+    if is_whole or path == own:
+        return ""
+    with contextlib.suppress(OSError):  # it was replaced a moment ago: the next look says how old the new one is
+        moment = max(path.stat().st_mtime, (sync.last_at or 0.0) if sync is not None else 0.0)
+        words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
+        if run.unreachable_since is not None:
+            return f"{words}; {run.host} is unreachable since {_clock(run.unreachable_since, now)}"
+        return f"{words}; {inert_line(trouble, 200)}" if trouble else words
+    return ""
+
+
+def _clock(moment: float, now: float) -> str:
+    """The time of day; with its date where that was another day."""
+    then, today = time.localtime(moment), time.localtime(now)
+    return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
+
+
 class Follower:
     """`armada logs --follow` of one run, as a child that ends with the screen that wanted it.
 
@@ -55,6 +89,8 @@ class Follower:
         self.path.unlink(missing_ok=True)
         if not self.partial:
             shutil.copyfile(known, self.path)
+            copied = known.stat()
+            os.utime(self.path, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # a copy is as old as what it was made of
             size = self.path.stat().st_size  # it may have been replaced meanwhile
         begin = ["--tail", str(TAIL_LINES)] if self.partial else ["--from", str(size)]
         argv = command("logs", "--follow", "--pid", str(os.getpid()), *begin, run_id)  # also when this is killed

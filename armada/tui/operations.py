@@ -80,16 +80,30 @@ class Answer:
 
     @property
     def said(self) -> str:
-        return _last_of(self.err) or f"it ended with {self.exit_code}"
+        return last_of(self.err) or f"it ended with {self.exit_code}"
 
     @property
     def json(self) -> dict[str, Any] | None:
         """The object it printed, or None where it printed none: it failed, or was killed."""
+        found = self._printed
+        return found if isinstance(found, dict) and "error" not in found else None
+
+    @property
+    def refusal(self) -> str:
+        """Why it has no answer, and what to do about that where the command says so; one line."""
+        found = self._printed
+        error = found.get("error") if isinstance(found, dict) else None
+        if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+            return self.said
+        hint = f" ({error['hint']})" if isinstance(error.get("hint"), str) else ""
+        return f"{inert_line(error['message'], 500)}{inert_line(hint, 300)}"
+
+    @property
+    def _printed(self) -> object:
         try:
-            found = json.loads(self.out)
+            return json.loads(self.out)
         except ValueError:
             return None
-        return found if isinstance(found, dict) and "error" not in found else None
 
 
 def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
@@ -134,10 +148,11 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 
 def last_line(log: Path) -> str:
     """What a command said last, before the hint and what could be done next."""
-    return _last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
-def _last_of(text: str) -> str:
+def last_of(text: str) -> str:
+    """The last line of what a command said that is neither a hint nor empty, inert."""
     lines = [line for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.lstrip().startswith(("→", "next "))]
     return inert_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError, StoreDamaged
 from armada.extras import install_command
 from armada.inert import inert_line
-from armada.store.database import Database, explain
+from armada.store.database import Database, explain, identity_of
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.host_reading import HostReader
 from armada.tui.money import reckon
@@ -108,7 +108,7 @@ class Watcher:
             try:
                 self._look_whether_it_is_there()
                 with Database(self._home.store, patience_s=PATIENCE_S) as database:
-                    self._opened = _file(self._home.store)
+                    self._opened = identity_of(self._home.store)
                     self._sparks.clear()
                     self._read_until.clear()
                     self._watch(database)
@@ -132,7 +132,7 @@ class Watcher:
         """
         if self._opened is None:
             return
-        found = _file(self._home.store)
+        found = identity_of(self._home.store)
         if found is None:
             raise _Gone(f"the store is gone: {self._home.store} was deleted or moved away; what is shown is as it was")
         if found != self._opened:
@@ -323,14 +323,6 @@ class _Gone(Exception):
 
 class _Replaced(Exception):
     """There is another store in its place."""
-
-
-def _file(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _told(error: ArmadaError) -> str:

@@ -161,6 +161,22 @@ def test_forgetting_a_run_that_is_home_gives_nothing_up(armada: Armada, dead: tu
     assert (done.returncode, "given up" in done.stdout) == (0, False)
 
 
+def test_a_run_is_forgotten_without_its_host_where_that_does_not_answer(armada: Armada, dead: tuple[str, int]) -> None:
+    place(armada, dead[0], "running", log="one\n", synced=False)
+    done = armada.run("rm", RUN, "--without-host")
+    assert done.returncode == 0, done.stderr
+    assert f"given up   1 checkpoint (1.2 GB) only on {dead[0]}" in done.stdout
+    assert armada.json("ps", "--cached", "--all") == []
+
+
+def test_a_run_whose_host_answers_is_not_forgotten_without_it(armada: Armada) -> None:
+    place(armada, "local", log="one\n", synced=False)
+    refused = armada.run("rm", RUN, "--without-host", "--force")
+    assert refused.returncode == 8
+    assert f"local: it answers, so {RUN} is not forgotten without it" in refused.stderr
+    assert [run["run_id"] for run in armada.json("ps", "--cached", "--all")] == [RUN]
+
+
 def test_what_is_given_up_is_named_to_programs_too(armada: Armada, dead: tuple[str, int]) -> None:
     place(armada, dead[0], "running", log="one\n", synced=False)
     refused = armada.json("rm", RUN, rc=dead[1])
@@ -170,6 +186,7 @@ def test_what_is_given_up_is_named_to_programs_too(armada: Armada, dead: tuple[s
         jsonschema.validate(told, schema_of(SHAPES["rm"]))
         assert told["forgotten"] is forgotten
         assert [each["step"] for each in told["given_up"]["checkpoints"]] == [40]
+        assert told["given_up"]["sentences"][0] == f"1 checkpoint (1.2 GB) only on {dead[0]}: step 40"
 
 
 def test_a_run_that_may_live_on_a_dead_host_keeps_it_in_hosts_yaml_until_it_is_forgotten(armada: Armada) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(printed: Any, shape: str) -> None:
+    """Validate what was printed; the shapes demand the number of their format."""
     jsonschema.validate(printed, schema_of(SHAPES[shape]))
 
 

@@ -71,6 +71,12 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     before = all_of(armada, run_id)
     arrived = {path: path.stat().st_ino for path in home.checkpoints(run_id).rglob("*.bin")}
     lose(home)
+    listed, shown = armada.run("ps"), armada.run("show", run_id)
+    assert (listed.returncode, shown.returncode) == (0, 7)
+    for said in (listed.stderr, shown.stderr):
+        assert f"or {home.store} was deleted or replaced" in said
+        assert "armada recover finds them again" in said
+    lose(home)  # `ps` has made an empty one
     done = armada.json("recover")
     (local,) = done["hosts"]
     assert (done["store"], local["added"], local["error"]) == ("missing", [run_id], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -9,13 +10,17 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from armada.daemon import watcher
+from armada.cli import main
+from armada.cli.shapes import SHAPES, schema_of
+from armada.daemon import status, watcher
 from armada.daemon.board import Board
 from armada.daemon.clock import MOST_AT_ONCE, SyncClock
 from armada.daemon.hosts import KnownHosts
-from armada.daemon.service import IDLE_S, Clock, Daemon
+from armada.daemon.instance import only_instance
+from armada.daemon.service import IDLE_S, Clock, Daemon, serve
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
@@ -180,6 +185,64 @@ def test_a_broken_hosts_file_leaves_the_hosts_that_were_known(
     home.hosts_file.write_text("hosts: [broken")
     assert daemon.tick(database)
     assert "local" in (home.daemon / "status.json").read_text()
+
+
+def test_the_status_names_a_broken_hosts_file_its_line_and_what_holds_meanwhile(
+    home: HomePaths,
+    database: Database,
+    begin: Callable[..., Daemon],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(HomePaths, "from_environment", lambda: home)
+    home.hosts_file.write_text("hosts:\n  box: {ssh: nobody@127.0.0.1:1}\n")
+    daemon = begin(Clock())
+    daemon.tick(database)
+    home.hosts_file.write_text("hosts:\n  box: {ssh: nobody@127.0.0.1:1, priec: 2}\n")
+    with only_instance(home):
+        daemon.tick(database)
+        assert main.run(["daemon", "status"]) == 0
+        said = capsys.readouterr().out
+        assert f"{home.hosts_file}:2: unknown key" in said
+        assert "Until it is mended, the hosts it named before (box) are watched." in said
+        main.run(["daemon", "status", "--json"])
+        told = json.loads(capsys.readouterr().out)
+        jsonschema.validate(told, schema_of(SHAPES["daemon status"]))
+        assert ":2: unknown key" in told["configuration"][0]
+        home.hosts_file.write_text("hosts: {box: {ssh: nobody@127.0.0.1:1}}")
+        daemon.tick(database)
+        main.run(["daemon", "status"])
+        assert "unknown key" not in capsys.readouterr().out
+
+
+def test_a_status_that_a_newer_daemon_wrote_is_read(
+    home: HomePaths, database: Database, begin: Callable[..., Daemon]
+) -> None:
+    begin(Hand().clock).tick(database)
+    file = home.daemon / "status.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "added_later": 1}))
+    assert (found := status.read(home)) is not None
+    assert set(found.hosts) == {"local"}
+
+
+def test_a_daemon_whose_store_is_deleted_ends_says_so_and_makes_no_empty_one(
+    home: HomePaths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("armada.daemon.service.TICK_S", 0.01)
+    thread = threading.Thread(target=serve, args=(home,), kwargs={"auto": False})
+    thread.start()
+    eventually(lambda: (found := status.read(home)) is not None and found.hosts)
+    (began,) = {found.started_at for found in [status.read(home)] if found}
+    Database(home.state / "other.db").close()
+    (home.state / "other.db").replace(home.store)
+    eventually(lambda: (found := status.read(home)) is not None and found.started_at > began and found.ended is None)
+    home.store.unlink()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not home.store.exists()
+    monkeypatch.setattr(HomePaths, "from_environment", lambda: home)
+    assert main.run(["daemon", "status"]) == 7
+    assert f"the store {home.store} was deleted or moved away" in capsys.readouterr().out
 
 
 def test_a_broken_project_file_hides_only_its_own_hosts(home: HomePaths, database: Database, tmp_path: Path) -> None:

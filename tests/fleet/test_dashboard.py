@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from armada.paths import HomePaths
 from armada.store import checkpoints, operations, runs
@@ -162,6 +163,29 @@ def test_a_host_is_checked_and_its_facts_come_to_the_screen(there_is: There, add
         await shows(pilot, "not looked at yet: k")
         await pilot.press("k")
         await hears(pilot, "check a100-1 done")
+        await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
+
+    drive(there_is.board(watch=False), use)
+
+
+def test_a_host_is_added_by_pasting_the_line_of_its_provider(there_is: There, fleet: Fleet) -> None:
+    user, _, address = fleet.host("a100-1").target.rpartition("@")
+    host, _, port = address.rpartition(":")
+    line = f"ssh -p {port} {user}@{host} -i {machines.IDENTITY} -L 8080:localhost:8080"
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "a adds a GPU box")
+        await pilot.press("a")
+        await shows(pilot, "Add a host")
+        for name, value in (("name", "rented"), ("ssh", line), ("price", "12.5")):
+            pilot.app.screen.query_one(f"#{name}", Input).value = value
+        await pilot.press("enter")
+        await sees(pilot, "Pin this key and add rented?", "SHA256:")
+        assert not there_is.home.hosts_file.exists(), "nothing is written before a yes"
+        await pilot.press("y")
+        await sees(pilot, "rented added to", "8 × ", "enter closes this")
+        await pilot.press("enter")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
 
     drive(there_is.board(watch=False), use)

@@ -11,6 +11,7 @@ from textual.widgets import Static
 from armada.inert import inert_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.host_text import COLUMNS, host_item
+from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 from armada.tui.screens.verdict import Verdict
 from armada.tui.screens.view import View
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from armada.tui.curves import CurveUpdate
-    from armada.tui.operations import Answer
+    from armada.tui.operations import Answer, Ended
     from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Table
 
-HINT = " only this machine so far; a GPU box is added in a terminal: armada hosts add NAME user@address:port"
+HINT = " only this machine so far; a adds a GPU box"
 
 
 class HostsScreen(View):
@@ -49,6 +50,7 @@ class HostsScreen(View):
     def __init__(self) -> None:
         super().__init__()
         self._span = 0
+        self._awaited: str | None = None
 
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
@@ -84,6 +86,9 @@ class HostsScreen(View):
             self.hint.display = True
             self.hint.update(" reading …")
         self.table.show_items(host_item(host, self.snapshot, self.board.symbols, now, width) for host in hosts)
+        if self._awaited is not None and any(host.name == self._awaited for host in hosts):
+            self.table.place(self._awaited)
+            self._awaited = None
         if (host := self.host) is not None and self.history.display:
             self.history.show(host.name, SPANS_S[self._span], host.history)
 
@@ -123,6 +128,16 @@ class HostsScreen(View):
         if (name := self.table.cursor) is not None:
             self.board.operate(f"check {name}", ["hosts", "check", name])
 
+    def action_add(self) -> None:
+        from armada.tui.screens.add_host import AddHost
+
+        if not self.board.refuses("add a host"):
+            self.board.push_screen(AddHost(self.board.symbols), self._went_in)
+
+    def _went_in(self, name: str | None) -> None:
+        """The cursor goes to what was added, once it is read."""
+        self._awaited = name
+
     def action_provision(self) -> None:
         if (name := self.table.cursor) is not None:
             self.board.operate(f"provision {name}", ["hosts", "provision", name])
@@ -140,11 +155,11 @@ class HostsScreen(View):
 
     def compare(self, name: str, answer: Answer) -> None:
         found = answer.json
-        offered = _keys(found.get("offered")) if found else {}
+        offered = keys_of(found.get("offered")) if found else {}
         if not offered or found is None:
             self._say(f"{name} shows no key: {answer.said}")
             return
-        pinned = _keys(found.get("pinned_before"))
+        pinned = keys_of(found.get("pinned_before"))
         known = set(offered) == set(pinned)
         shown = [f"{name} ({found.get('ssh')}) shows now", *(f"  {kind} {mark}" for mark, kind in offered.items())]
         shown += ["pinned before", *([f"  {kind} {mark}" for mark, kind in pinned.items()] or ["  none"])]
@@ -161,10 +176,12 @@ class HostsScreen(View):
             )
         words = ["hosts", "trust", *(f"--expect={mark}" for mark in offered), name]
 
+        def look(ended: Ended) -> None:
+            if ended.exit_code == 0:
+                self.board.operate(f"check {name}", ["hosts", "check", name])
+
         def go() -> None:
-            self.board.operate(
-                f"trust {name}", words, lambda: self.board.operate(f"check {name}", ["hosts", "check", name])
-            )
+            self.board.operate(f"trust {name}", words, look)
 
         question = Question(title, shown, note, "pin it", self.board.symbols)
         self.board.push_screen(question, lambda yes: go() if yes else None)
@@ -189,16 +206,3 @@ class HostsScreen(View):
 
     def _say(self, words: str) -> None:
         self.board.notify(self.board.symbols.text(inert_line(words)), severity="error", markup=False, timeout=15)
-
-
-def _keys(listed: object) -> dict[str, str]:
-    """Fingerprints, and what is said of each; anything else is left out."""
-    keys = [key for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
-    found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
-    # A hop on the way to the host is named; the host itself needs no naming.
-    return {
-        mark: f"{inert_line(key.get('alias'), 80)} {key.get('algorithm')}"
-        if len(found) > 1
-        else str(key.get("algorithm"))
-        for mark, key in found.items()
-    }

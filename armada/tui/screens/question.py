@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from armada.tui.symbols import Symbols
 
-SHOWN = 12
+SHOWN = 500
 
 
 class Question(ModalScreen[bool]):
@@ -42,22 +42,28 @@ class Question(ModalScreen[bool]):
     Question Vertical {
         width: 90%; max-width: 90; height: auto; max-height: 95%; border: round $warning; padding: 0 1; background: $panel;
     }
+    Question VerticalScroll {
+        width: 100%; max-width: 100%; height: auto; max-height: 50vh; border: none; padding: 0; background: $panel;
+    }
     """
 
     def __init__(self, title: str, lines: Sequence[str], note: str, verb: str, symbols: Symbols) -> None:
         super().__init__()
         text = symbols.text
-        self._words = Text(text(inert_line(title, 200)) + "\n\n", style="bold")
-        for line in lines[:SHOWN]:
-            self._words.append(f"  {text(inert_line(line, 200))}\n", style="not bold")
+        self._title = Text(text(inert_line(title, 200)) + "\n", style="bold")
+        self._lines = Text("\n").join(Text(f"  {text(inert_line(line, 300))}") for line in lines[:SHOWN])
         if len(lines) > SHOWN:
-            self._words.append(f"  and {len(lines) - SHOWN} more\n", style="not bold")
-        self._words.append(f"\n{text(note)}\n\n", style="not bold dim")
-        self._words.append(f"y {verb}     n, esc leave as it is", style="bold")
+            self._lines.append(f"\n  and {len(lines) - SHOWN} more")
+        self._foot = Text.assemble(
+            (f"\n{text(note)}\n\n", "dim"), (f"y {text(verb)}     n, esc leave as it is", "bold")
+        )
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self._words)
+            yield Static(self._title)
+            with VerticalScroll():
+                yield Static(self._lines)
+            yield Static(self._foot)
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from armada.tui import logs
 from armada.tui.bindings import bindings
 from armada.tui.log_file import LogFile
 from armada.tui.log_places import HOW, parse_place
+from armada.tui.operations import last_of
 from armada.tui.screens import run_text
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
@@ -43,6 +45,7 @@ class RunScreen(View):
     BINDINGS = bindings("run")
     DEFAULT_CSS = """
     RunScreen #tabs { height: 1; }
+    RunScreen #age { display: none; height: 1; color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen VerticalScroll { height: 1fr; }
     RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
@@ -63,6 +66,7 @@ class RunScreen(View):
         symbols = self.board.symbols
         self.tabs = Static(id="tabs")
         self.field = Input(id="find", disabled=True)
+        self.age = Static(id="age")
         self.overview, self.config = Static(), Static()
         self.wall = ChartWall(symbols, id="charts")
         self.log_view = LogView(symbols, id="log")
@@ -79,7 +83,7 @@ class RunScreen(View):
             self.difference,
             initial=self.shown,
         )
-        yield from (self.tabs, self.field, self.pages)
+        yield from (self.tabs, self.age, self.field, self.pages)
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -184,6 +188,19 @@ class RunScreen(View):
             empty = "its output is not at home yet: l fetches and follows it"
         file = LogFile(path) if path is not None else None
         view.show(file, empty=empty)
+        self._say_age(row, path)
+
+    def _say_age(self, row: RunRow, path: Path | None) -> None:
+        """Say how old the log is, unless the newest of it comes all the time."""
+        follower, words = self._follower, ""
+        trouble = follower.trouble if follower is not None else None
+        is_live = follower is not None and trouble is None and row.run.unreachable_since is None
+        if path is not None and not is_live:
+            reason = last_of(trouble) if trouble else None
+            sync = self.snapshot.syncs.get(self.run_id)
+            words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
+        self.age.display = bool(words)  # an empty text would be a line high
+        self.age.update(Text(f" {self.board.symbols.text(words)}", no_wrap=True), layout=False)
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
@@ -198,6 +215,7 @@ class RunScreen(View):
         page = self.pages.visible_content
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
+        self.age.display = False  # the log alone has one
         self.take()
 
     def _fetch_log(self) -> None:

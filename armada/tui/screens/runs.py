@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot
 
 FIRST_START = """
-  Nothing has been launched yet, and here is how to begin:
+  Nothing has been launched yet. To begin:
 
-    n                 launch an experiment from this dashboard
-                      (`quickstart` on the host `local` trains a tiny model here, in about a minute)
+    n          launch an experiment; `quickstart` on the host `local`
+               trains a tiny model here, in about a minute
+    3, then a  add a GPU box
 
-    in a terminal     armada launch --host local quickstart --follow
-    add a GPU box     armada hosts add NAME user@address:port        then 3 shows it
+  The same in a terminal:
+
+    armada launch --host local quickstart --follow
+    armada hosts add NAME user@address:port
 
   ? lists all keys, q leaves.
 """

@@ -110,6 +110,11 @@ class View(Screen[None]):
     def action_resume(self) -> None:
         self.board.act_on_runs("resume", self.concerned())
 
+    def action_remove(self) -> None:
+        from armada.tui.removal import Removal
+
+        Removal(self.board, self.concerned()).begin()
+
     def action_copy(self) -> None:
         ids = " ".join(row.run.run_id for row in self.concerned())
         if ids:

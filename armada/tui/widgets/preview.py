@@ -97,25 +97,29 @@ class Preview(Horizontal):
         path = logs.at_home(cast("Dashboard", self.app).home, run, local=run.host == "local")
         stat = path.stat() if path is not None else None
         size = self.tail.size
-        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size)
+        board = cast("Dashboard", self.app)
+        sync = board.snapshot.syncs.get(run.run_id)
+        old = logs.age_of_copy(board.home, run, path, sync, None, time.time()) if path is not None else ""
+        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size, old)
         if stamp == self._tail:
             return
         self._tail = stamp
-        self.tail.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
+        self.tail.update(self._read(path, max(1, size.height), max(10, size.width), old), layout=False)
 
-    def _read(self, path: Path | None, height: int, width: int) -> Text:
+    def _read(self, path: Path | None, height: int, width: int, old: str) -> Text:
         if path is None:
             return Text(self.symbols.text(" its output is not at home yet: l fetches and follows it"), style="dim")
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
             read = file.read(TAIL_BYTES).decode("utf-8", "replace").removesuffix("\n")
-        lines = [last_state(line) for line in read.split("\n")][-height:] if read else []
+        height -= bool(old)
+        lines = [last_state(line) for line in read.split("\n")][-height:] if read and height > 0 else []
         shown = [_cut(self.symbols.text(inert_line(line.expandtabs(4), width)), width - 1) for line in lines]
-        age = time.time() - path.stat().st_mtime
+        head = Text(f" {_cut(self.symbols.text(old), width - 1)}\n" if old else "", style="dim", no_wrap=True)
         if not shown:
-            return Text(f" nothing printed yet (file of {age:.0f} s ago)", style="dim")
-        return Text("\n".join(f" {line}" for line in shown), no_wrap=True)
+            return head.append(" nothing printed yet")
+        return head.append("\n".join(f" {line}" for line in shown), style="not dim")
 
 
 def _cut(text: str, cells: int) -> str:

@@ -54,6 +54,11 @@ def test_the_kept_schemas_are_current() -> None:
     jsonschema.Draft7Validator.check_schema(all_schemas())
 
 
+def test_every_object_carries_the_number_of_its_format() -> None:
+    objects = {name: shape[0] if isinstance(shape, list) else shape for name, shape in SHAPES.items()}
+    assert [name for name, shape in objects.items() if "format" not in shape] == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

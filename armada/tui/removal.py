@@ -1,0 +1,116 @@
+"""Removing runs from the dashboard: look with `armada rm --dry-run`, name what is given up, ask, then remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.tui import operations
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from armada.tui.app import Dashboard
+    from armada.tui.operations import Answer
+    from armada.tui.snapshot import RunRow
+
+NOTE = "There is no undo. Checkpoints that are at home stay in their folders."
+ALONE = "Where the host does not answer, the run is forgotten at home alone: what the host has of it stays there."
+
+
+class Removal:
+    """One removal, from the key to the commands.
+
+    Args:
+        board: Where it is asked and told.
+        rows: The runs that are meant.
+    """
+
+    def __init__(self, board: Dashboard, rows: Sequence[RunRow]) -> None:
+        self._board = board
+        self._left = list(rows)
+        self._lines: list[str] = []
+        self._refused: list[str] = []
+        self._commands: dict[str, list[str]] = {}
+        self._theirs: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Look at the runs one after the other; then ask about all of them at once."""
+        if self._board.refuses("remove"):
+            return
+        if not self._left:
+            self._board.notify("remove: no run under the cursor", severity="warning")
+            return
+        self._theirs = operations.launchers(self._board.home, [row.run.run_id for row in self._left])
+        self._look()
+
+    def _look(self) -> None:
+        if not self._left:
+            self._ask()
+            return
+        row = self._left.pop(0)
+        words = ["rm", "--dry-run", "--json", row.run.run_id]
+        self._board.ask(f"look what goes with {row.run.run_id}", words, lambda answer: self._take(row, answer))
+
+    def _take(self, row: RunRow, answer: Answer) -> None:
+        run_id, found = row.run.run_id, answer.json
+        if found is None:
+            self._refused.append(f"{row.name} stays: {answer.refusal}")
+        else:
+            alone = found.get("host_error") is not None
+            self._commands[run_id] = ["rm", *(["--without-host"] if alone else [])]
+            self._commands[run_id] += ["--other-home"] if run_id in self._theirs else []
+            self._lines += told(row, found, self._theirs.get(run_id))
+        self._look()
+
+    def _ask(self) -> None:
+        from armada.tui.screens.question import Question
+
+        board = self._board
+        if not self._commands:
+            for words in self._refused:
+                board.notify(board.symbols.text(inert_line(words)), severity="error", markup=False, timeout=15)
+            return
+        alone = any("--without-host" in words for words in self._commands.values())
+        count = counted(len(self._commands), "run")
+        note = f"{ALONE} {NOTE}" if alone else NOTE
+        if theirs := sum(run_id in self._theirs for run_id in self._commands):
+            note = f"{counted(theirs, 'run')} of another home, not of this one. {note}"
+        question = Question(f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols)
+        board.push_screen(question, lambda yes: self._remove() if yes else None)
+
+    def _remove(self) -> None:
+        for run_id, words in self._commands.items():
+            self._board.operate(f"remove {run_id}", [*words, run_id])
+
+
+def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[str]:
+    """What goes with a run, as lines.
+
+    Args:
+        row: The run.
+        found: What `armada rm --dry-run --json` said of it.
+        launcher: The other home that launched it, if one did.
+    """
+    by = f", launched by {launcher}" if launcher else ""
+    head = f"{row.run.run_id} on {row.host}, {row.run.state}{by}"
+    kept = found.get("kept_home")
+    home = len(kept) if isinstance(kept, list) else 0
+    stays = f"; {counted(home, 'checkpoint')} at home {'stays' if home == 1 else 'stay'}" if home else ""
+    if found.get("host_error") is None:
+        there = _objects(found.get("deleted_host"))
+        size = amount(sum(each["size_bytes"] for each in there if isinstance(each.get("size_bytes"), int)))
+        gone = f"its folder with {counted(len(there), 'checkpoint')} ({size})" if there else "its folder"
+        return [head, f"  {gone} is deleted there{stays}"]
+    given_up = found.get("given_up")
+    listed = given_up.get("sentences") if isinstance(given_up, dict) else None
+    lost = [str(line) for line in listed] if isinstance(listed, list) else []
+    lines = [head, f"  nothing is deleted there: {inert_line(found['host_error'], 150)}"]
+    lines += [f"  given up: {line}" for line in lost or ["nothing that is known; all of it is at home"]]
+    return [*lines, f"  {stays.removeprefix('; ')}"] if stays else lines
+
+
+def _objects(listed: object) -> list[dict[str, Any]]:
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

@@ -1,0 +1,185 @@
+"""A new host: a form, the key that the host shows, and what `armada hosts add` said of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Static
+
+from armada.inert import inert_line, inert_text
+from armada.tui.screens.keys import keys_of
+from armada.tui.screens.question import Question
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from armada.tui.app import Dashboard
+    from armada.tui.operations import Answer, Ended
+    from armada.tui.symbols import Symbols
+
+FIELDS: tuple[tuple[str, str, str], ...] = (
+    ("name", "name", "what you call it"),
+    ("ssh", "address", "user@address:port, an alias, or the line you were given: ssh -p 50022 root@…"),
+    ("profile", "profile", "optional: chosen by its GPUs"),
+    ("root", "folder", "optional: where armada keeps its files there (~/.armada)"),
+    ("price", "price", "optional: what an hour costs, such as 12.40"),
+    ("scheduler", "scheduler", "optional: slurm or htcondor (direct)"),
+)
+"""Fields by the option of `armada hosts add` they fill, their labels, and what stands in them while they are empty."""
+NEEDED = ("name", "ssh")
+SAID_MOST = 20_000
+KEYS = "enter asks the host for its key   tab next field   esc leaves"
+NOTE = (
+    "Compare the key with what the box's console or its provider shows. What is sent there afterwards, secrets too, "
+    "goes to whoever holds this key."
+)
+
+
+class AddHost(ModalScreen[str | None]):
+    """Gives back the name of the host that was added, or None.
+
+    Args:
+        symbols: What the terminal can show.
+    """
+
+    AUTO_FOCUS = "#name"
+    BINDINGS = [  # noqa: RUF012  # Textual declares it so
+        Binding("escape", "leave", "leave", priority=True),
+        Binding("enter", "close", "close"),
+    ]
+    DEFAULT_CSS = """
+    AddHost { align: center middle; }
+    AddHost Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; border: round $accent; padding: 0 1; background: $panel; }
+    AddHost Static { height: auto; }
+    AddHost Horizontal { height: 1; }
+    AddHost .label { width: 11; color: $text-muted; }
+    AddHost Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
+    AddHost Input:focus { border: none; background: $primary 40%; }
+    AddHost VerticalScroll { height: auto; max-height: 40vh; margin: 1 0 0 0; }
+    """
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__()
+        self._symbols = symbols
+        self.fields: dict[str, Input] = {}
+        self._added: str | None = None
+        self._asked = 0
+        """Counts questions: an answer to an older one is dropped."""
+
+    @property
+    def board(self) -> Dashboard:
+        return cast("Dashboard", self.app)
+
+    def compose(self) -> ComposeResult:
+        from armada.config.profiles import list_profiles
+
+        hints = {"profile": list_profiles(self.board.home), "scheduler": ["direct", "slurm", "htcondor"]}
+        with Vertical():
+            yield Static(Text("Add a host", style="bold"))
+            for name, label, more in FIELDS:
+                suggester = SuggestFromList(hints[name]) if name in hints else None
+                self.fields[name] = Input(placeholder=self._symbols.text(more), id=name, suggester=suggester)
+                yield Horizontal(Static(label, classes="label", markup=False), self.fields[name])
+            with VerticalScroll(can_focus=False):
+                self.said = Static()
+                yield self.said
+            self.keys = Static(Text(KEYS, style="bold"))
+            yield self.keys
+
+    # What is typed --------------------------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> list[str]:
+        """The command's words; with `=`, so that nothing typed here can become an option of its own."""
+        value = {name: field.value.strip() for name, field in self.fields.items()}
+        options = [f"--{name}={value[name]}" for name, _, _ in FIELDS if name not in NEEDED and value[name]]
+        return [*options, "--", value["name"], value["ssh"]]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        empty = next((self.fields[name] for name in NEEDED if not self.fields[name].value.strip()), None)
+        if empty is not None and empty is not event.input:
+            empty.focus()
+        elif empty is not None:
+            self._say("a name and an address are needed", "error")
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Have the host show its key; nothing is pinned and nothing written."""
+        self._asked += 1
+        asked, words, name = self._asked, self.words, self.fields["name"].value.strip()
+        self._lock(f"asking {name} for its key …")
+        self.board.ask(
+            f"ask {inert_line(name, 60)} for its key",
+            ["hosts", "add", "--dry-run", "--json", *words],
+            lambda answer: self._compare(words, answer) if asked == self._asked and self.is_attached else None,
+        )
+
+    # What the host shows --------------------------------------------------------------------------------------------
+
+    def _compare(self, words: list[str], answer: Answer) -> None:
+        found = answer.json
+        offered = keys_of(found.get("offered")) if found else {}
+        if found is None or not offered:
+            self._unlock(f"Nothing was added: {answer.refusal}", "error")
+            return
+        name = words[-2]
+        pinned = keys_of(found.get("pinned_before"))
+        lines = [f"{name} ({found.get('ssh')}) shows", *(f"  {kind} {mark}" for mark, kind in offered.items())]
+        if pinned and set(pinned) != set(offered):
+            lines += ["pinned before, for a host of this name", *(f"  {kind} {mark}" for mark, kind in pinned.items())]
+        title = f"Pin this key and add {name}?"
+        question = Question(title, lines, NOTE, "add it", self._symbols)
+        self.board.push_screen(
+            question, lambda yes: self._add(words, list(offered)) if yes else self._unlock("Nothing was added.")
+        )
+
+    def _add(self, words: list[str], fingerprints: list[str]) -> None:
+        name = words[-2]
+        self._lock(f"adding {name}, then looking what is there …")
+        expected = [f"--expect={mark}" for mark in fingerprints]
+        self.board.operate(
+            f"add {name}", ["hosts", "add", *expected, *words], ended=lambda ended: self._end(name, ended)
+        )
+
+    def _end(self, name: str, ended: Ended) -> None:
+        if not self.is_attached:
+            return
+        text = ended.log.read_text(encoding="utf-8", errors="replace")[-SAID_MOST:]
+        if ended.exit_code:
+            self._unlock(text.strip(), "error")
+            return
+        self._added = name
+        self._say(text.strip())
+        self.keys.update(Text("enter closes this", style="bold"))
+        self.set_focus(None)
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    def _say(self, words: str, style: str = "") -> None:
+        colour = self.app.theme_variables.get("text-error", "") if style == "error" else style
+        self.said.update(Text(self._symbols.text(inert_text(words, SAID_MOST)), style=colour))
+
+    def _lock(self, words: str) -> None:
+        for field in self.fields.values():
+            field.disabled = True
+        self._say(words, "dim")
+
+    def _unlock(self, words: str, style: str = "") -> None:
+        for field in self.fields.values():
+            field.disabled = False
+        self._say(words, style)
+        self.fields["ssh"].focus()
+
+    def action_close(self) -> None:
+        if self._added is not None:
+            self.dismiss(self._added)
+
+    def action_leave(self) -> None:
+        self.dismiss(self._added)

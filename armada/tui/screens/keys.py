@@ -1,0 +1,18 @@
+"""The keys that a host shows, as a command's JSON holds them."""
+
+from __future__ import annotations
+
+from armada.inert import inert_line
+
+
+def keys_of(listed: object) -> dict[str, str]:
+    """Fingerprints, and what is said of each; anything else is left out."""
+    keys = [key for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
+    found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
+    # A hop on the way to the host is named; the host itself needs no naming.
+    return {
+        mark: f"{inert_line(key.get('alias'), 80)} {key.get('algorithm')}"
+        if len(found) > 1
+        else str(key.get("algorithm"))
+        for mark, key in found.items()
+    }

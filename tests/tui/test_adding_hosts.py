@@ -1,0 +1,145 @@
+"""A host is added from the dashboard: a form, the key it shows, and what the check says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from armada.tui.operations import Answer, Ended
+from armada.tui.screens.add_host import AddHost
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = {"alias": "armada-box", "algorithm": "ssh-ed25519", "fingerprint": "SHA256:abc", "machine": "box"}
+LINE = "ssh -p 50022 root@192.0.2.1"
+
+
+class Commands:
+    """Stands where the dashboard starts commands; a test says what they answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.asked: list[list[str]] = []
+        self.started: list[list[str]] = []
+        self.answer = Answer(0, json.dumps({"ssh": "root@192.0.2.1:50022", "offered": [KEY], "pinned_before": []}), "")
+        self.end = (0, "box added\n[bold]2 × RTX 3090\n")
+        self._log = folder / "add.log"
+        monkeypatch.setattr("armada.tui.operations.ask", self._ask)
+        monkeypatch.setattr("armada.tui.operations.start", self._start)
+
+    def _ask(self, words: list[str], tell: Callable[[Answer], None]) -> None:
+        self.asked.append(words)
+        tell(self.answer)
+
+    def _start(self, _home: object, title: str, words: list[str], tell: Callable[[Ended], None]) -> None:
+        self.started.append(words)
+        self._log.write_text(self.end[1])
+        tell(Ended(title, self.end[0], "", self._log))
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
+    return Commands(monkeypatch, tmp_path)
+
+
+async def fill(pilot: Pilot[None], **values: str) -> None:
+    await pilot.press("3")
+    await shows(pilot, "– local")
+    await pilot.press("a")
+    await shows(pilot, "Add a host")
+    for name, value in values.items():
+        pilot.app.screen.query_one(f"#{name}", Input).value = value
+
+
+def test_a_host_is_added_once_its_key_was_shown_and_the_check_is_read_in_the_form(
+    world: World, commands: Commands
+) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE, price="12.4")
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key and add box?", "ssh-ed25519 SHA256:abc", "Compare the key")
+        assert commands.started == []
+        await pilot.press("y")
+        await shows(pilot, "[bold]2 × RTX 3090", "enter closes this")
+        world.hosts(box={"ssh": "root@192.0.2.1:50022"})  # as the command would have
+        await pilot.press("enter")
+        await lacks(pilot, "Add a host")
+        await until(pilot, lambda: any(line.startswith("▸") and "box" in line for line in screen(pilot).splitlines()))
+
+    drive(world.board(), use)
+    words = ["--price=12.4", "--", "box", LINE]
+    assert commands.asked == [["hosts", "add", "--dry-run", "--json", *words]]
+    assert commands.started == [["hosts", "add", "--expect=SHA256:abc", *words]]
+
+
+def test_without_a_yes_nothing_is_added_and_what_was_typed_stays(world: World, commands: Commands) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE)
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key and add box?")
+        await pilot.press("enter")
+        await shows(pilot, "Nothing was added.", LINE)
+        await pilot.press("escape")
+        await lacks(pilot, "Add a host")
+
+    drive(world.board(), use)
+    assert commands.started == []
+
+
+def test_what_keeps_a_host_from_being_added_stays_in_the_form(world: World, commands: Commands) -> None:
+    refused = {"error": {"message": "box: no route to host", "hint": "is it on?"}}
+    question, commands.answer = commands.answer, Answer(4, json.dumps(refused), "")
+    commands.end = (4, "box added to hosts.yaml\narmada: box: it refuses the login\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, ssh=LINE)
+        await pilot.press("enter")
+        assert commands.asked == [], "there is no name yet"
+        pilot.app.screen.query_one("#name", Input).value = "box"
+        await pilot.press("enter")
+        await shows(pilot, "Nothing was added: box: no route to host (is it on?)", LINE)
+        commands.answer = question
+        await pilot.press("enter", "y")
+        await shows(pilot, "armada: box: it refuses the login", LINE)
+        form = pilot.app.screen
+        assert isinstance(form, AddHost)
+        assert not form.fields["ssh"].disabled
+
+    drive(world.board(), use)
+
+
+def test_a_form_for_a_host_fits_a_small_terminal(world: World, commands: Commands) -> None:
+    commands.end = (0, "".join(f"line {n}\n" for n in range(40)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE)
+        await pilot.press("enter", "y")
+        await shows(pilot, "Add a host", "scheduler", "line 0", "enter closes this")
+
+    drive(world.board(), use, (80, 24))
+
+
+def test_the_real_command_says_why_a_host_is_not_there(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="gone", ssh="ssh -p 1 root@127.0.0.1")
+        await pilot.press("enter")
+        await shows(pilot, "Nothing was added: gone: root@127.0.0.1:1 refuses connections")
+
+    drive(world.board(), use)
+    assert not world.home.hosts_file.exists()
+
+
+def test_a_dashboard_that_only_shows_adds_no_host(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        await pilot.press("a")
+        await until(pilot, lambda: "add a host: not from here" in said(pilot))
+
+    drive(world.board(read_only=True), use)

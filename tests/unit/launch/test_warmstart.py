@@ -1,0 +1,146 @@
+"""What an experiment's `start_from:` names is looked for before anything is planned, and the line that names it is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from armada.config.experiments import Experiment, load_experiment
+from armada.config.hosts import Host
+from armada.errors import ArmadaError, Conflict, NotFound
+from armada.launch.resume import resume_run
+from armada.launch.warmstart import find_start
+from armada.paths import HomePaths
+from armada.store import checkpoints, runs
+from armada.store.database import Database
+from armada.verdicts.states import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from armada.session import HostSession
+
+RUN = "arc-abc234"
+EXPERIMENT = (
+    "name: next\ntask: sft\nmodel: owner/tiny\ndata: {train: [{path: rows.jsonl}]}\n"
+    "train: {global_batch_size: 4, max_steps: 5, learning_rate: 1e-4}\n"
+)
+
+
+class Session:
+    """A host that says nothing new of a run."""
+
+    host = Host.model_validate({"name": "box", "ssh": "box"})
+
+    def __init__(self, home: HomePaths) -> None:
+        self.home = home
+
+    manifest = ""
+
+    def call_all(self, questions: list[Any]) -> list[Any]:
+        return [{"runs": []} for _ in questions]
+
+    def call(self, method: str, _params: dict[str, Any], **_: Any) -> Any:
+        assert method == "outbox.manifest"
+        return {"text": self.manifest}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "state" / "armada.db") as opened:
+        yield opened
+
+
+def add(database: Database, *, host: str = "box", task: str = "sft", steps: tuple[int, ...] = ()) -> None:
+    runs.insert(database, run_id=RUN, name="arc", host=host, task=task, experiment=None, spec={})
+    runs.record(database, RUN, Verdict("succeeded", None, None, 1, 5), submission=1, observed_at=time.time())
+    entries = [
+        {"digest": f"{step:064x}", "step": step, "size_bytes": 1, "file_count": 1, "created_at": 1.0} for step in steps
+    ]
+    checkpoints.take_outbox(database, RUN, entries)
+
+
+def experiment(folder: Path, start: str) -> Experiment:
+    (folder / "rows.jsonl").write_text(json.dumps({"prompt": "a", "completion": "b"}) + "\n")
+    (folder / "exp.yaml").write_text(f"{EXPERIMENT}{start}\n")
+    return load_experiment(folder / "exp.yaml")
+
+
+def find(database: Database, tmp_path: Path, start: str) -> object:
+    session = Session(HomePaths(tmp_path / "config", tmp_path / "state"))
+    return find_start(database, cast("HostSession", session), experiment(tmp_path, start))
+
+
+def test_what_resume_says_to_write_is_accepted_when_pasted(database: Database, tmp_path: Path) -> None:
+    add(database)
+    session = Session(HomePaths(tmp_path / "config", tmp_path / "state"))
+    with pytest.raises(Conflict) as refused:
+        resume_run(database, cast("HostSession", session), runs.find(database, RUN))
+    line = re.search(r"`(start_from: .*?)`", refused.value.hint or "")
+    assert line is not None
+    start = experiment(tmp_path, line[1]).start_from
+    assert start is not None
+    assert (start.run, start.path, start.checkpoint) == (RUN, None, None)
+
+
+def test_a_run_without_weights_is_not_said_to_be_a_start(database: Database, tmp_path: Path) -> None:
+    add(database, task="command")
+    session = Session(HomePaths(tmp_path / "config", tmp_path / "state"))
+    with pytest.raises(Conflict) as refused:
+        resume_run(database, cast("HostSession", session), runs.find(database, RUN))
+    assert refused.value.hint == "to run it once more: armada launch --host box FILE"
+
+
+@pytest.mark.parametrize(
+    ("start", "said", "hint"),
+    [
+        ("start_from: nobody", "`start_from.run`: no run's id begins with 'nobody'", "armada ps lists them"),
+        (
+            "start_from: {run: arc, checkpoint: 7}",
+            f"`start_from.run`: {RUN} has no checkpoint 7",
+            "steps that there are",
+        ),
+        ("start_from: {path: empty}", "`start_from.path`: ", "name a checkpoint of `task: sft`"),
+    ],
+)
+def test_a_start_that_is_not_there_is_refused_with_the_line_that_names_it(
+    database: Database, tmp_path: Path, start: str, said: str, hint: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    add(database)
+    with pytest.raises(ArmadaError) as refused:
+        find(database, tmp_path, start)
+    assert str(refused.value).startswith(f"{tmp_path / 'exp.yaml'}:6: {said}")
+    assert hint in (refused.value.hint or "")
+
+
+def test_a_checkpoint_on_the_host_that_holds_no_weights_is_refused_before_the_launch(
+    database: Database, tmp_path: Path
+) -> None:
+    listed = {"format": 1, "step": 30, "files": [{"path": "state.pkl", "size": 1, "sha256": "0" * 64}]}
+    session = Session(HomePaths(tmp_path / "config", tmp_path / "state"))
+    session.manifest = json.dumps(listed)
+    digest = hashlib.sha256(session.manifest.encode()).hexdigest()
+    add(database)
+    entry = {"digest": digest, "step": 30, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
+    checkpoints.take_outbox(database, RUN, [entry])
+    with pytest.raises(NotFound) as refused:
+        find_start(database, cast("HostSession", session), experiment(tmp_path, f"start_from: {RUN}"))
+    said = f"exp.yaml:6: `start_from.run`: checkpoint 30 of {RUN}, on box: it holds no weights"
+    assert said in refused.value.message
+
+
+def test_a_checkpoint_that_lies_on_another_host_only_says_where_and_how_to_get_it(
+    database: Database, tmp_path: Path
+) -> None:
+    add(database, host="elsewhere", steps=(10, 20))
+    with pytest.raises(NotFound) as refused:
+        find(database, tmp_path, f"start_from: {{run: {RUN}, checkpoint: 20}}")
+    assert "on elsewhere lie the checkpoints 10, 20" in refused.value.message
+    assert refused.value.hint == f"armada pull {RUN} --checkpoint 20, or launch on elsewhere"
