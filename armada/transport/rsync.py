@@ -1,4 +1,4 @@
-"""Files to SSH hosts by rsync, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
+"""rsync as a program, and files to SSH hosts by it, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
 
 What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
 """
@@ -29,14 +29,14 @@ from armada.transport.rsync_errors import explain_exit
 from armada.transport.ssh_config import write_ssh_config
 from armada.transport.stderr_tail import StderrTail
 
-_OLDEST = (3, 1)  # --info=progress2 and --outbuf
+OLDEST = (3, 1)  # --info=progress2 and --outbuf
 # ssh itself gives up on a silent link after 20 s; this catches what stays alive and does nothing. Checking the part that
 # is already there prints nothing: 5 minutes are about 100 GB.
 _STALL_S = 300.0
+# `-s`, because `--secluded-args` is its name only since 3.2.6.
 _OPTIONS = [
-    "--recursive", "--times", "--secluded-args", "--from0", "--files-from=-", "--no-links", "--no-devices", "--no-specials",
-    "--no-owner", "--no-group", "--inplace", "--append-verify", "--no-compress",
-    "--info=progress2", "--no-human-readable", "--outbuf=L",
+    "-s", "--from0", "--files-from=-", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
+    "--inplace", "--append-verify", "--no-compress", "--info=progress2", "--no-human-readable", "--outbuf=L",
 ]  # fmt: skip
 _PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
 _UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
@@ -54,49 +54,77 @@ def push(
     names = checked_names(files, host=spec.name)
     target = checked_remote_folder(destination, host=spec.name)
     total_bytes = sum(regular_sizes(source, names, host=spec.name))
+    if not names:
+        check_here()
+        return
     # Private, but what is executable stays so.
-    arguments = ["--perms", "--chmod=D700,Fu+rw,Fgo=", f"{source.absolute()}/", f"{spec.alias}:{target}/"]
-    _run(spec, home, names, arguments, progress, total_bytes)
+    options = ["--recursive", "--times", "--perms", "--chmod=D700,Fu+rw,Fgo="]
+    arguments = [*options, *over_ssh(spec, home), f"{source.absolute()}/", f"{spec.alias}:{target}/"]
+    status, said = run_rsync(arguments, names, spec.name, home.ssh, progress, total_bytes)
+    if status:
+        raise explain_exit(status, said, host=spec.name, pinned=pinned_keys(home), reuse_only=spec.reuse_only)
 
 
-def _run(
-    spec: HostSpec,
-    home: HomePaths,
-    names: Sequence[str],
+def over_ssh(spec: HostSpec, home: HomePaths) -> list[str]:
+    """Options that make rsync reach a host as everything else does; it must run in `home.ssh`."""
+    # ssh hands a -F with a space in it to its jump hosts' ssh unquoted; a plain name is safe.
+    return ["-e", f"ssh -F {write_ssh_config(spec, home).name}"]
+
+
+def run_rsync(
     arguments: Sequence[str],
+    names: Sequence[str],
+    host: str,
+    folder: Path,
     progress: ProgressCallback | None,
     total_bytes: int,
-) -> None:
-    _check_version(shutil.which("rsync"))
-    if not names:
-        return
-    config = write_ssh_config(spec, home)
+    *,
+    keep_open: Sequence[int] = (),
+) -> tuple[int, str]:
+    """Run rsync to its end, with what both directions have in common.
+
+    Args:
+        arguments: Options, source and destination.
+        names: The files, relative to the source.
+        host: Whose, for messages.
+        folder: Where it runs.
+        progress: Told how far it is.
+        total_bytes: What all of it will be.
+        keep_open: Descriptors that each of its processes shall have, so that locks on them last as long as any of these.
+
+    Returns:
+        The exit status, negative for a signal, and what was said on standard error, inert.
+
+    Raises:
+        RsyncUnusable: There is none here, or one too old.
+        LinkLost: It stopped making progress.
+    """
+    check_here()
     with _listed(names) as listing:
         process = subprocess.Popen(
-            [*_tied_to_us(), "rsync", *_OPTIONS, "-e", f"ssh -F {config.name}", *arguments],
+            [*_tied_to_us(), "rsync", *_OPTIONS, *arguments],
             stdin=listing,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=config.parent,  # ssh hands a -F with a space in it to its jump hosts' ssh unquoted, a plain name is safe
+            cwd=folder,
             env={**{k: v for k, v in os.environ.items() if not k.startswith("RSYNC_")}, "LC_ALL": "C"},
+            pass_fds=keep_open,
             start_new_session=True,  # so that its ssh can be ended with it
         )
     stdout, stderr = _pipes(process)
-    errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {spec.name}")
-    try:
-        stalled = not _follow(stdout, progress, total_bytes)
-        if not stalled:
-            process.wait()
-    finally:  # a stall, Ctrl-C, a fault in the callback
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    status, said = process.wait(), errors.text(wait_s=2.0)
-    stdout.close()
-    stderr.close()
+    errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {host}")
+    with stdout, stderr:
+        try:
+            stalled = not _follow(stdout, progress, total_bytes)
+            if not stalled:
+                process.wait()
+        finally:  # a stall, Ctrl-C, a fault in the callback
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            status, said = process.wait(), errors.text(wait_s=2.0)
     if stalled:
-        raise LinkLost(f"the transfer made no progress for {_STALL_S:.0f} s", hint="run it again", host=spec.name)
-    if status:
-        raise explain_exit(status, said, host=spec.name, pinned=pinned_keys(home), reuse_only=spec.reuse_only)
+        raise LinkLost(f"the transfer made no progress for {_STALL_S:.0f} s", hint="run it again", host=host)
+    return status, said
 
 
 @contextlib.contextmanager
@@ -153,6 +181,11 @@ def _tied_to_us() -> tuple[str, ...]:
     return tie if works else ()
 
 
+def check_here() -> None:
+    """Raise RsyncUnusable where this machine's rsync cannot be used."""
+    _check_version(shutil.which("rsync"))
+
+
 @functools.cache
 def _check_version(program: str | None) -> None:
     hint = "install rsync 3.1 or newer (apt-get install rsync, brew install rsync)"
@@ -160,5 +193,5 @@ def _check_version(program: str | None) -> None:
         raise RsyncUnusable("there is no rsync on this machine", hint=hint)
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
-    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
         raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)
