@@ -7,12 +7,13 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.config.sync import settings_of
 from armada.errors import ArmadaError, NotFound
-from armada.store import checkpoints, files_home, transfers
+from armada.store import checkpoints, files_home, runs, transfers
 from armada.sync import staging as places
-from armada.sync.arrival import Arrival
 from armada.sync.fetch import Fetcher
 from armada.sync.manifest import NAME, File, ManifestRejected, parse_manifest
+from armada.sync.transfer import ChosenTransfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,18 +142,18 @@ def _bring_into(
     """Fetch files of a published checkpoint; each takes its place only once its hash is right."""
     run_id, digest = checkpoint.run_id, checkpoint.digest
     staging = home.staging(run_id, digest)
-    journal = staging.with_name(f"{digest}.blocks")
     staging.mkdir(mode=0o700, parents=True, exist_ok=True)
     missing = places.link_known(database, staging, files)
     needed = sum(file.size for file in missing) - places.held_bytes(staging, missing)
     coming = transfers.coming_bytes(database, but=digest)
     places.check_space(staging, f"checkpoint-{checkpoint.step}", needed, coming_bytes=coming)
-    with Fetcher(session) as fetcher:
+    settings = settings_of(runs.spec(database, run_id))
+    with Fetcher(session, streams=settings.streams, bytes_per_s=settings.bytes_per_s) as fetcher:
+        transfer = ChosenTransfer(database, session, settings, fetcher)
         for start in range(0, len(missing), _FILES_AT_ONCE):
-            with contextlib.closing(Arrival(staging, journal, missing[start : start + _FILES_AT_ONCE])) as arrival:
-                fetcher.fetch(run_id, f"outbox/{digest}/", arrival, progress)
-                if wrong := arrival.wrong():
-                    raise ArmadaError(f"{wrong[0].path} is damaged on the host too", host=session.host.name)
+            batch = missing[start : start + _FILES_AT_ONCE]
+            if wrong := transfer.bring(run_id, f"outbox/{digest}/", staging, batch, progress):
+                raise ArmadaError(f"{wrong[0].path} is damaged on the host too", host=session.host.name)
     for file in files:
         source, target = staging / file.path, place / file.path
         source.chmod(0o444)
@@ -160,10 +161,8 @@ def _bring_into(
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(target)
     places.fsync(place)
-    journal.unlink(missing_ok=True)
     shutil.rmtree(staging)
-    with contextlib.suppress(OSError):  # another checkpoint may be in there
-        staging.parent.rmdir()
+    places.clear(staging)
     files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
 
 
