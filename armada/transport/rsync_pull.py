@@ -24,6 +24,8 @@ from armada.transport.rsync_errors import explain_exit
 _OPTIONS = ["--perms", "--chmod=D700,F600"]
 _DISK = 11
 _SOURCE = {23, 24}
+_SHORTER = "read errors mapping"  # what rsync says of a file that became shorter while it was read, and of bad disks
+_BAD_DISK = "Input/output error"
 _MISSING = ("No such file", "vanished")
 _FULL = {"Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG, "No space left": errno.ENOSPC}
 
@@ -59,7 +61,10 @@ def _run(
     # In units of 1,024 bytes, which every release understands; never 0, which would be no limit.
     limit = [] if wanted.bytes_per_s is None else [f"--bwlimit={max(1, int(wanted.bytes_per_s / 1024))}"]
     options = [*_OPTIONS, *limit, *arguments, f"{wanted.destination.absolute()}/"]
-    return run_rsync(options, names, host, folder, progress, wanted.size_bytes, keep_open=wanted.keep_open)
+    status, said = run_rsync(options, names, host, folder, progress, wanted.size_bytes, keep_open=wanted.keep_open)
+    if status in _SOURCE and _SHORTER in said and _BAD_DISK not in said and not any(w in said for w in _MISSING):
+        return 0, said  # the digest says so too, and what is wrong is asked for once more
+    return status, said
 
 
 def _explain_here(status: int, said: str, wanted: Pull, host: str) -> Exception | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,9 +25,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which `rsync` notes what it is told."""
     place = tmp_path / "bin"
     place.mkdir()
-    for program in ("sh", "cat"):
-        (place / program).symlink_to(str(shutil.which(program)))
-    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     return place
 
 
@@ -86,6 +83,14 @@ def test_endings_are_about_this_machines_disk_the_files_there_or_the_link(
     assert isinstance(caught.value, expected)
     if expected is OSError and "space" in words:
         assert getattr(caught.value, "errno", None) == errno.ENOSPC
+
+
+def test_a_file_that_became_shorter_while_it_was_read_is_for_the_digest_to_say(stub: Path, tmp_path: Path) -> None:
+    say(stub, """echo 'rsync: [sender] read errors mapping "/srv/x": No data available (61)' >&2; exit 23""")
+    pull_here("box", wanted(tmp_path))
+    say(stub, """echo 'rsync: [sender] read errors mapping "/srv/x": Input/output error (5)' >&2; exit 23""")
+    with pytest.raises(ArmadaError, match="Input/output"):
+        pull_here("box", wanted(tmp_path))
 
 
 def test_a_folder_that_rsync_would_read_as_something_else_is_left_to_other_ways(tmp_path: Path) -> None:
