@@ -35,9 +35,12 @@ OLDEST = (3, 1)  # --info=progress2 and --outbuf
 _STALL_S = 300.0
 # `-s`, because `--secluded-args` is its name only since 3.2.6.
 _OPTIONS = [
-    "-s", "--from0", "--files-from=-", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
+    "-s", "--from0", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
     "--inplace", "--append-verify", "--no-compress", "--info=progress2", "--no-human-readable", "--outbuf=L",
 ]  # fmt: skip
+# rsync ignores that nobody reads its output: killed armadas would leave it at work for hours, and of three processes only
+# the first could be tied to us (PR_SET_PDEATHSIG). So one more waits for the end of what only we hold, and ends all of them.
+_TIED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
 _PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
 _UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
@@ -100,10 +103,10 @@ def run_rsync(
         LinkLost: It stopped making progress.
     """
     check_here()
-    with _listed(names) as listing:
+    with _listed(names) as listing, _tie() as tie:
         process = subprocess.Popen(
-            [*_tied_to_us(), "rsync", *_OPTIONS, *arguments],
-            stdin=listing,
+            ["sh", "-c", _TIED, "sh", "rsync", *_OPTIONS, f"--files-from={listing}", *arguments],
+            stdin=tie,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
@@ -111,29 +114,40 @@ def run_rsync(
             pass_fds=keep_open,
             start_new_session=True,  # so that its ssh can be ended with it
         )
-    stdout, stderr = _pipes(process)
-    errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {host}")
-    with stdout, stderr:
-        try:
-            stalled = not _follow(stdout, progress, total_bytes)
-            if not stalled:
-                process.wait()
-        finally:  # a stall, Ctrl-C, a fault in the callback
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            status, said = process.wait(), errors.text(wait_s=2.0)
+        stdout, stderr = _pipes(process)
+        errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {host}")
+        with stdout, stderr:
+            try:
+                stalled = not _follow(stdout, progress, total_bytes)
+                if not stalled:
+                    process.wait()
+            finally:  # a stall, Ctrl-C, a fault in the callback
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                status, said = process.wait(), errors.text(wait_s=2.0)
     if stalled:
         raise LinkLost(f"the transfer made no progress for {_STALL_S:.0f} s", hint="run it again", host=host)
     return status, said
 
 
 @contextlib.contextmanager
-def _listed(names: Sequence[str]) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as listing:
+def _listed(names: Sequence[str]) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(prefix="armada-files-") as listing:
         # rsync takes what begins with # or ; for a comment, even here, and leaves that file out without a word.
         listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
-        listing.seek(0)
-        yield listing
+        listing.flush()
+        yield listing.name
+
+
+@contextlib.contextmanager
+def _tie() -> Iterator[int]:
+    """Something to read from that ends when this process does, or leaves the block."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
@@ -164,21 +178,6 @@ def parse_progress(line: bytes, total_bytes: int) -> TransferProgress | None:
     if match is None:
         return None
     return TransferProgress(int(match["done"]), total_bytes, float(match["rate"]) * _UNITS[match["unit"]])
-
-
-@functools.cache
-def _tied_to_us() -> tuple[str, ...]:
-    """What makes Linux end rsync when we are killed: it ignores that nobody reads its output, and would push on for hours.
-
-    Its ssh ends with it. The thread that pushes is the one that starts it and waits, as PR_SET_PDEATHSIG wants it. util-linux'
-    setpriv rather than a `preexec_fn`, which may deadlock in a process with threads; without it nothing is lost but the line's time.
-    """
-    tie = ("setpriv", "--pdeathsig", "KILL")
-    try:
-        works = subprocess.run([*tie, "true"], capture_output=True, check=False, timeout=10).returncode == 0
-    except OSError:  # not Linux, or no util-linux
-        return ()
-    return tie if works else ()
 
 
 def check_here() -> None:
