@@ -127,7 +127,7 @@ def test_a_lock_that_rsync_was_given_is_held_by_the_process_that_writes(tmp_path
 
         def look(_: TransferProgress) -> None:
             held = Path("/proc").glob(f"[0-9]*/fd/{number}")
-            holders.update(int(path.parts[2]) for path in held if _is(path, tmp_path / "lock"))
+            holders.update(int(path.parts[2]) for path in held if _is(path, tmp_path / "lock") and _is_rsync(path))
 
         pull_here("box", Pull(str(there), ["big"], here, 2_000_000, 1_000_000.0, (number,)), look)
     assert len(holders) == 3  # sender, generator, receiver
