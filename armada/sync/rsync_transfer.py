@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
 from armada.sync.arrival import BLOCK_BYTES, blocks_in, read_journal
 from armada.sync.causes import SourceChanged
-from armada.sync.staging import BLOCKS, incoming, is_right
+from armada.sync.staging import BLOCKS, incoming
 from armada.transport.protocol import Pull, TransferProgress
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class RsyncTransfer:
             RsyncUnusable: rsync is missing or cannot be used, here or there.
         """
         place = _Place(staging)
-        with place.alone(_ENDS_S):
-            missing = place.take_over(files)
         total = sum(file.size for file in files)
+        with place.alone(_ENDS_S):
+            missing = place.take_over(files, lambda: progress(TransferProgress(0, total, None)))
         before = total - sum(file.size for file in missing)
         held = place.held_bytes(missing)
 
@@ -158,73 +158,53 @@ class _Place:
         """How much of these files is here."""
         return sum(found.st_size for file in files if (found := _look(self.incoming / file.path)) is not None)
 
-    def take_over(self, files: Sequence[File]) -> list[File]:
+    def take_over(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
         """Prepare the folder for rsync: of each file its beginning, or nothing. The files that are not in staging, right, already."""
         kept: dict[str, set[int]] = {}
         if self._journal.exists():
             with self._journal.open("rb+") as stream:
                 kept = read_journal(stream.fileno())
-        missing = [file for file in files if not self._take(file, kept.get(file.path))]
+        whole = [file for file in files if self._seems_whole(file, kept.get(file.path))]
+        right = {file.path for file, is_right in zip(whole, _hash(self._staging, whole, tick), strict=True) if is_right}
+        missing = [file for file in files if file.path not in right]
+        for file in missing:
+            self._take(file, kept.get(file.path))
         if kept:
             with self._journal.open("a") as stream:
                 stream.writelines(f"- {file.path}\n" for file in missing if file.path in kept)
         return missing
 
-    def _take(self, file: File, blocks: set[int] | None) -> bool:
-        """Whether a file lies right in staging; its beginning moves to rsync's folder, so that rsync may go on with it."""
+    def _seems_whole(self, file: File, blocks: set[int] | None) -> bool:
+        found = _look(self._staging / file.path)
+        is_whole = blocks is None or len(blocks) >= blocks_in(file.size)
+        return found is not None and found.st_size == file.size and is_whole
+
+    def _take(self, file: File, blocks: set[int] | None) -> None:
+        """Move the beginning of a file to rsync's folder, so that rsync may go on with it; nothing of it stays in staging."""
         staged, target = self._staging / file.path, self.incoming / file.path
         _make_folders(self.incoming, file)
         if (found := _look(target)) is None or found.st_size > file.size:
             _remove(target)
-        found = _look(staged)
-        if found is not None and found.st_size == file.size:
-            if blocks is None or len(blocks) >= blocks_in(file.size):
-                if is_right(self._staging, file):
-                    return True
-            elif begins := _beginning(blocks):
-                # The stream gives a file its full size at once; rsync would take that for the whole of it.
-                os.truncate(staged, begins * BLOCK_BYTES)
-                if self.held_bytes([file]) < begins * BLOCK_BYTES:
-                    staged.replace(target)
+        found, begins = _look(staged), _beginning(blocks or set())
+        if found is not None and found.st_size == file.size and 0 < begins < blocks_in(file.size):
+            # The stream gives a file its full size at once; rsync would take that for the whole of it.
+            os.truncate(staged, begins * BLOCK_BYTES)
+            if self.held_bytes([file]) < begins * BLOCK_BYTES:
+                staged.replace(target)
         _remove(staged)
-        return False
 
     def verify(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
         """Move files that are right to staging, delete the others; these are returned."""
-        given_up = threading.Event()
-        with ThreadPoolExecutor(_HASHERS, thread_name_prefix="hashing what rsync brought") as pool:
-            try:
-                verdicts = [pool.submit(self._is_right, file, given_up) for file in files]
-                while wait(verdicts, _REPORT_EVERY_S).not_done:
-                    tick()
-            finally:
-                given_up.set()
-                pool.shutdown(wait=False, cancel_futures=True)
         wrong = []
-        for file, verdict in zip(files, verdicts, strict=True):
+        for file, is_right in zip(files, _hash(self.incoming, files, tick), strict=True):
             arrived, staged = self.incoming / file.path, self._staging / file.path
-            if verdict.result():
+            if is_right:
                 staged.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 arrived.replace(staged)
             else:
                 _remove(arrived)
                 wrong.append(file)
         return wrong
-
-    def _is_right(self, file: File, given_up: threading.Event) -> bool:
-        found = _look(self.incoming / file.path)
-        if found is None or found.st_size != file.size or not _has_plain_folders(self.incoming, file):
-            return False
-        digest = hashlib.sha256()
-        descriptor = os.open(self.incoming / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            while piece := os.read(descriptor, _PIECE_BYTES):
-                if given_up.is_set():
-                    return False
-                digest.update(piece)
-        finally:
-            os.close(descriptor)
-        return digest.hexdigest() == file.sha256
 
     def give_back(self, files: Sequence[File]) -> None:
         """Move beginnings to staging as the stream wants them: of full size, with a journal of what is whole."""
@@ -242,6 +222,36 @@ class _Place:
                 whole = blocks_in(file.size) if is_whole else found.st_size // BLOCK_BYTES
                 journal.write(f"- {file.path}\n")
                 journal.writelines(f"{block} {file.path}\n" for block in range(whole))
+
+
+def _hash(folder: Path, files: Sequence[File], tick: Callable[[], None]) -> list[bool]:
+    """Which of these files in a folder are right; `tick` may end it by raising."""
+    given_up = threading.Event()
+    with ThreadPoolExecutor(_HASHERS, thread_name_prefix="hashing what rsync brought") as pool:
+        try:
+            verdicts = [pool.submit(_is_right, folder, file, given_up) for file in files]
+            while wait(verdicts, _REPORT_EVERY_S).not_done:
+                tick()
+        finally:
+            given_up.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [verdict.result() for verdict in verdicts]
+
+
+def _is_right(folder: Path, file: File, given_up: threading.Event) -> bool:
+    found = _look(folder / file.path)
+    if found is None or found.st_size != file.size or not _has_plain_folders(folder, file):
+        return False
+    digest = hashlib.sha256()
+    descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            if given_up.is_set():
+                return False
+            digest.update(piece)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest() == file.sha256
 
 
 def _look(path: Path) -> os.stat_result | None:

@@ -113,6 +113,8 @@ class ChosenTransfer:
     def warm(self, size_bytes: int) -> None:
         if self.choice.method == "stream":
             self._stream.warm(size_bytes)
+        else:
+            self._fetcher.pool.warm(1)  # logs and outputs come by the stream, right after
 
     def bring(
         self,

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -33,6 +34,7 @@ OLDEST = (3, 1)  # --info=progress2 and --outbuf
 # ssh itself gives up on a silent link after 20 s; this catches what stays alive and does nothing. Checking the part that
 # is already there prints nothing: 5 minutes are about 100 GB.
 _STALL_S = 300.0
+_TICK_S = 1.0
 # `-s`, because `--secluded-args` is its name only since 3.2.6.
 _OPTIONS = [
     "-s", "--from0", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
@@ -157,18 +159,23 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _follow(stdout: IO[bytes], progress: ProgressCallback | None, total_bytes: int) -> bool:
-    """Report progress until the output ends; False when nothing came for too long."""
-    line = b""
+    """Report progress until the output ends, also while nothing is said; False when nothing came for too long."""
+    line, last, heard = b"", None, time.monotonic()
     with selectors.DefaultSelector() as waiting:  # unlike select(2), it takes descriptors above 1023
         waiting.register(stdout, selectors.EVENT_READ)
-        while waiting.select(_STALL_S):
-            data = os.read(stdout.fileno(), 65536)
+        while time.monotonic() - heard < _STALL_S:
+            if not waiting.select(_TICK_S):
+                if progress and last:
+                    progress(last)
+                continue
+            data, heard = os.read(stdout.fileno(), 65536), time.monotonic()
             if not data:
                 return True
             *lines, line = (line + data).replace(b"\r", b"\n").split(b"\n")
             for said in lines:
                 if progress and (found := parse_progress(said, total_bytes)):
                     progress(found)
+                    last = TransferProgress(found.done_bytes, total_bytes, None)
     return False
 
 

@@ -38,7 +38,7 @@ from armada.transport import Pull, connect
 
 home = HomePaths.from_environment()
 transport = connect(load_hosts(home)["via"], home)
-wanted = Pull(sys.argv[1], ["big"], Path(sys.argv[2]), 8_000_000)
+wanted = Pull(sys.argv[1], ["big"], Path(sys.argv[2]), 12_000_000)
 transport.pull(wanted, lambda seen: print(seen.done_bytes, flush=True))
 """
 
@@ -52,17 +52,19 @@ def test_checkpoints_come_by_rsync_where_the_link_is_short(
     run = remote("workstation", transport=transport, bwlimit="6M")
     names = ["it's $(touch x)", "-dash", "#hash", ";semi", "ünï — 漢", "*", "~", "a b"]
     run.save(1, {"model": 9_000_000, "empty": 0, **{name: 1000 + n for n, name in enumerate(names)}})
-    by_rsync, by_stream = set[int](), set[int]()
+    by_rsync, most_streams = set[int](), 0
 
     def look(seen: TransferProgress) -> None:
+        nonlocal most_streams
         if 0 < seen.done_bytes < (seen.total_bytes or 0):
             by_rsync.update(own_rsync())
-            by_stream.update(own_ssh())
+            most_streams = max(most_streams, len(own_ssh()))
 
     (place,) = run.sync(listener=Watching(look)).published
     assert run.is_right(place)
     assert by_rsync
-    assert transport == "openssh" or not by_stream
+    if transport == "fabric":
+        assert most_streams <= 1  # for the logs
     assert run.leftovers() == []
 
 
@@ -134,7 +136,7 @@ def test_an_rsync_that_brings_files_does_not_outlive_its_armada(
 ) -> None:
     link = bad_link(fleet.host("a100-1"), "--mbit", "8")
     run = remote("a100-1", transfer="rsync")
-    digest = run.save(1, {"big": 8_000_000})
+    digest = run.save(1, {"big": 12_000_000})
     via = remote("a100-1", link.port, name="via")
     entry = {"ssh": via.host.ssh, "identity": str(machines.IDENTITY)}
     run.home.hosts_file.write_text(json.dumps({"hosts": {"via": entry}}))
@@ -150,7 +152,7 @@ def test_an_rsync_that_brings_files_does_not_outlive_its_armada(
         assert len(started) >= 3  # generator, receiver, ssh
         puller.kill()
     eventually(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and _lives(pid) for pid in started))
-    assert 0 < (place / "big").stat().st_size < 8_000_000
+    assert 0 < (place / "big").stat().st_size < 9_000_000  # what writes would have gone on to the end of what travels
     (published,) = run.sync().published
     assert run.is_right(published)
     assert [c.step for c in checkpoints.of_run(run.database, run.run_id) if c.home_path is not None] == [1]

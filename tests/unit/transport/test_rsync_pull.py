@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ArmadaError, LinkLost, NotFound, RsyncUnusable
+from armada.transport import rsync
 from armada.transport.protocol import Pull, TransferProgress
 from armada.transport.rsync_pull import pull_here
 
@@ -112,6 +113,23 @@ def test_files_come_private_and_continued_and_are_counted(tmp_path: Path) -> Non
     assert (here / "sub/big").stat().st_mode & 0o777 == 0o600
     assert not (here / "other").exists()
     assert seen[-1].done_bytes == len(content)
+
+
+def test_a_silent_rsync_is_still_shown(stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks at transfers takes one that is silent for half a minute for dead."""
+    monkeypatch.setattr(rsync, "_TICK_S", 0.01)
+    enough = tmp_path / "enough"
+    say(stub, f"printf '    5  50%%    1.00kB/s    0:00:01\\r'; while [ ! -e {enough} ]; do :; done; exit 0")
+    seen: list[TransferProgress] = []
+
+    def look(progress: TransferProgress) -> None:
+        seen.append(progress)
+        if len(seen) > 2:
+            enough.touch()
+
+    pull_here("box", wanted(tmp_path), look)
+    assert [progress.rate_bytes_per_s for progress in seen[:3]] == [1024.0, None, None]
+    assert {(progress.done_bytes, progress.total_bytes) for progress in seen} == {(5, 10)}
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="who holds a file is seen in /proc")
