@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def test_the_stream_goes_on_with_what_rsync_left(place: Place, right: bool, monk
 def test_what_lies_wrong_where_rsync_goes_on_comes_again(place: Place, tmp_path: Path) -> None:
     place.create()
     data = random_bytes(3_000_000)
-    files = {"torn": data, "begun": data, "long": b"short", "link": b"here", "away/file": b"there"}
+    files = {"torn": data, "begun": data, "long": b"short", "link": data, "hard": data, "away/file": b"there"}
     digest = place.save(1, files)
     arriving = staging.incoming(place.home.staging(place.run_id, digest))
     arriving.mkdir(parents=True)
@@ -113,6 +114,7 @@ def test_what_lies_wrong_where_rsync_goes_on_comes_again(place: Place, tmp_path:
     precious.write_bytes(b"p")
     elsewhere.mkdir()
     (arriving / "link").symlink_to(precious)
+    os.link(precious, arriving / "hard")
     (arriving / "away").symlink_to(elsewhere)
     (published,) = place.sync().published
     assert {name: (published / name).read_bytes() for name in files} == files
