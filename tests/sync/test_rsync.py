@@ -154,6 +154,20 @@ def test_rsync_reaches_nothing_that_was_verified_or_is_shared(place: Place, monk
 
 
 @BY_RSYNC
+def test_what_rsync_left_counts_as_room_it_has_already(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.create()
+    data = random_bytes(3_000_000)
+    digest = place.save(1, {"model": data})
+    arriving = staging.incoming(place.home.staging(place.run_id, digest))
+    arriving.mkdir(parents=True)
+    (arriving / "model").write_bytes(data[:2_000_000])
+    asked: list[int] = []
+    monkeypatch.setattr(staging, "check_space", lambda folder, what, missing, **_: asked.append(missing))
+    assert len(place.sync().published) == 1
+    assert 900_000 < asked[0] <= 1_000_000
+
+
+@BY_RSYNC
 @pytest.mark.fault(
     "a host that sends more than its manifest lists",
     "broken off, said, never published",
