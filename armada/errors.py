@@ -12,7 +12,7 @@
     │   └── AuthenticationFailed
     │       └── LoginNeeded          a person has to log in: armada may only use the connection they open
     ├── ProvisionFailed         5    environment, code, data or model could not be put there
-    │   └── RsyncUnusable            files go as a tar stream instead
+    │   └── RsyncUnusable            files go, and come, another way
     ├── RunFailed               6    the run ended badly
     ├── NotFound                7    no such host, run, checkpoint; also a LookupError
     ├── Conflict                8    it exists already, or somebody else is doing it
@@ -148,7 +148,7 @@ class ProvisionFailed(ArmadaError):
 
 
 class RsyncUnusable(ProvisionFailed):
-    """rsync cannot carry files to a host: it is missing, too old, or the host's shell disturbs it. They go another way."""
+    """rsync cannot carry files to a host or from it: it is missing, too old, or the host's shell disturbs it. There is another way."""
 
 
 class RunFailed(ArmadaError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from armada.errors import ArmadaError
     from armada.paths import HomePaths
     from armada.stream import Stream
-    from armada.transport.protocol import TransferProgress, Transport
+    from armada.transport.protocol import Pull, TransferProgress, Transport
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class HostSession:
         self.outage = Outage(host.name)
         """What a person is told while the link is down; fetches over this session say theirs here, too."""
         self.without_rsync: str | None = None
-        """Why files go there as a tar stream; None while rsync has not failed."""
+        """Why rsync cannot be used with it; None while that has not failed."""
 
     def call(
         self,
@@ -83,6 +83,10 @@ class HostSession:
         self, source: Path, files: Sequence[str], destination: str, progress: Callable[[TransferProgress], None]
     ) -> None:
         self.persist(lambda: self._connected().push(source, files, destination, progress))
+
+    def pull(self, wanted: Pull, progress: Callable[[TransferProgress], None]) -> None:
+        """Copy files from there by rsync, once: its user knows what came before a link broke. Raises as `Transport.pull` does."""
+        self._connected().pull(wanted, progress)
 
     def open_stream(self) -> Stream:
         """Open a channel of its own for file contents. A broken one is not opened again: its user knows what is missing.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.config.hosts import Host
     from armada.store.hosts import DiskForecast
+    from armada.sync.link import Judged
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -246,12 +247,14 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from armada.session import HostSession
     from armada.store import hosts as records
     from armada.sync.forecast import note_forecast
+    from armada.sync.link import judge_link
 
-    def ask(host: Host) -> dict[str, Any] | ArmadaError:
+    def ask(host: Host) -> tuple[dict[str, Any], Judged] | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
                 facts = session.call("host.facts", {})
-                return facts if host.batch is None else {**facts, "queue": look_at_queue(session)}
+                link = judge_link(session, facts)
+                return (facts if host.batch is None else {**facts, "queue": look_at_queue(session)}), link
         except ArmadaError as error:
             return error
 
@@ -273,18 +276,22 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
-        records.record_facts(context.database, host.name, answer)
+        facts, link = answer
+        records.record_facts(context.database, host.name, facts)
         forecast = note_forecast(context.database, host.name)
         disk = dataclasses.asdict(forecast) if forecast is not None else None
-        listed.append({"name": host.name, "reachable": True, **answer, "forecast": disk})
+        shown = {"forecast": disk, "transfer": dataclasses.asdict(link)}
+        listed.append({"name": host.name, "reachable": True, **facts, **shown})
         if not as_json:
-            _say_facts(context, host, answer, forecast)
+            _say_facts(context, host, facts, forecast, link)
     if as_json:
         print_json(listed)
     return code
 
 
-def _say_facts(context: Context, host: Host, facts: dict[str, Any], forecast: DiskForecast | None) -> None:
+def _say_facts(
+    context: Context, host: Host, facts: dict[str, Any], forecast: DiskForecast | None, link: Judged
+) -> None:
     from armada.provision.state import environment_state
 
     who = f"{inert_line(facts['user'])} at {inert_line(facts['hostname'])}"
@@ -304,6 +311,7 @@ def _say_facts(context: Context, host: Host, facts: dict[str, Any], forecast: Di
     print(f"    {mark}{'; '.join(filter(None, [free, foreseen(forecast)]))}")
     if not host.local and not facts["tools"]["rsync"]:
         print("    no rsync: files go there as a tar stream, slower on long links")
+    print(f"    checkpoints come by {'rsync' if link.method == 'rsync' else 'the stream'}: {link.reason}")
     if host.batch is not None:
         _say_queue(host, facts["queue"])
         if host.profile is None:

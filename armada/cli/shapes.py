@@ -31,7 +31,8 @@ _CHECKPOINT = {
 _KEY = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
 _GIVEN_UP = {"step": INT, "digest": STR, "size_bytes": INT}
 _PLAN = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
-_CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ}]
+_TRANSFER = {"method": STR, "reason": STR, "round_trip_s": NUM}
+_CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
 _TRUSTED = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
 _REPORT = {"name": STR, "findings": [OBJ], "exit_code": INT}
 

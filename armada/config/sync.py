@@ -80,6 +80,8 @@ class SyncSettings(Settings):
         "optimizer": "include_optimizer",
         "log_size": "log_limit",
         "max_log": "log_limit",
+        "method": "transfer",
+        "transport": "transfer",
     }
 
     every: Annotated[FilledText, shaped(DURATION, blanks=True)] = "10m"
@@ -90,6 +92,8 @@ class SyncSettings(Settings):
     bwlimit: Rate | None = None
     window: Annotated[FilledText, shaped(_WINDOW)] | None = None
     """Local time; outside it only a run's last sync and `sync now` move checkpoints."""
+    transfer: Literal["auto", "rsync", "stream"] = "auto"
+    """What carries checkpoints; `auto`: rsync where one connection fills the link and both ends have it, else the stream."""
     streams: Annotated[int, Field(ge=1, le=8)] | Literal["auto"] = "auto"
     outputs: Annotated[tuple[FilledText, ...], Field(strict=False, max_length=100)] = ()
     """Patterns below the run's work folder: `results/**`, `*.csv`."""

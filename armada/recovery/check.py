@@ -108,7 +108,7 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
     coming = {c.digest for c in checkpoints.of_run(database, run_id) if c.on_host and c.home_path is None}
     folder = home.checkpoints(run_id)
     for path in (folder / ".staging").glob("*"):
-        if path.name.removesuffix(".blocks") not in coming:
+        if places.digest_of(path) not in coming:
             found.append(
                 Finding(
                     "left_over", f"{run_id}: half of a transfer nobody continues", f"armada sync now {run_id}", path

@@ -44,7 +44,7 @@ class Arrival:
         self._descriptors: list[int] = []
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        kept = _read_journal(self._journal)
+        kept = read_journal(self._journal)
         self._whole = [self._prepare(file, kept.get(file.path, set())) for file in self.files]
         self.resumed_bytes = sum(
             self.length(index, block) for index, blocks in enumerate(self._whole) for block in blocks
@@ -52,7 +52,7 @@ class Arrival:
         self.missing = deque(
             (index, block)
             for index, file in enumerate(self.files)
-            for block in range(_count(file.size))
+            for block in range(blocks_in(file.size))
             if block not in self._whole[index]
         )
         self._unflushed_bytes = 0
@@ -90,7 +90,7 @@ class Arrival:
         Raises:
             ValueError: Something has not arrived yet.
         """
-        if any(len(whole) < _count(file.size) for whole, file in zip(self._whole, self.files, strict=True)):
+        if any(len(whole) < blocks_in(file.size) for whole, file in zip(self._whole, self.files, strict=True)):
             raise ValueError("not everything has arrived")
         self._hasher.join()
         if self._error is not None:
@@ -127,7 +127,7 @@ class Arrival:
         if os.fstat(descriptor).st_size != file.size:
             kept = set()
             os.ftruncate(descriptor, file.size)
-        return {block for block in kept if block < _count(file.size)}
+        return {block for block in kept if block < blocks_in(file.size)}
 
     def _hash_all(self) -> None:
         try:
@@ -139,7 +139,7 @@ class Arrival:
 
     def _hash(self, index: int) -> str:
         digest = hashlib.sha256()
-        for block in range(_count(self.files[index].size)):
+        for block in range(blocks_in(self.files[index].size)):
             with self._condition:
                 self._condition.wait_for(lambda: block in self._whole[index] or self._error)  # noqa: B023  # waited for here
                 if self._error:
@@ -171,11 +171,12 @@ class Arrival:
                     _sync_data(descriptor)
 
 
-def _count(size: int) -> int:
+def blocks_in(size: int) -> int:
+    """How many blocks a file of so many bytes has."""
     return -(-size // BLOCK_BYTES)
 
 
-def _read_journal(descriptor: int) -> dict[str, set[int]]:
+def read_journal(descriptor: int) -> dict[str, set[int]]:
     """Whole blocks by file; a line cut off by a kill says nothing."""
     with open(descriptor, "rb", closefd=False) as stream:
         stream.seek(0)

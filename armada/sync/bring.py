@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home, transfers
 from armada.sync import staging as places
-from armada.sync.arrival import Arrival
 from armada.sync.causes import SourceChanged
 from armada.sync.manifest import File, Manifest, parse_manifest
 from armada.transport.protocol import TransferProgress
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
-    from armada.sync.fetch import Fetcher
+    from armada.sync.transfer import Transfer
 
 ROUNDS = 3
 """A file whose hash is wrong is fetched again so many times; then the copy on the host itself is bad."""
@@ -37,14 +35,14 @@ class Carrier:
         database: The store.
         session: With the host.
         home: Home's folders.
-        fetcher: With the same host.
+        transfer: Carries files from the same host.
     """
 
-    def __init__(self, database: Database, session: HostSession, home: HomePaths, fetcher: Fetcher) -> None:
+    def __init__(self, database: Database, session: HostSession, home: HomePaths, transfer: Transfer) -> None:
         self._database = database
         self._session = session
         self._home = home
-        self._fetcher = fetcher
+        self._transfer = transfer
 
     def bring(
         self,
@@ -71,10 +69,9 @@ class Carrier:
         """
         run_id, digest = checkpoint.run_id, checkpoint.digest
         folder, staging = self._home.checkpoints(run_id), self._home.staging(run_id, digest)
-        journal = staging.with_name(f"{digest}.blocks")
         place = places.find_published(folder, checkpoint)  # a former sync died between the rename and the record
         if place is None:
-            self._fetcher.warm(checkpoint.size_bytes)
+            self._transfer.warm(checkpoint.size_bytes)
             answer = self._session.call("outbox.manifest", {"run_id": run_id, "digest": digest})
             manifest = parse_manifest(str(answer.get("text")), digest)
             without = set(left_out(manifest))
@@ -89,11 +86,9 @@ class Carrier:
             )
             linked_bytes = sum(file.size for file in files) - sum(file.size for file in missing)
             transfers.begin(self._database, run_id, digest, sum(file.size for file in files))
-            self._fetch(checkpoint, missing, staging, journal, self._noting(checkpoint, linked_bytes, progress))
+            self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
             place = places.publish(folder, staging, manifest, sorted(without))
-        journal.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another checkpoint may be in there
-            staging.parent.rmdir()
+        places.clear(staging)
         manifest, here = places.read_published(place, digest)
         files_home.record(self._database, [(f.sha256, place / f.path, f.size) for f in here if f.size])
         checkpoints.mark_home(self._database, run_id, digest, place)
@@ -105,7 +100,6 @@ class Carrier:
         checkpoint: Checkpoint,
         files: Sequence[File],
         staging: Path,
-        journal: Path,
         progress: Callable[[TransferProgress], None],
     ) -> None:
         source = f"outbox/{checkpoint.digest}/"
@@ -120,9 +114,7 @@ class Carrier:
                 def shifted(seen: TransferProgress, done: int = done) -> None:
                     progress(TransferProgress(done + seen.done_bytes, total, seen.rate_bytes_per_s))
 
-                with contextlib.closing(Arrival(staging, journal, batch)) as arrival:
-                    self._fetcher.fetch(checkpoint.run_id, source, arrival, shifted)
-                    again += arrival.wrong()
+                again += self._transfer.bring(checkpoint.run_id, source, staging, batch, shifted)
                 done += sum(file.size for file in batch)
             wrong = again
             if not wrong:

@@ -27,6 +27,7 @@ from armada.sync.proof import prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
 from armada.sync.telling import Telling
+from armada.sync.transfer import ChosenTransfer
 from armada.verdicts import settling
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
@@ -418,7 +419,8 @@ class _Sync:
         return before.next_try_at is not None and not now < before.next_try_at <= latest
 
     def _bring(self, wanted: Sequence[Checkpoint], settings: SyncSettings, fetcher: Fetcher) -> list[tuple[int, Path]]:
-        carrier = Carrier(self.database, self.session, self.home, fetcher)
+        transfer = ChosenTransfer(self.database, self.session, settings, fetcher)
+        carrier = Carrier(self.database, self.session, self.home, transfer)
         published = []
         for checkpoint in wanted:
             name = f"checkpoint-{checkpoint.step}"

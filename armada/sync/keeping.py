@@ -66,7 +66,7 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
             checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
     for path in (folder / ".staging").glob("*"):
-        if path.name.removesuffix(".blocks") not in coming:
+        if places.digest_of(path) not in coming:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     gone = {c.digest for c in known if not c.on_host and c.home_path is None}
     for digest, transfer in transfers.of_run(database, run_id).items():

@@ -7,12 +7,13 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from armada.config.sync import settings_of
 from armada.errors import ArmadaError, NotFound
-from armada.store import checkpoints, files_home, transfers
+from armada.store import checkpoints, files_home, runs, transfers
 from armada.sync import staging as places
-from armada.sync.arrival import Arrival
 from armada.sync.fetch import Fetcher
 from armada.sync.manifest import NAME, File, ManifestRejected, parse_manifest
+from armada.sync.transfer import ChosenTransfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.sync.transfer import Transfer
     from armada.transport.protocol import TransferProgress
 
 _FILES_AT_ONCE = 200
@@ -91,7 +93,8 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         missing = places.link_known(database, staging, finding.damaged)
         _put(database, staging, place, [file for file in finding.damaged if file not in missing])
-        _clear(staging)
+        shutil.rmtree(staging)
+        places.clear(staging)
         if not missing:
             checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
     return replace(finding, damaged=tuple(missing))
@@ -169,20 +172,21 @@ def _bring_into(
     """Fetch files of a published checkpoint; each takes its place only once its hash is right."""
     run_id, digest = checkpoint.run_id, checkpoint.digest
     staging = home.staging(run_id, digest)
-    journal = staging.with_name(f"{digest}.blocks")
     staging.mkdir(mode=0o700, parents=True, exist_ok=True)
     missing = places.link_known(database, staging, files)
     needed = sum(file.size for file in missing) - places.held_bytes(staging, missing)
     coming = transfers.coming_bytes(database, but=digest)
     places.check_space(staging, f"checkpoint-{checkpoint.step}", needed, coming_bytes=coming)
     failed: dict[str, ArmadaError] = {}
-    with Fetcher(session) as fetcher:
+    settings = settings_of(runs.spec(database, run_id))
+    with Fetcher(session, streams=settings.streams, bytes_per_s=settings.bytes_per_s) as fetcher:
+        transfer = ChosenTransfer(database, session, settings, fetcher)
         for start in range(0, len(missing), _FILES_AT_ONCE):
-            fetch = _Fetch(fetcher, checkpoint, staging, journal, progress)
+            fetch = _Fetch(transfer, session.host.name, checkpoint, staging, progress)
             failed |= fetch.some(missing[start : start + _FILES_AT_ONCE])
     _put(database, staging, place, [file for file in files if file.path not in failed])
-    journal.unlink(missing_ok=True)
-    _clear(staging)
+    shutil.rmtree(staging)
+    places.clear(staging)
     for error in failed.values():
         raise error
 
@@ -191,10 +195,10 @@ def _bring_into(
 class _Fetch:
     """Brings files of one checkpoint into staging."""
 
-    fetcher: Fetcher
+    transfer: Transfer
+    host: str
     checkpoint: Checkpoint
     staging: Path
-    journal: Path
     progress: Callable[[TransferProgress], None]
 
     def some(self, files: Sequence[File]) -> dict[str, ArmadaError]:
@@ -204,23 +208,18 @@ class _Fetch:
             HostUnreachable: The link stayed down.
             OSError: Home's disk would not take it.
         """
-        host = self.fetcher.host
         try:
-            with contextlib.closing(Arrival(self.staging, self.journal, files)) as arrival:
-                folder = f"outbox/{self.checkpoint.digest}/"
-                self.fetcher.fetch(self.checkpoint.run_id, folder, arrival, self.progress)
-                return {
-                    file.path: ArmadaError(f"{file.path} is damaged on the host too", host=host)
-                    for file in arrival.wrong()
-                }
+            folder = f"outbox/{self.checkpoint.digest}/"
+            wrong = self.transfer.bring(self.checkpoint.run_id, folder, self.staging, files, self.progress)
         except NotFound:
             if len(files) == 1:
-                why = f"{host} has {files[0].path} of checkpoint-{self.checkpoint.step} no more"
-                return {files[0].path: NotFound(why, host=host)}
-        failed: dict[str, ArmadaError] = {}
-        for file in files:
-            failed |= self.some([file])
-        return failed
+                why = f"{self.host} has {files[0].path} of checkpoint-{self.checkpoint.step} no more"
+                return {files[0].path: NotFound(why, host=self.host)}
+            failed: dict[str, ArmadaError] = {}
+            for file in files:
+                failed |= self.some([file])
+            return failed
+        return {file.path: ArmadaError(f"{file.path} is damaged on the host too", host=self.host) for file in wrong}
 
 
 def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
@@ -234,12 +233,6 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) 
     if files:
         places.fsync(place)
         files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
-
-
-def _clear(staging: Path) -> None:
-    shutil.rmtree(staging)
-    with contextlib.suppress(OSError):  # another checkpoint may be in there
-        staging.parent.rmdir()
 
 
 def _replace_manifest(place: Path, text: str) -> None:

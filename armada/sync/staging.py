@@ -33,6 +33,11 @@ PARTIAL = "PARTIAL.json"
 """Beside the manifest of a checkpoint that `include_optimizer` made smaller: `{"format": 1, "left_out": [paths]}`."""
 
 TRASH = ".trash"
+BLOCKS = ".blocks"
+"""Beside a staging folder: which blocks of its files are whole, see `arrival`."""
+
+INCOMING = ".rsync"
+"""Beside it: what rsync writes, see `rsync_transfer`."""
 
 FORGOTTEN = "forgotten"
 """Beside the results of a run that a person took out of the store."""
@@ -112,10 +117,29 @@ def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: in
 def held_bytes(staging: Path, files: Sequence[File]) -> int:
     """What a broken transfer already occupies; files in staging have holes."""
     held = 0
-    for file in files:
-        with contextlib.suppress(OSError):
-            held += (staging / file.path).lstat().st_blocks * 512
+    for folder in (staging, incoming(staging)):
+        for file in files:
+            with contextlib.suppress(OSError):
+                held += (folder / file.path).lstat().st_blocks * 512
     return held
+
+
+def incoming(staging: Path) -> Path:
+    """The folder in which files lie that rsync writes; nothing in it was verified, and nothing in it is shared."""
+    return staging.with_name(staging.name + INCOMING) / "files"
+
+
+def clear(staging: Path) -> None:
+    """Remove what lies beside a staging folder whose files have found their places."""
+    staging.with_name(staging.name + BLOCKS).unlink(missing_ok=True)
+    shutil.rmtree(incoming(staging).parent, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another checkpoint may be in there
+        staging.parent.rmdir()
+
+
+def digest_of(path: Path) -> str:
+    """Which checkpoint something beside or in the place of a staging folder belongs to."""
+    return path.name.removesuffix(BLOCKS).removesuffix(INCOMING)
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:

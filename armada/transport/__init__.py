@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from armada.paths import HomePaths
-from armada.transport.protocol import Channel, HostLike, ProgressCallback, TransferProgress, Transport, root_of
+from armada.transport.protocol import Channel, HostLike, ProgressCallback, Pull, TransferProgress, Transport, root_of
 
-__all__ = ["Channel", "HostLike", "ProgressCallback", "TransferProgress", "Transport", "connect", "root_of"]
+__all__ = ["Channel", "HostLike", "ProgressCallback", "Pull", "TransferProgress", "Transport", "connect", "root_of"]
 
 
 def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transport:

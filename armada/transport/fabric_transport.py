@@ -13,12 +13,12 @@ from paramiko.ssh_exception import ChannelException, SSHException
 
 from armada.errors import LinkLost
 from armada.paths import HomePaths
-from armada.transport import rsync
+from armada.transport import rsync, rsync_pull
 from armada.transport.bootstrap import COMMAND
 from armada.transport.bulk import BulkChannel, open_bulk_channel
 from armada.transport.handshake import CHANNEL_TIMEOUT_S, close_chain, connect_chain
 from armada.transport.host_keys import pinned_keys
-from armada.transport.protocol import RUNS_GO_ON, HostLike, ProgressCallback
+from armada.transport.protocol import RUNS_GO_ON, HostLike, ProgressCallback, Pull
 from armada.transport.resolve import HostSpec, resolve
 from armada.transport.rsync_errors import no_session
 from armada.transport.ssh_config import write_ssh_config
@@ -158,6 +158,9 @@ class FabricTransport:
         self, source: Path, files: Sequence[str], destination: str, progress: ProgressCallback | None = None
     ) -> None:
         rsync.push(self._spec, self._home, source, files, destination, progress)
+
+    def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
+        rsync_pull.pull(self._spec, self._home, wanted, progress)
 
     def close(self) -> None:
         self._link.close()

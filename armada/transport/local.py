@@ -13,7 +13,7 @@ from armada.errors import HostUnreachable, LinkLost
 from armada.transport.bootstrap import LOADER
 from armada.transport.copying import copy_files
 from armada.transport.names import checked_remote_folder
-from armada.transport.protocol import HostLike, ProgressCallback
+from armada.transport.protocol import HostLike, ProgressCallback, Pull
 from armada.transport.stderr_tail import StderrTail
 
 _END_WAIT_S = 5.0
@@ -103,6 +103,11 @@ class LocalTransport:
     ) -> None:
         target = Path(checked_remote_folder(destination, host=self._host.name))
         copy_files(source, files, target, host=self._host.name, progress=progress)
+
+    def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
+        from armada.transport.rsync_pull import pull_here
+
+        pull_here(self._host.name, wanted, progress)
 
     def close(self) -> None:
         while self._channels:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from armada.errors import HostUnreachable, LinkLost
 from armada.paths import HomePaths
-from armada.transport import rsync
+from armada.transport import rsync, rsync_pull
 from armada.transport.bulk import SSH_FAILED, BulkChannel, start_ssh
 from armada.transport.host_keys import pinned_keys
-from armada.transport.protocol import HostLike, ProgressCallback
+from armada.transport.protocol import HostLike, ProgressCallback, Pull
 from armada.transport.resolve import HostSpec, resolve
 from armada.transport.rsync_errors import NO_SESSION, explain_exit, no_session
 from armada.transport.shared_connection import SharedConnection
@@ -112,6 +112,10 @@ class OpensshTransport:
     ) -> None:
         self._connection.ensure(_REOPEN_S)
         rsync.push(self._spec, self._home, source, files, destination, progress)
+
+    def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
+        self._connection.ensure(_REOPEN_S)
+        rsync_pull.pull(self._spec, self._home, wanted, progress)
 
     def _channel(self) -> SharedChannel:
         self._channels = [channel for channel in self._channels if not channel.closed]

@@ -41,6 +41,27 @@ class TransferProgress:
     rate_bytes_per_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Files to copy from a host by rsync.
+
+    Attributes:
+        source: The folder there, absolute.
+        files: Names below it.
+        destination: The folder here. It may hold beginnings of these files, and must hold nothing else of value.
+        size_bytes: What the files should be together.
+        bytes_per_s: How fast they may come; None for no limit.
+        keep_open: Descriptors that every process of it shall have: a lock on one is held as long as any of them can write.
+    """
+
+    source: str
+    files: Sequence[str]
+    destination: Path
+    size_bytes: int
+    bytes_per_s: float | None = None
+    keep_open: tuple[int, ...] = ()
+
+
 ProgressCallback = Callable[[TransferProgress], None]
 
 
@@ -88,6 +109,18 @@ class Transport(Protocol):
             ArmadaError: A name or file that must not travel.
             ProvisionFailed: The host cannot take them: no rsync, no permission, disk full.
             HostUnreachable: No connection, or (LinkLost) it went away.
+        """
+
+    def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
+        """Copy files from the host by rsync; a file that is here in part is continued where it ends.
+
+        Success says that bytes were written, not that they are the right ones, nor all: check digests.
+
+        Raises:
+            RsyncUnusable: rsync is missing or cannot be used, here or there.
+            NotFound: A file is not there.
+            HostUnreachable: No connection, or (LinkLost) it went away; what came is kept.
+            OSError: This machine's disk would not take it.
         """
 
     def close(self) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from armada.store import checkpoints
+from armada.sync.staging import incoming
 from tests import moments
 from tests.chance import dice
-from tests.sync.conftest import Place, leftovers, random_bytes
+from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
 KILLS = moments.times(4)
 
@@ -34,13 +35,15 @@ def published_right(place: Place) -> int:
     return count
 
 
-def has_come(folder: Path, size_bytes: float) -> bool:
+def has_come(staging: Path, size_bytes: float) -> bool:
     try:
-        return sum(path.stat().st_blocks * 512 for path in folder.rglob("*")) >= size_bytes
+        found = [*staging.rglob("*"), *incoming(staging).rglob("*")]
+        return bool(found) and sum(path.stat().st_blocks * 512 for path in found) >= size_bytes
     except FileNotFoundError:  # renamed while we looked
         return True
 
 
+@both_ways
 @pytest.mark.fault(
     "kill -9 of the syncing process, its ssh with it",
     "every checkpoint home and verified once; no mismatch, no leaked temporary",
@@ -84,6 +87,7 @@ def test_a_sync_killed_at_random_points_loses_nothing_and_publishes_nothing_half
     }
 
 
+@both_ways
 @pytest.mark.fault(
     "home's disk full, before and in the middle of a transfer",
     "sync pauses with its reason, training goes on; it goes on by itself once there is room",

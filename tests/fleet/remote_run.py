@@ -57,10 +57,19 @@ class Remote:
         name: str | None = None,
         *,
         patience_s: float = 600.0,  # a test that is about a link that stays down says less
+        transport: str = "fabric",
     ) -> None:
         up = fleet.host(machine)
         address = f"{up.user}@127.0.0.1:{port}" if port else up.target
-        self.host = Host(name=name or machine, ssh=address, identity=machines.IDENTITY, root=root)
+        self.host = Host.model_validate(
+            {
+                "name": name or machine,
+                "ssh": address,
+                "identity": machines.IDENTITY,
+                "root": root,
+                "transport": transport,
+            }
+        )
         self.home, self.fleet, self.user = home, fleet, up.user
         self.machine = machine
         self.run_id = f"run-{name or machine}"
@@ -68,6 +77,12 @@ class Remote:
         pin(home, self.host.name, scan(resolve(self.host), home))
         self.database = Database(home.store)
         self.session = HostSession(self.host, home, patience_s=patience_s)
+
+    def reach(self, port: int) -> None:
+        """Go to the same machine by another way, as one does once a link is down."""
+        self.session.close()
+        self.host = self.host.model_copy(update={"ssh": f"{self.user}@127.0.0.1:{port}"})
+        self.session = HostSession(self.host, self.home)
 
     def create(self, **sync: Any) -> None:
         spec: dict[str, Any] = {

@@ -113,12 +113,13 @@ def test_ssh_processes_killed_at_random_points_harm_no_transfer(
     "the checkpoint comes home in pieces, verified",
 )
 @pytest.mark.takes_long("a new connection for every piece")
+@pytest.mark.parametrize("transfer", ["stream", "rsync"])
 def test_a_link_that_never_lives_long_carries_a_checkpoint_in_pieces(
-    home: HomePaths, fleet: Fleet, ssh_config: Path, there: str, bad_link: Callable[..., BadLink]
+    home: HomePaths, fleet: Fleet, ssh_config: Path, there: str, bad_link: Callable[..., BadLink], transfer: str
 ) -> None:
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "4", "--reset-after", "6000000")
     with contextlib.closing(Remote(home, fleet, "a100-1", there, link.port)) as run:
-        run.create(streams=1)
+        run.create(streams=1, transfer=transfer)
         run.save(1, {"model": 40_000_000})
         (place,) = run.sync().published
         assert run.is_right(place)

@@ -36,8 +36,16 @@ from tests.waiting import eventually
 def remote(home: HomePaths, fleet: Fleet, there: str, ssh_config: Path) -> Iterator[Callable[..., Remote]]:
     made: list[Remote] = []
 
-    def make(machine: str, port: int | None = None, *, patience_s: float = 600.0, **sync: Any) -> Remote:
-        made.append(Remote(home, fleet, machine, there, port, patience_s=patience_s))
+    def make(
+        machine: str,
+        port: int | None = None,
+        *,
+        name: str | None = None,
+        patience_s: float = 600.0,
+        transport: str = "fabric",
+        **sync: Any,
+    ) -> Remote:
+        made.append(Remote(home, fleet, machine, there, port, name, patience_s=patience_s, transport=transport))
         made[-1].create(**sync)
         return made[-1]
 
@@ -63,7 +71,7 @@ class Watching:
 def test_a_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several_on_a_long_one(
     remote: Callable[..., Remote], fleet: Fleet, bad_link: Callable[..., BadLink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    near = remote("workstation")
+    near = remote("workstation", transfer="stream")
     near.save(1, {"model": 30_000_000, "small": 10, "empty": 0})
     most = 0
 
@@ -78,7 +86,7 @@ def test_a_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several
     assert near.is_right(place)
     assert most == 1
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "60")
-    far = remote("a100-1", link.port)
+    far = remote("a100-1", link.port, transfer="auto")
     far.save(1, {"model": 60_000_000, "small": 10})
     (place,) = far.sync(listener=Watching(count)).published
     assert far.is_right(place)
@@ -106,7 +114,7 @@ def test_links_that_are_cut_and_ssh_processes_that_are_killed_delay_a_transfer_a
     remote: Callable[..., Remote], fleet: Fleet, bad_link: Callable[..., BadLink]
 ) -> None:
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "20", "--mbit", "400")
-    run = remote("a100-1", link.port)
+    run = remote("a100-1", link.port, transfer="stream")
     run.save(1, {"model": 40_000_000, **{f"shard-{number}": 3_000_000 for number in range(8)}})
     chance, left = dice(3), [12]
 
@@ -133,7 +141,7 @@ def test_a_link_that_stays_down_is_said_and_what_came_is_kept(
     remote: Callable[..., Remote], fleet: Fleet, bad_link: Callable[..., BadLink]
 ) -> None:
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "2", "--mbit", "200")
-    run = remote("a100-1", link.port, patience_s=1.0)
+    run = remote("a100-1", link.port, patience_s=1.0, transfer="stream")
     digest = run.save(1, {"model": 60_000_000})
 
     def cut(seen: TransferProgress) -> None:
@@ -196,15 +204,24 @@ def test_a_changed_host_key_stops_a_transfer_and_is_called_that(remote: Callable
 
 @pytest.mark.fault(
     "rsync missing on the host",
-    "checkpoints come all the same",
+    "checkpoints come all the same; where rsync is asked for, that is said",
 )
-def test_a_host_without_rsync_sends_checkpoints_all_the_same(remote: Callable[..., Remote], fleet: Fleet) -> None:
+def test_a_host_without_rsync_sends_checkpoints_all_the_same(
+    remote: Callable[..., Remote], fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Streams, "round_trip_s", 0.001)  # so that rsync is tried
     with fleet.borrow("a100-2") as machine:
-        run = remote("a100-2")
+        run = remote("a100-2", transfer="rsync")
         run.save(1, {"model": 1_000_000})
         fleet.run(machine.name, "mv /usr/bin/rsync /usr/bin/rsync.away")
         try:
-            assert len(run.sync().published) == 1
+            (trouble,) = run.sync().troubles
+            assert (trouble.error.message, trouble.error.exit_code) == ("no rsync on this host", 5)
+            assert "sync.transfer: auto" in (trouble.error.hint or "")
+            runs.set_spec(run.database, run.run_id, {**runs.spec(run.database, run.run_id), "sync": {}})
+            run.session.without_rsync = None
+            assert len(run.sync(insist=True).published) == 1
+            assert run.session.without_rsync == "no rsync on this host"
         finally:
             fleet.run(machine.name, "mv /usr/bin/rsync.away /usr/bin/rsync")
 

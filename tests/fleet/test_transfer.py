@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -174,7 +173,6 @@ def test_a_push_killed_at_random_points_is_completed_by_the_next(
     "kill -9 of armada during a push",
     "its rsync ends with it; the next push completes what it began",
 )
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no util-linux")
 def test_an_rsync_does_not_outlive_the_armada_that_started_it(
     known: Known,
     home: HomePaths,

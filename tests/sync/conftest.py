@@ -35,6 +35,7 @@ class Place:
     session: HostSession
     settings: dict[str, Any] = field(default_factory=dict)
     run_id: str = RUN
+    transfer: str | None = None
 
     @property
     def remote(self) -> Path:
@@ -67,7 +68,7 @@ class Place:
             "outbox": {"keep": 3, "disk_floor_bytes": 0},
             "training": None,
             "experiment": {},
-            "sync": sync,
+            "sync": sync if self.transfer is None else {"transfer": self.transfer, **sync},
         }
         runs.insert(
             self.database,
@@ -146,9 +147,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HomePaths:
 
 
 @pytest.fixture
-def place(home: HomePaths) -> Iterator[Place]:
+def place(home: HomePaths, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Home and the host `local`; a test of `both_ways` is run for each way in which checkpoints may come."""
     with Database(home.store) as database, HostSession(Host(name="local"), home, patience_s=0.0) as session:
-        yield Place(home, database, session)
+        yield Place(home, database, session, transfer=getattr(request, "param", None))
+
+
+both_ways = pytest.mark.parametrize("place", ["stream", "rsync"], indirect=True)
+"""rsync runs between two folders of this machine; over SSH only the way there is another."""
 
 
 def random_bytes(size: int) -> bytes:

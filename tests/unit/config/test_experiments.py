@@ -155,6 +155,14 @@ def test_words_of_yaml_1_1_are_text(project: Path, name: str) -> None:
 WRONG: list[tuple[str, str, int, str, str | None]] = [
     ("task: sft", "tsk: sft", 2, "unknown key `tsk`", "did you mean `task`?"),
     ("task: sft", "task: stf", 2, "`task` must be 'sft', 'script' or 'command', not 'stf'", "did you mean sft?"),
+    (
+        "task: sft",
+        "task: sft\nsync: {transfer: rsnyc}",
+        3,
+        "must be 'auto', 'rsync' or 'stream'",
+        "did you mean rsync?",
+    ),
+    ("task: sft", "task: sft\nsync: {transport: rsync}", 3, "unknown key", "did you mean `sync.transfer`?"),
     ("name: qwen-lora", "name: 5", 1, "`name` must be text, not 5", 'put quotes around it: "5"'),
     ("name: qwen-lora", "name: true", 1, "`name` must be text, not true", 'put quotes around it: "true"'),
     ("name: qwen-lora", "name: ' '", 1, "must not be empty", None),
