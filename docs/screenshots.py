@@ -109,6 +109,7 @@ class Story:
         log = self._home.run("arc-1.5b-r128-7k3f9d") / "outputs" / "output.log"
         log.parent.mkdir(parents=True)
         log.write_text(LOG)
+        os.utime(log, (NOW - 185, NOW - 185))
 
     def _run(
         self,
@@ -305,6 +306,7 @@ def main() -> None:
             Story(home, database).tell()
         with instance.only_instance(home):
             status.write(home, status.Status(4711, None, None, __version__, True, NOW - 9000, NOW - 1, {}, ()))
+            status.judge.__kwdefaults__["wall"] = time.time  # it took the clock that goes, before this one stood still
             asyncio.run(shoot(home, folder))
     for picture in sorted(folder.glob("*.svg")):
         print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")

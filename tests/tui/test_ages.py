@@ -73,3 +73,26 @@ def test_a_log_that_nobody_can_follow_says_so_beside_its_age(world: World) -> No
         await shows(pilot, "step 2", "copy at home as of", "10 m ago; no host is called 'former'")
 
     drive(world.board(), use, (200, 40))
+
+
+def test_a_log_of_which_nothing_came_has_no_age_and_says_once_why(world: World) -> None:
+    world.run("arc-aaaaaa", host="former")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "arc-aaaaaa")
+        await pilot.press("l")
+        seen = await shows(pilot, "armada logs: no host is called 'former'")
+        assert "copy at home" not in seen
+
+    drive(world.board(), use, (200, 40))
+
+
+def test_every_page_of_a_run_has_its_name_in_sight_on_a_small_terminal(world: World) -> None:
+    world.run("a-very-long-name-of-a-run-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "a-very-long")
+        await pilot.press("enter")
+        await shows(pilot, "overview  charts  log  checkpoints  events  config")
+
+    drive(world.board(), use, (80, 24))

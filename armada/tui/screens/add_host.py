@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 FIELDS: tuple[tuple[str, str, str], ...] = (
     ("name", "name", "what you call it"),
-    ("ssh", "address", "user@address:port, an alias, or the line you were given: ssh -p 50022 root@…"),
+    ("ssh", "address", "user@address:port, an alias, or ssh -p 50022 root@…"),
     ("profile", "profile", "optional: chosen by its GPUs"),
-    ("root", "folder", "optional: where armada keeps its files there (~/.armada)"),
+    ("root", "folder", "optional: armada's folder there (~/.armada)"),
     ("price", "price", "optional: what an hour costs, such as 12.40"),
     ("scheduler", "scheduler", "optional: slurm or htcondor (direct)"),
 )

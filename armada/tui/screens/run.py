@@ -161,7 +161,11 @@ class RunScreen(View):
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols
         words = Text(f" {symbols.text(row.name) if row else ''} {self.run_id}  ", style="bold", no_wrap=True)
-        words.truncate(max(10, self.size.width // 2), overflow="ellipsis" if symbols.utf8 else "crop")
+        tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay in sight at 80 columns
+        words.truncate(
+            max(10, min(self.size.width // 2, self.size.width - tabs - 1)),
+            overflow="ellipsis" if symbols.utf8 else "crop",
+        )
         for tab in TABS:
             part = Text(f" {tab} ", style="reverse bold" if tab == self.shown else "")
             part.apply_meta({"@click": f"screen.tab('{tab}')"})
@@ -178,7 +182,9 @@ class RunScreen(View):
         if self._follower is not None:
             path = self._follower.path
             empty = (
-                f"asking {row.host} …" if self._follower.trouble is None else f"armada logs: {self._follower.trouble}"
+                f"asking {row.host} …"
+                if (trouble := self._follower.trouble) is None
+                else f"armada logs: {last_of(trouble)}"
             )
         elif path is not None:
             empty = "nothing printed yet"
@@ -195,7 +201,8 @@ class RunScreen(View):
         follower, words = self._follower, ""
         trouble = follower.trouble if follower is not None else None
         is_live = follower is not None and trouble is None and row.run.unreachable_since is None
-        if path is not None and not is_live:
+        nothing_came = follower is not None and self.log_view.file is not None and self.log_view.file.size == 0
+        if path is not None and not is_live and not nothing_came:
             reason = last_of(trouble) if trouble else None
             sync = self.snapshot.syncs.get(self.run_id)
             words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())

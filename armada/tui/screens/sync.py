@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("RUN", 16, grow=2, most=50),
-    Column("HOST", 8, grow=1, most=20, rank=3),
+    Column("HOST", 8, grow=4, most=20, rank=3),
     Column("HOME", 9, grow=1, most=24, rank=1),
     Column("WAITS", 5, right=True),
     Column("LAST SYNC", 15, rank=2),

@@ -22,7 +22,7 @@ NONE_LIKE_THIS = "no run is like this: esc takes the filter away"
 COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
-    Column("HOST", 8, grow=1, most=20, rank=3),
+    Column("HOST", 8, grow=4, most=20, rank=3),
     Column("GPUS", 5, rank=6),
     Column("PROGRESS", 17),
     Column("LOSS", 7, right=True, rank=1),
