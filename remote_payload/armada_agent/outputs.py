@@ -4,6 +4,7 @@ One question covers all runs of a host, so that a sync with nothing new costs on
 """
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -20,6 +21,8 @@ _MOST_FILES = 10000
 _MOST_LOOKED_AT = 200000
 _MOST_RUNS = 1000
 _SHOWN = 20
+_LONGEST_MANIFEST = 64 * 1024
+_MOST_MANIFESTS = 512 * 1024
 _IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
 _BLOCK = 1024 * 1024
 Found = Tuple[str, os.stat_result]
@@ -29,14 +32,16 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each run asked about, its outbox and the files that should come home.
 
     `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
-    counts files that the run wrote below work/ and that no pattern covers: they stay behind. A home that says which it is wants to
-    hear of these runs from now on; `homes` are all that do.
+    counts files that the run wrote below work/ and that no pattern covers: they stay behind. `manifests` are those of the newest
+    checkpoints that this home does not hold yet: as many as are asked for, and only short ones. A home that says which it is
+    wants to hear of these runs from now on; `homes` are all that do.
     """
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
     answers = []
+    room = _MOST_MANIFESTS
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
@@ -45,6 +50,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         try:
             homes.register(paths, home)
             _look_at(call, paths, patterns, answer)
+            room -= _add_manifests(paths, home, question.get("manifests"), room, answer)
         except (
             Exception
         ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
@@ -122,6 +128,33 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
             answer["others"]["size_bytes"] += found.st_size
             if len(answer["others"]["examples"]) < _SHOWN:
                 answer["others"]["examples"].append(path)
+
+
+def _add_manifests(
+    paths: RunPaths, home: Optional[homes.Home], wanted: object, room: int, answer: Dict[str, Any]
+) -> int:
+    """Add what a home would ask for next; what is not added it asks for. Gives the bytes they take in the answer."""
+    taken = 0
+    left = wanted if isinstance(wanted, int) else 0
+    known = {entry["digest"] for entry in answer["outbox"] if entry["acknowledged"]}
+    for each in answer["homes"]:
+        if home is not None and each["id"] == home["id"]:
+            known = set(each["held"]) | set(each["unwanted"])
+    for entry in reversed(answer["outbox"]):
+        if left <= 0:
+            break
+        if entry["digest"] in known:
+            continue
+        left -= 1
+        try:
+            text = checkpoints.manifest_text(paths, entry["digest"], _LONGEST_MANIFEST)
+        except (AgentError, OSError):
+            continue  # who asks for it is told what is wrong with it
+        size = len(json.dumps(text))
+        if size <= min(_LONGEST_MANIFEST, room - taken):
+            taken += size
+            answer.setdefault("manifests", {})[entry["digest"]] = text
+    return taken
 
 
 def _birth(paths: RunPaths) -> float:

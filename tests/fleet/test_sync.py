@@ -19,8 +19,8 @@ from armada.session import HostSession
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.engine import sync_host, sync_run
-from armada.sync.fetch import Streams
 from armada.sync.report import SyncOutcome
+from armada.sync.streams import Streams
 from armada.sync.together import sync_together
 from armada.transport.host_keys import pin, scan
 from armada.transport.protocol import TransferProgress

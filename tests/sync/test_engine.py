@@ -15,7 +15,8 @@ import pytest
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
 from armada.sync import staging
 from armada.sync.arrival import BLOCK_BYTES
-from armada.sync.engine import look_at, sync_host
+from armada.sync.engine import sync_host
+from armada.sync.look import look_at
 from armada.sync.pull import Pulled, choose
 from armada.sync.pull import pull as pull_now
 from armada.sync.release import judge_host
