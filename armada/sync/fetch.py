@@ -13,7 +13,14 @@ from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, Hos
 from armada.stream import Block
 from armada.sync.arrival import BLOCK_BYTES, Arrival
 from armada.sync.bandwidth import allowance_for
-from armada.sync.streams import STREAMS_OF_ONE_CONNECTION, Streams, hang_up, streams_for
+from armada.sync.streams import (
+    READY_ROUND_TRIPS,
+    SHARE_BYTES,
+    STREAMS_OF_ONE_CONNECTION,
+    Streams,
+    hang_up,
+    streams_for,
+)
 from armada.transport.protocol import TransferProgress
 
 if TYPE_CHECKING:
@@ -154,6 +161,7 @@ class _Effort:
         self._stopped = self._over = False
         self._size = sum(arrival.length(index, block) for index, block in arrival.missing)
         self._came_bytes = 0
+        self._first_at: float | None = None
         self.spent = False
         """The direct stream has carried all it may."""
 
@@ -163,22 +171,41 @@ class _Effort:
         direct = pool.direct()
         self._waits = direct is not None
         count = self._fetcher.count(self._size)
-        takers = [pool.take] * count if direct is None else [lambda: direct, *[pool.take] * count]
-        self._alive = len(takers)
+        if direct is not None:
+            self._start(lambda: direct)
+        for _ in range(count):
+            self._start(pool.take)
+        may_grow = self._waits and not count
         done_before = arrival.size_bytes - self._size
         samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=25)
-        for number, taker in enumerate(takers):
-            threading.Thread(target=self._work, args=(taker,), name=f"stream {number}", daemon=True).start()
         try:
             while not self._is_done():
                 samples.append((time.monotonic(), self._came_bytes))
                 self._hang_up_on_silence()
+                if may_grow and (more := self._more_wanted()):
+                    may_grow = False
+                    for _ in range(more):
+                        self._start(pool.take)
                 self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
         except BaseException:  # Ctrl-C, a fault in the callback
             self._stopped = True
             hang_up(list(self._streams))
             raise
         return self._error
+
+    def _start(self, take: Callable[[], Stream]) -> None:
+        with self._changed:
+            self._alive += 1
+        threading.Thread(target=self._work, args=(take,), name="a stream", daemon=True).start()
+
+    def _more_wanted(self) -> int:
+        """How many connections more: none, unless the direct stream alone would take longer than those need to be ready."""
+        round_trip_s = self._fetcher.pool.round_trip_s
+        passed_s = time.monotonic() - self._first_at if self._first_at is not None else 0.0
+        left_bytes = self._size - self._came_bytes
+        if passed_s < 2 * round_trip_s or left_bytes * passed_s < self._came_bytes * READY_ROUND_TRIPS * round_trip_s:
+            return 0
+        return min(streams_for(round_trip_s, left_bytes), math.ceil(left_bytes / SHARE_BYTES))
 
     def _is_done(self) -> bool:
         """Wait a little; tell whether all is here, or nobody is left who could bring the rest."""
@@ -249,6 +276,7 @@ class _Effort:
             self._arrival.write(block.index, offset, data)
             self._streams[stream] = time.monotonic()
             with self._changed:
+                self._first_at = self._first_at or time.monotonic()
                 self._came_bytes += len(data)
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 

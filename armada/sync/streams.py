@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
 from armada.sync.arrival import BLOCK_BYTES
+from armada.transport.protocol import DIRECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,10 @@ WINDOW_BYTES = 2 << 20
 """What one OpenSSH connection has under way at most; per round trip, that is its speed."""
 STREAMS_OF_ONE_CONNECTION = 4
 """Where there can be no other connection: sshd takes ten sessions on it, and agents need some too."""
-ALONE_BYTES = 48_000_000
-"""So much the direct stream has brought before new connections are ready: ten round trips, and a second of the cores for eight."""
 SHARE_BYTES = 32_000_000
-"""Beside the direct stream, one connection more for so much."""
+"""Beside the direct stream, one connection more for so much: each costs a second core a third of a second."""
+READY_ROUND_TRIPS = 15
+"""After so many a new connection brings its first bytes (10 to 15 were counted)."""
 
 
 def streams_for(round_trip_s: float, size_bytes: int, *, has_direct: bool = False) -> int:
@@ -40,11 +41,12 @@ def streams_for(round_trip_s: float, size_bytes: int, *, has_direct: bool = Fals
     Args:
         round_trip_s: To the host and back.
         size_bytes: All that is to come.
-        has_direct: Whether a direct stream carries some of it; these are the ones beside it, and there may be none.
+        has_direct: Whether a direct stream carries some of it; these are the ones beside it: none where it may carry all, and
+            may turn out to be fast enough.
     """
     wanted = max(math.ceil(TARGET_BYTES_PER_S * round_trip_s / WINDOW_BYTES), 2 if size_bytes >= LARGE_BYTES else 1)
     if has_direct:
-        return min(MOST_STREAMS, wanted, math.ceil(max(0, size_bytes - ALONE_BYTES) / SHARE_BYTES))
+        return min(MOST_STREAMS, wanted, math.ceil(size_bytes / SHARE_BYTES)) if size_bytes > DIRECT_BYTES else 0
     return max(1, min(MOST_STREAMS, wanted, math.ceil(size_bytes / BLOCK_BYTES)))
 
 
@@ -78,6 +80,11 @@ class Streams:
             self._session.call("sync.look", {"runs": []})
             self._round_trip_s = time.monotonic() - began
         return self._round_trip_s
+
+    @property
+    def idle_count(self) -> int:
+        """How many with connections of their own are open, and in nobody's use."""
+        return len(self._idle)
 
     def prepare(self) -> None:
         """Begin to open the direct stream, as soon as the session is connected; a second call does nothing."""
@@ -128,7 +135,7 @@ class Streams:
     def warm(self, count: int) -> None:
         """Open streams before they are needed; who needs one that was refused finds out why, or does without."""
         with contextlib.suppress(HostUnreachable):
-            for _ in range(count - len(self._idle)):
+            for _ in range(count - self.idle_count):
                 stream = self._session.open_stream()
                 with self._lock:
                     self._idle.append(stream)
