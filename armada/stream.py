@@ -77,6 +77,28 @@ class Stream:
         """All has been asked for that its connection may carry."""
         return self._left_bytes is not None and self._left_bytes <= 0
 
+    def greet(self) -> None:
+        """Wait for the agent; it gets its program first where the host lacks it.
+
+        Raises:
+            HostUnreachable: No connection could be made, or (LinkLost) it went away.
+            ArmadaError: The agent could not start.
+        """
+        while not self._greeted:
+            line = self._line()
+            if not line.startswith(MARK):
+                continue  # what the login prints
+            message = _object(line[len(MARK) :])
+            if message.get("nonce") != self._nonce:
+                continue
+            if message.get("need") == "agent":
+                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
+            elif "hello" in message:
+                self._greeted = True
+            else:
+                said = inert_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
+                raise ArmadaError(f"the agent could not start: {said}", host=self._host)
+
     def ask(self, block: Block) -> None:
         """Ask for a block; answers come in any order.
 
@@ -169,28 +191,6 @@ class Stream:
     def close(self) -> None:
         """Hang up; whoever is receiving gets LinkLost."""
         self._channel.close()
-
-    def greet(self) -> None:
-        """Wait for the agent; it gets its program first where the host lacks it.
-
-        Raises:
-            HostUnreachable: No connection could be made, or (LinkLost) it went away.
-            ArmadaError: The agent could not start.
-        """
-        while not self._greeted:
-            line = self._line()
-            if not line.startswith(MARK):
-                continue  # what the login prints
-            message = _object(line[len(MARK) :])
-            if message.get("nonce") != self._nonce:
-                continue
-            if message.get("need") == "agent":
-                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
-            elif "hello" in message:
-                self._greeted = True
-            else:
-                said = inert_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
-                raise ArmadaError(f"the agent could not start: {said}", host=self._host)
 
     def _answer(self) -> tuple[int, int]:
         while True:

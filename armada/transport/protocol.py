@@ -13,8 +13,9 @@ RUNS_GO_ON = "runs go on; run the same command again"
 """What to say to a person whose connection was lost."""
 
 
-DIRECT_BYTES = 160_000_000
-"""What may come over a direct channel in all: Paramiko can deadlock when it re-keys, at 512 MiB (paramiko #822)."""
+DIRECT_BYTES = 256_000_000
+"""What may come over a direct channel in all. Paramiko can deadlock when it re-keys, at 512 MiB (paramiko #822), and answers to
+questions come over the same connection: at most 200 MB, see `armada.session`."""
 
 
 class HostLike(Protocol):

@@ -162,7 +162,7 @@ def test_under_a_limit_nothing_comes_over_the_sessions_own_connection(home: Home
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "beside"), [(64_000_000, 0), (DIRECT_BYTES, 0), (DIRECT_BYTES + 1, 6), (1_000_000_000, 8)]
+    ("size_bytes", "beside"), [(64_000_000, 0), (DIRECT_BYTES, 0), (DIRECT_BYTES + 1, 8), (1_000_000_000, 8)]
 )
 def test_new_connections_are_opened_at_once_only_for_what_the_direct_stream_may_not_carry(
     size_bytes: int, beside: int
