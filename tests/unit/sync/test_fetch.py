@@ -30,6 +30,9 @@ class FakeStream:
     def __init__(self, *, is_direct: bool = False, most_blocks: int = 1000, broken: bool = False) -> None:
         self.is_direct = is_direct
         self.is_greeted = False
+        self.after: threading.Event | None = None
+        """What it waits for before it carries anything."""
+        self.used = threading.Event()
         self.ready = threading.Event()
         self.closed = threading.Event()
         self.asked: list[Block] = []
@@ -46,6 +49,7 @@ class FakeStream:
         return self._left <= 0
 
     def greet(self) -> None:
+        self.used.set()
         self.ready.wait()
         if self.closed.is_set():
             raise LinkLost("closed", host="far")
@@ -54,10 +58,13 @@ class FakeStream:
     def ask(self, block: Block) -> None:
         self._left -= 1
         self.asked.append(block)
+        self.used.set()
 
     def receive(self, sink: Callable[[Block, int, bytes], None]) -> tuple[Block, int]:
         if self._broken:
             raise LinkLost("broke", host="far")
+        if self.after is not None:
+            self.after.wait()
         block = self.asked[0]
         data = CONTENT[block.offset : block.offset + block.length]
         sink(block, block.offset, data)
@@ -113,7 +120,10 @@ def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands
     home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.streams.DIRECT_BYTES", 1)  # so that it is not enough by itself
+    monkeypatch.setattr("armada.sync.fetch.AHEAD_BYTES", 1)
+    monkeypatch.setattr("armada.sync.fetch.DIRECT_AHEAD_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
+    direct.after = connection.used
     session = FakeSession(home, direct, [connection])
     with Streams(session) as pool:  # type: ignore[arg-type]  # as above
         fetch(session, arrival, pool=pool)
