@@ -162,6 +162,11 @@ class Agent:
         """
         return self._answer_to(self._ask(method, params, on_progress), timeout_s)
 
+    def begin(self, method: str, params: dict[str, Any]) -> Callable[[float], dict[str, Any]]:
+        """Ask without waiting; what is returned waits so many seconds for the answer. Both raise as `call` does."""
+        asked = self._ask(method, params)
+        return lambda timeout_s: self._answer_to(asked, timeout_s)
+
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
         """Ask several things in one flight, and wait for all answers; what the agent refused stands in its answer's place.
 

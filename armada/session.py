@@ -15,6 +15,7 @@ from armada.inert import inert_text
 from armada.link import SAY_AFTER_S, Outage
 from armada.paths import HostPaths
 from armada.transport import connect
+from armada.transport.protocol import DIRECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,7 @@ class HostSession:
         self._is_endless = False
         self.outage = Outage(host.name)
         """What a person is told while the link is down; fetches over this session say theirs here, too."""
+        self._when_connected: list[Callable[[], None]] = []
         self.without_rsync: str | None = None
         """Why rsync cannot be used with it; None while that has not failed."""
 
@@ -79,6 +81,25 @@ class HostSession:
         """
         return self.persist(lambda: self._open().call_all(questions))
 
+    def begin(self, method: str, params: dict[str, Any], *, timeout_s: float = 30.0) -> Callable[[], dict[str, Any]]:
+        """Ask something idempotent without waiting for the answer.
+
+        Returns:
+            What waits for the answer, and asks again if the link broke meanwhile; it raises as `call` does.
+
+        Raises:
+            HostUnreachable: It could not be asked within the session's patience.
+        """
+        answer = self.persist(lambda: self._open().begin(method, params))
+
+        def wait() -> dict[str, Any]:
+            try:
+                return answer(timeout_s)
+            except LinkLost:
+                return self.call(method, params, timeout_s=timeout_s)
+
+        return wait
+
     def push(
         self, source: Path, files: Sequence[str], destination: str, progress: Callable[[TransferProgress], None]
     ) -> None:
@@ -97,6 +118,31 @@ class HostSession:
         from armada.stream import Stream
 
         return Stream(self._connected().open_bulk_channel(), self.host, self._home)
+
+    def open_direct_stream(self) -> Stream | None:
+        """Open a channel for file contents over the connection that is there; None where that cannot be, or gains nothing.
+
+        Raises:
+            LinkLost: There is no connection any more.
+        """
+        from armada.stream import Stream
+
+        transport = self._transport
+        channel = transport.open_direct_channel() if transport is not None else None
+        return Stream(channel, self.host, self._home, most_bytes=DIRECT_BYTES) if channel is not None else None
+
+    def when_connected(self, then: Callable[[], None]) -> None:
+        """Call something as soon as the host has let us in: now, or once, by whoever opens the link."""
+        with self._lock:
+            if self._transport is None:
+                self._when_connected.append(then)
+                return
+        then()
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """As the open link measured it; None where there is none, or it tells nothing."""
+        return self._transport.round_trip_s if self._transport is not None else None
 
     @contextlib.contextmanager
     def patient(self, seconds: float, *, endless: bool = False) -> Iterator[None]:
@@ -191,7 +237,10 @@ class HostSession:
         with self._lock:
             if self._transport is None:
                 self._transport = connect(self.host, self._home)
-            return self._transport
+            transport, told, self._when_connected = self._transport, self._when_connected, []
+        for then in told:
+            then()
+        return transport
 
     def _open(self) -> Agent:
         transport = self._connected()

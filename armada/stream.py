@@ -46,9 +46,12 @@ class Stream:
         channel: A bootstrap's input and output.
         host: Whose.
         home: Home's folders.
+        most_bytes: How much its connection may carry; None where it is one of its own.
     """
 
-    def __init__(self, channel: Channel, host: Host, home: HomePaths) -> None:
+    def __init__(self, channel: Channel, host: Host, home: HomePaths, *, most_bytes: int | None = None) -> None:
+        self.is_direct = most_bytes is not None
+        self._left_bytes = most_bytes
         self._channel = channel
         self._host = host.name
         self._nonce = secrets.token_hex(16)
@@ -64,6 +67,38 @@ class Stream:
         """Blocks asked for and not received whole."""
         return list(self._asked.values())
 
+    @property
+    def is_greeted(self) -> bool:
+        """The agent at the far end has answered."""
+        return self._greeted
+
+    @property
+    def is_spent(self) -> bool:
+        """All has been asked for that its connection may carry."""
+        return self._left_bytes is not None and self._left_bytes <= 0
+
+    def greet(self) -> None:
+        """Wait for the agent; it gets its program first where the host lacks it.
+
+        Raises:
+            HostUnreachable: No connection could be made, or (LinkLost) it went away.
+            ArmadaError: The agent could not start.
+        """
+        while not self._greeted:
+            line = self._line()
+            if not line.startswith(MARK):
+                continue  # what the login prints
+            message = _object(line[len(MARK) :])
+            if message.get("nonce") != self._nonce:
+                continue
+            if message.get("need") == "agent":
+                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
+            elif "hello" in message:
+                self._greeted = True
+            else:
+                said = inert_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
+                raise ArmadaError(f"the agent could not start: {said}", host=self._host)
+
     def ask(self, block: Block) -> None:
         """Ask for a block; answers come in any order.
 
@@ -72,6 +107,8 @@ class Stream:
         """
         self._count += 1
         self._asked[self._count] = block
+        if self._left_bytes is not None:
+            self._left_bytes -= block.length
         params = {"run_id": block.run_id, "path": block.path, "offset": block.offset, "length": block.length}
         request = {"jsonrpc": "2.0", "id": self._count, "method": "file.read", "params": params}
         self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
@@ -89,7 +126,7 @@ class Stream:
             NotFound: The host has no such file.
             HostUnreachable: The channel is gone.
         """
-        self._greet()
+        self.greet()
         number, size = self._answer()
         block = self._asked[number]
         if not 0 <= size <= block.length:
@@ -118,7 +155,7 @@ class Stream:
             ArmadaError: The agent said no, in the middle too.
             LinkLost: The channel went away.
         """
-        self._greet()
+        self.greet()
         self._count += 1
         request = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
         self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
@@ -139,7 +176,7 @@ class Stream:
             ArmadaError: The agent said no.
             LinkLost: The channel went away.
         """
-        self._greet()
+        self.greet()
         self._count += 1
         request = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
         self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
@@ -154,22 +191,6 @@ class Stream:
     def close(self) -> None:
         """Hang up; whoever is receiving gets LinkLost."""
         self._channel.close()
-
-    def _greet(self) -> None:
-        while not self._greeted:
-            line = self._line()
-            if not line.startswith(MARK):
-                continue  # what the login prints
-            message = _object(line[len(MARK) :])
-            if message.get("nonce") != self._nonce:
-                continue
-            if message.get("need") == "agent":
-                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
-            elif "hello" in message:
-                self._greeted = True
-            else:
-                said = inert_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
-                raise ArmadaError(f"the agent could not start: {said}", host=self._host)
 
     def _answer(self) -> tuple[int, int]:
         while True:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sync beside what people use today, `rsync -a` over ssh, in one run on the test fleet: ratios, not absolute numbers, are the result.
 
-    python -m benchmarks.sync [--size-mb 2000] [--rounds 3] [--only loopback,wan,fleet,idle,shared] [--folder DIR]
+    python -m benchmarks.sync [--size-mb 2000] [--rounds 3] [--only short,loopback,wan,hosts,idle,shared]
+                              [--cases far-64,far-132,far-1000,far-200-files,near-1000] [--folder DIR]
 
 rsync gets the same connection settings and cipher, and verifies nothing afterwards; armada's time includes every SHA-256 and fsync.
 Needs what the fleet needs (root, sshd, rsync). Times alternate between the two, and the median counts.
@@ -45,6 +46,7 @@ class Wanted:
 
     size_mb: int
     rounds: int
+    cases: frozenset[str]
 
 
 class Quiet:
@@ -96,6 +98,7 @@ def forget(run: Remote) -> None:
     shutil.rmtree(run.home.checkpoints(run.run_id), ignore_errors=True)
     run.database.connection.execute("DELETE FROM checkpoints")
     run.database.connection.execute("DELETE FROM files_home")
+    run.fleet.run(run.machine, f"rm -rf {run.folder}/outbox/*.ack {run.folder}/homes")
 
 
 def side_by_side(title: str, run: Remote, files: dict[str, int], rounds: int) -> float:
@@ -126,6 +129,31 @@ def loopback(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
     run.create()
     title = f"one file of {wanted.size_mb} MB, loopback"
     return {"loopback": side_by_side(title, run, {"model.safetensors": wanted.size_mb * 1_000_000}, wanted.rounds)}
+
+
+def short(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
+    """What a home far away brings: an adapter, a larger one, a model, many small files; and a model from next door."""
+    found = {}
+    with long_link(fleet.host("a100-1"), "--rtt-ms", "100") as port:
+        for name, title, files in FAR:
+            if name not in wanted.cases:
+                continue
+            run = Remote(home, fleet, "a100-1", root(), port, name=name)
+            run.create()
+            found[name] = side_by_side(f"{title}, 100 ms round trip", run, files, wanted.rounds)
+            drop(run)
+    if "near-1000" in wanted.cases:
+        run = Remote(home, fleet, "workstation", root(), name="near")
+        run.create()
+        found["near-1000"] = side_by_side("1 GB, loopback", run, {"model.safetensors": 1_000_000_000}, wanted.rounds)
+        drop(run)
+    return found
+
+
+def drop(run: Remote) -> None:
+    """Make room on the host for what is measured next."""
+    run.session.close()
+    run.fleet.run(run.machine, f"rm -rf {run.folder}/outbox")
 
 
 def wan(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
@@ -273,7 +301,14 @@ def root() -> str:
 
 
 ROOTS = "/tmp/armada-benchmark"
-PARTS = {"loopback": loopback, "wan": wan, "hosts": hosts, "idle": idle, "shared": shared}
+FAR: list[tuple[str, str, dict[str, int]]] = [
+    ("far-64", "64 MB", {"adapter_model.safetensors": 64_000_000}),
+    ("far-132", "132 MB", {"adapter_model.safetensors": 132_000_000}),
+    ("far-1000", "1 GB", {"model.safetensors": 1_000_000_000}),
+    ("far-200-files", "200 files of 100 kB", {f"part-{number:03}": 100_000 for number in range(200)}),
+]
+CASES = [*(name for name, _, _ in FAR), "near-1000"]
+PARTS = {"short": short, "loopback": loopback, "wan": wan, "hosts": hosts, "idle": idle, "shared": shared}
 
 
 def main() -> int:
@@ -281,19 +316,21 @@ def main() -> int:
     parser.add_argument("--size-mb", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--cases", default=",".join(CASES), help="of the part `short`")
     parser.add_argument("--folder", type=Path, default=None, help="where home is (a disk that counts)")
     options = parser.parse_args()
     if reason := machines.why_not():
         print(f"the fleet cannot run here: {reason}", file=sys.stderr)
         return 2
     found: dict[str, float] = {}
+    wanted = Wanted(options.size_mb, options.rounds, frozenset(options.cases.split(",")))
     fleet = Fleet()
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             os.environ["ARMADA_HOME"] = folder
             home = HomePaths.from_environment()
             home.make()
-            found |= PARTS[name](fleet, home, Wanted(options.size_mb, options.rounds))
+            found |= PARTS[name](fleet, home, wanted)
         for machine in ("workstation", "a100-1", "a100-2"):
             fleet.run(machine, f"rm -rf {ROOTS}-*")
     print(json.dumps({name: round(value, 3) for name, value in found.items()}))

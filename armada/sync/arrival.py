@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import stat
 import threading
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from armada.sync.manifest import File
 
 BLOCK_BYTES = 4 << 20
-_PIECE_BYTES = 1 << 20
 _FLUSH_EVERY_BYTES = 128 << 20
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
@@ -56,6 +56,8 @@ class Arrival:
             if block not in self._whole[index]
         )
         self._unflushed_bytes = 0
+        # Whole blocks in memory that is used again: for each piece the hasher waits for Python's lock, which many threads want.
+        self._buffer = bytearray(BLOCK_BYTES)
         self._hasher = threading.Thread(target=self._hash_all, name="hashing what arrives", daemon=True)
         self._flusher = threading.Thread(target=self._flush, name="writing what arrived to disk", daemon=True)
         self._hasher.start()
@@ -139,18 +141,22 @@ class Arrival:
 
     def _hash(self, index: int) -> str:
         digest = hashlib.sha256()
+        stream = io.FileIO(
+            self._descriptors[index], closefd=False
+        )  # its position is nobody else's: the others say where
         for block in range(blocks_in(self.files[index].size)):
             with self._condition:
                 self._condition.wait_for(lambda: block in self._whole[index] or self._error)  # noqa: B023  # waited for here
                 if self._error:
                     raise self._error
-            start, end = block * BLOCK_BYTES, block * BLOCK_BYTES + self.length(index, block)
-            while start < end:
-                piece = os.pread(self._descriptors[index], min(_PIECE_BYTES, end - start), start)
-                if not piece:
+            left = memoryview(self._buffer)[: self.length(index, block)]
+            stream.seek(block * BLOCK_BYTES)
+            while left:
+                size = stream.readinto(left)
+                if not size:
                     return ""  # somebody shortened it under us
-                digest.update(piece)
-                start += len(piece)
+                digest.update(left[:size])
+                left = left[size:]
         return digest.hexdigest()
 
     def _flush(self) -> None:

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
-from armada.home import own
 from armada.inert import inert_line
-from armada.monitor.observe import UNKNOWN_WORDS, observe, outbox_entries, where, wiped_by
+from armada.monitor.observe import UNKNOWN_WORDS, outbox_entries, where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync import keeping, schedule
 from armada.sync.bring import Carrier
 from armada.sync.causes import as_error, cause_of
-from armada.sync.fetch import Fetcher, Streams
-from armada.sync.outputs import Outputs, bring_outputs, coming, stale
+from armada.sync.fetch import Fetcher
+from armada.sync.look import FRESH_S, expects, look_first, observe_and_look
+from armada.sync.manifest import manifests_of
+from armada.sync.outputs import Hashes, Outputs, ask_ahead, bring_outputs, coming, stale
 from armada.sync.proof import prove
 from armada.sync.report import Listener, Look, Silence, SyncOutcome, Trouble
 from armada.sync.staging import leave, only_one
+from armada.sync.streams import Streams
 from armada.sync.telling import Telling
 from armada.sync.transfer import ChosenTransfer
 from armada.verdicts import settling
@@ -33,18 +35,13 @@ from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from armada.home import Home
     from armada.paths import HomePaths
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
-    from armada.store.runs import Run
-
-FRESH_S = 10.0
-"""An observation of this age need not be made again before a sync."""
 
 AGAIN_S = 5.0
 """A run that was just synced may join in again after so long."""
@@ -181,24 +178,18 @@ def sync_host(
         HostUnreachable: As in sync_run; the runs not reached are noted as failed too.
     """
     chosen = [runs.find(database, run_id) for run_id in run_ids]
-    try:
-        unseen = [
-            run for run in chosen if not run.is_settled(now()) and not 0 <= now() - (run.observed_at or 0) < FRESH_S
-        ]
-        if unseen:
-            observe(database, session, unseen)
-        chosen_now = [runs.find(database, run_id) for run_id in run_ids]
-        looks = look_at(database, session, chosen_now, now(), asker=own(home))
-        looked_at = now()
-    except ArmadaError as error:
-        for run in chosen:
-            _note_failure(database, run.run_id, error, now())
-        raise
-    outcomes: dict[str, SyncOutcome] = {}
-    began: dict[str, float] = {}
-    done_at: dict[str, float] = {}
-    waiting = [run.run_id for run in chosen]
     with Streams(session) as pool:
+        try:
+            looks = look_first(database, session, home, pool, chosen, now())
+            looked_at = now()
+        except ArmadaError as error:
+            for run in chosen:
+                _note_failure(database, run.run_id, error, now())
+            raise
+        outcomes: dict[str, SyncOutcome] = {}
+        began: dict[str, float] = {}
+        done_at: dict[str, float] = {}
+        waiting = [run.run_id for run in chosen]
         while waiting:
             run_id = waiting.pop(0)
             began.setdefault(run_id, now())
@@ -229,32 +220,6 @@ def sync_host(
     return list(outcomes.values())
 
 
-def look_at(
-    database: Database,
-    session: HostSession,
-    chosen: Sequence[Run],
-    now: float | None = None,
-    *,
-    asker: Home | None = None,
-) -> dict[str, Look]:
-    """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
-    moment = time.time() if now is None else now
-    question: dict[str, Any] = {
-        "runs": [
-            {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)}
-            for run in chosen
-        ]
-    }
-    question |= {"home": asker.as_json()} if asker is not None else {}
-    answer = session.call("sync.look", question, timeout_s=120.0)
-    found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
-    missing = [run.run_id for run in chosen if run.run_id not in found]
-    if missing:
-        raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
-    of_all = {key: answer.get(key) for key in ("root", "wiped")}
-    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(moment), run.submission) for run in chosen}
-
-
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
     """Rejected manifests are given up; they do not hold back the end of a run's syncs."""
     before = tried.get(checkpoint.digest)
@@ -267,6 +232,17 @@ def _note_failure(database: Database, run_id: str, error: ArmadaError, now: floa
     failures = run_sync.find(database, run_id).failures + 1
     wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, schedule.roll())
     run_sync.failed(database, run_id, now=now, reason=str(error), next_due_at=now + wait_s)
+
+
+@dataclasses.dataclass(slots=True)
+class _Came:
+    """What one sync wanted, and what it brought."""
+
+    wanted: Sequence[Checkpoint]
+    already: int
+    left: bool = False
+    published: list[tuple[int, Path]] = dataclasses.field(default_factory=list)
+    outputs: Outputs = dataclasses.field(default_factory=Outputs)
 
 
 class _Sync:
@@ -298,12 +274,35 @@ class _Sync:
     def run(self, only: str | None, looked: Look | None, most: int | None) -> SyncOutcome:
         """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
         database, run_id = self.database, self.run_id
-        run = runs.find(database, run_id)
-        if looked is None and not run.is_settled(self.now()):
-            observe(database, self.session, [run])
-            run = runs.find(database, run_id)
         settings = settings_of(runs.spec(database, run_id))
-        looked = looked or look_at(database, self.session, [run], self.now(), asker=self._telling.own)[run_id]
+        limit = settings.bytes_per_s
+        with Fetcher(self.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
+            if looked is None:
+                if self._insist or only or expects(database, run_id):
+                    fetcher.prepare()
+                run = runs.find(database, run_id)
+                unseen = [] if run.is_settled(self.now()) else [run]
+                asker = self._telling.own
+                looked = observe_and_look(database, self.session, [run], unseen, self.now(), asker=asker)[run_id]
+            chosen = self._take(looked, settings, only)
+            came = _Came(chosen if most is None else chosen[:most], already=self._count_home())
+            came.left = len(came.wanted) < len(chosen)
+            asked = None if only else ask_ahead(self.session, self.home, run_id, looked.entry, settings.log_limit_bytes)
+            came.published = self._bring(came.wanted, settings, fetcher, manifests_of(looked.entry))
+            self._telling.acknowledge()
+            if not only:
+                came.outputs = self._bring_outputs(looked.entry, fetcher, settings, asked)
+            self._telling.hear_all()
+        return self._conclude(looked, settings, came, is_partial=only is not None)
+
+    def _count_home(self) -> int:
+        known = checkpoints.of_run(self.database, self.run_id)
+        return sum(1 for checkpoint in known if checkpoint.home_path is not None)
+
+    def _take(self, looked: Look, settings: SyncSettings, only: str | None) -> list[Checkpoint]:
+        """Record what the host showed; what to bring, the newest first."""
+        database, run_id = self.database, self.run_id
+        run = runs.find(database, run_id)
         entry = looked.entry
         self._telling.take(entry)
         unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
@@ -320,20 +319,16 @@ class _Sync:
         if there is There.REMOVED and (wiped := wiped_by(run, entry)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
         keeping.tidy(database, self.home, run_id)
-        known = checkpoints.of_run(database, run_id)
-        already = sum(1 for checkpoint in known if checkpoint.home_path is not None)
-        chosen = self._choose(known, settings, only)
-        wanted = chosen if most is None else chosen[:most]
-        limit = settings.bytes_per_s
-        with Fetcher(self.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
-            published = self._bring(wanted, settings, fetcher)
-            self._telling.acknowledge()
-            outputs = Outputs() if only else self._bring_outputs(entry, fetcher, settings)
+        return self._choose(checkpoints.of_run(database, run_id), settings, only)
+
+    def _conclude(self, looked: Look, settings: SyncSettings, came: _Came, *, is_partial: bool) -> SyncOutcome:
+        """Apply retention, here and there, and say how it all ended."""
+        database, run_id = self.database, self.run_id
         deleted_home: list[Path] = []
         deleted_host: list[str] = []
-        if looked.ended and not only:
+        if looked.ended and not is_partial:
             self._settle_doubts()
-        if not only:
+        if not is_partial:
             deleted_home = keeping.retain_home(database, self.home, run_id, settings)
             deleted_host = self._telling.prune(keeping.surplus_on_host(database, run_id, settings))
         home_now = {c.digest for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
@@ -346,26 +341,26 @@ class _Sync:
         seen = settling.Seen(
             looked.ended,
             len(pending),
-            len(outputs.unsettled),
+            len(came.outputs.unsettled),
             looked.finishing,
             sum(trouble.cause != "rejected" for trouble in self._troubles),
-            partial=only is not None,
+            partial=is_partial,
         )
         missing = settling.what_is_missing(run_id, seen)
         if missing is None:
             self._telling.settle(looked.submission)
         return SyncOutcome(
             run_id,
-            tuple(place for _, place in sorted(published)),
-            sum(c.size_bytes for c in wanted if c.digest in home_now),
-            already,
+            tuple(place for _, place in sorted(came.published)),
+            sum(c.size_bytes for c in came.wanted if c.digest in home_now),
+            came.already,
             pending,
             len(home_now),
             tuple(deleted_home),
             tuple(deleted_host),
-            outputs,
+            came.outputs,
             tuple(self._troubles),
-            left=len(wanted) < len(chosen),
+            left=came.left,
             saw_end=looked.ended,
             finishing=looked.finishing,
             missing=missing,
@@ -418,9 +413,15 @@ class _Sync:
         latest = now + schedule.LONGEST_TRY_S * 1.5
         return before.next_try_at is not None and not now < before.next_try_at <= latest
 
-    def _bring(self, wanted: Sequence[Checkpoint], settings: SyncSettings, fetcher: Fetcher) -> list[tuple[int, Path]]:
+    def _bring(
+        self,
+        wanted: Sequence[Checkpoint],
+        settings: SyncSettings,
+        fetcher: Fetcher,
+        manifests: Mapping[str, str],
+    ) -> list[tuple[int, Path]]:
         transfer = ChosenTransfer(self.database, self.session, settings, fetcher)
-        carrier = Carrier(self.database, self.session, self.home, transfer)
+        carrier = Carrier(self.database, self.session, self.home, transfer, manifests)
         published = []
         for checkpoint in wanted:
             name = f"checkpoint-{checkpoint.step}"
@@ -460,7 +461,9 @@ class _Sync:
         checkpoints.mark_trouble(self.database, self.run_id, checkpoint.digest, problem.message)
         self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
 
-    def _bring_outputs(self, entry: dict[str, Any], fetcher: Fetcher, settings: SyncSettings) -> Outputs:
+    def _bring_outputs(
+        self, entry: dict[str, Any], fetcher: Fetcher, settings: SyncSettings, asked: Hashes | None
+    ) -> Outputs:
         listed, skipped = coming(self.home, self.run_id, entry, settings.log_limit_bytes)
         if not stale(self.home, self.run_id, listed):
             return Outputs(skipped=tuple(skipped))
@@ -472,6 +475,7 @@ class _Sync:
                 listed,
                 fetcher,
                 lambda seen: self._listener.transfer("outputs", seen),
+                asked,
             )
         except HostUnreachable:
             raise

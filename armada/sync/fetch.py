@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 import threading
@@ -14,6 +13,14 @@ from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, Hos
 from armada.stream import Block
 from armada.sync.arrival import BLOCK_BYTES, Arrival
 from armada.sync.bandwidth import allowance_for
+from armada.sync.streams import (
+    READY_ROUND_TRIPS,
+    SHARE_BYTES,
+    STREAMS_OF_ONE_CONNECTION,
+    Streams,
+    hang_up,
+    streams_for,
+)
 from armada.transport.protocol import TransferProgress
 
 if TYPE_CHECKING:
@@ -23,74 +30,15 @@ if TYPE_CHECKING:
     from armada.session import HostSession
     from armada.stream import Stream
 
-MOST_STREAMS = 8
-"""All of them may shake hands at once: sshd refuses at random from ten on (MaxStartups 10:30:100), and then one is missing."""
-TARGET_BYTES_PER_S = 200e6
-LARGE_BYTES = 256_000_000
-"""From here on two: an ssh process uses one core, and on a fast network that core is what limits (13 % measured)."""
-WINDOW_BYTES = 2 << 20
-"""What one OpenSSH connection has under way at most; per round trip, that is its speed."""
-STREAMS_OF_ONE_CONNECTION = 4
-"""Where there can be no other connection: sshd takes ten sessions on it, and agents need some too."""
 AHEAD_BYTES = 8 << 20
 AHEAD_COUNT = 32
 """So much is asked for and not yet here, per stream: four times what one can have under way, or many small files."""
+DIRECT_AHEAD_BYTES = 24 << 20
+DIRECT_AHEAD_COUNT = 256
+"""The same for the direct stream, which may have much more under way."""
 STALL_S = 45.0
 """ssh itself gives up on a silent link after 20 s; this catches what stays alive and sends nothing."""
 _REPORT_EVERY_S = 0.2
-
-
-def streams_for(round_trip_s: float, size_bytes: int) -> int:
-    """How many streams a transfer wants: few on a short link, up to 8 on a long one, no more than there are blocks."""
-    wanted = max(math.ceil(TARGET_BYTES_PER_S * round_trip_s / WINDOW_BYTES), 2 if size_bytes >= LARGE_BYTES else 1)
-    return max(1, min(MOST_STREAMS, wanted, math.ceil(size_bytes / BLOCK_BYTES)))
-
-
-class Streams:
-    """What is open with one host, and how far away it is; what one fetch leaves open, the next one takes.
-
-    Args:
-        session: With the host.
-    """
-
-    def __init__(self, session: HostSession) -> None:
-        self._session = session
-        self._idle: deque[Stream] = deque()
-        self._round_trip_s: float | None = None
-
-    @property
-    def round_trip_s(self) -> float:
-        """Measured once."""
-        if self._round_trip_s is None:
-            began = time.monotonic()
-            self._session.call("sync.look", {"runs": []})
-            self._round_trip_s = time.monotonic() - began
-        return self._round_trip_s
-
-    def take(self) -> Stream:
-        try:
-            return self._idle.popleft()
-        except IndexError:
-            return self._session.open_stream()
-
-    def give_back(self, stream: Stream) -> None:
-        self._idle.append(stream)
-
-    def warm(self, count: int) -> None:
-        """Open streams before they are needed; who needs one that was refused finds out why, or does without."""
-        with contextlib.suppress(HostUnreachable):
-            for _ in range(count - len(self._idle)):
-                self._idle.append(self._session.open_stream())
-
-    def close(self) -> None:
-        _hang_up(list(self._idle))
-        self._idle.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Fetcher:
@@ -141,12 +89,16 @@ class Fetcher:
         """
         trouble_since: float | None = None
         tries = 0
+        if arrival.missing:
+            self.prepare()
         while arrival.missing:
             before = len(arrival.missing)
             effort = _Effort(self, run_id, folder, arrival, progress)
             error = effort.run()
             if not arrival.missing and (error is None or isinstance(error, HostUnreachable)):
                 return  # a stream broke when the others had everything
+            if error is None and effort.spent:
+                continue
             if error is None:
                 raise ArmadaError("a fetch ended early without a reason", host=self._session.host.name)
             # A host that answered before may be rebooting; one that never did is said at once.
@@ -166,15 +118,23 @@ class Fetcher:
         """Note that bytes come."""
         self._session.outage.over()
 
+    def prepare(self) -> None:
+        """Begin to open what will bring the first bytes; for whom it is not too early that something is to come."""
+        # A number of streams is a number of connections. Under a limit, what is under way already would be more than may pass.
+        if self._wanted == "auto" and not self.allowance.limits:
+            self.pool.prepare()
+
     def count(self, size_bytes: int) -> int:
+        """How many streams with connections of their own so many bytes want, beside the direct one."""
         if isinstance(self._wanted, int):
             wanted = max(1, min(self._wanted, math.ceil(size_bytes / BLOCK_BYTES)))
         else:
-            wanted = streams_for(self.pool.round_trip_s, size_bytes)
+            wanted = streams_for(self.pool.round_trip_s, size_bytes, has_direct=self.pool.direct() is not None)
         return min(wanted, STREAMS_OF_ONE_CONNECTION) if self._session.host.reuse_only else wanted
 
     def warm(self, size_bytes: int) -> None:
         """Begin the handshakes of the streams that so many bytes will want; ssh goes through them while home does other things."""
+        self.prepare()
         self.pool.warm(self.count(size_bytes))
 
     def __enter__(self) -> Self:
@@ -186,7 +146,10 @@ class Fetcher:
 
 
 class _Effort:
-    """One try with a set of streams; ends when all has arrived, or the last stream has broken."""
+    """One try with a set of streams; ends when all has arrived, or the last stream has broken.
+
+    Beside a direct stream, one whose ssh still shakes hands is given nothing to bring: the direct one would have brought it by then.
+    """
 
     def __init__(
         self,
@@ -201,62 +164,118 @@ class _Effort:
         self._folder = folder
         self._arrival = arrival
         self._progress = progress
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._streams: dict[Stream, float] = {}
+        self._alive = self._bringing = 0
         self._error: BaseException | None = None
-        self._stopped = False
+        self._stopped = self._over = False
+        self._size = sum(arrival.length(index, block) for index, block in arrival.missing)
         self._came_bytes = 0
+        self._first_at: float | None = None
+        self.spent = False
+        """The direct stream has carried all it may."""
 
     def run(self) -> BaseException | None:
-        arrival = self._arrival
-        size = sum(arrival.length(index, block) for index, block in arrival.missing)
-        workers = [
-            threading.Thread(target=self._work, name=f"stream {number}", daemon=True)
-            for number in range(self._fetcher.count(size))
-        ]
-        done_before = arrival.size_bytes - size
-        began = time.monotonic()
-        samples: deque[tuple[float, int]] = deque([(began, 0)], maxlen=25)
-        for worker in workers:
-            worker.start()
+        """Bring what is missing; what went wrong, if anything."""
+        arrival, pool = self._arrival, self._fetcher.pool
+        direct = pool.direct()
+        self._waits = direct is not None
+        count = self._fetcher.count(self._size)
+        if direct is not None:
+            self._start(lambda: direct)
+        for _ in range(count):
+            self._start(pool.take)
+        may_grow = self._waits and not count
+        done_before = arrival.size_bytes - self._size
+        samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=25)
         try:
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(_REPORT_EVERY_S)
-                    samples.append((time.monotonic(), self._came_bytes))
-                    self._hang_up_on_silence()
-                    if self._came_bytes:
-                        self._fetcher.heard()
-                    self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
-        finally:  # Ctrl-C, a fault in the callback
+            while not self._is_done():
+                samples.append((time.monotonic(), self._came_bytes))
+                self._hang_up_on_silence()
+                if self._came_bytes:
+                    self._fetcher.heard()
+                if may_grow and (more := self._more_wanted()):
+                    may_grow = False
+                    for _ in range(more):
+                        self._start(pool.take)
+                self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
+        except BaseException:  # Ctrl-C, a fault in the callback
             self._stopped = True
-            _hang_up(list(self._streams))
+            hang_up(list(self._streams))
+            raise
         return self._error
 
-    def _work(self) -> None:
+    def _start(self, take: Callable[[], Stream]) -> None:
+        with self._changed:
+            self._alive += 1
+        threading.Thread(target=self._work, args=(take,), name="a stream", daemon=True).start()
+
+    def _more_wanted(self) -> int:
+        """How many connections more: none, unless the direct stream alone would take longer than those need to be ready."""
+        round_trip_s = self._fetcher.pool.round_trip_s
+        passed_s = time.monotonic() - self._first_at if self._first_at is not None else 0.0
+        left_bytes = self._size - self._came_bytes
+        if passed_s < 2 * round_trip_s or left_bytes * passed_s < self._came_bytes * READY_ROUND_TRIPS * round_trip_s:
+            return 0
+        return min(streams_for(round_trip_s, left_bytes), math.ceil(left_bytes / SHARE_BYTES))
+
+    def _is_done(self) -> bool:
+        """Wait a little; tell whether all is here, or nobody is left who could bring the rest."""
+        with self._changed:
+            self._changed.wait_for(self._has_ended, _REPORT_EVERY_S)
+            self._over = self._has_ended()
+            return self._over
+
+    def _has_ended(self) -> bool:
+        return self._bringing == 0 and (not self._alive or not self._arrival.missing or self._fatal())
+
+    def _work(self, take: Callable[[], Stream]) -> None:
         stream: Stream | None = None
+        is_bringing = False
         try:
-            stream = self._fetcher.pool.take()
+            stream = take()
             self._streams[stream] = time.monotonic()
-            self._ask(stream)
-            while stream.outstanding and not self._stopped:
-                self._receive(stream)
+            if self._waits and not stream.is_direct:
+                stream.greet()
+            is_bringing = self._begin()
+            if is_bringing:
+                self._ask(stream)
+                while stream.outstanding and not self._stopped:
+                    self._receive(stream)
         except BaseException as error:
             self._take_back(stream, error)
         else:
             self._streams.pop(stream, None)
             if stream.outstanding:
-                stream.close()
                 self._requeue(stream)
+                self._fetcher.pool.drop(stream)
             else:
+                self.spent = self.spent or stream.is_spent
                 self._fetcher.pool.give_back(stream)
+        finally:
+            with self._changed:
+                self._alive -= 1
+                self._bringing -= is_bringing
+                self._changed.notify_all()
+
+    def _begin(self) -> bool:
+        """Whether anything is left to bring."""
+        with self._changed:
+            if self._over or self._stopped:
+                return False
+            self._bringing += 1
+            return True
 
     def _ask(self, stream: Stream) -> None:
         arrival = self._arrival
         waiting_bytes = sum(block.length for block in stream.outstanding)
-        while waiting_bytes < AHEAD_BYTES and len(stream.outstanding) < AHEAD_COUNT and not self._stopped:
-            with self._lock:
-                if not arrival.missing or self._fatal():
+        most_bytes, most_count = AHEAD_BYTES, AHEAD_COUNT
+        if stream.is_direct:  # near the end no more than its share: it may be the slow one
+            share = (self._size - self._came_bytes) // max(1, self._bringing)
+            most_bytes, most_count = max(AHEAD_BYTES, min(DIRECT_AHEAD_BYTES, share)), DIRECT_AHEAD_COUNT
+        while waiting_bytes < most_bytes and len(stream.outstanding) < most_count and not self._stopped:
+            with self._changed:
+                if not arrival.missing or self._fatal() or stream.is_spent:
                     return
                 index, block = arrival.missing.popleft()
             length = arrival.length(index, block)
@@ -269,7 +288,8 @@ class _Effort:
         def take(block: Block, offset: int, data: bytes | memoryview) -> None:
             self._arrival.write(block.index, offset - self._arrival.files[block.index].offset, data)
             self._streams[stream] = time.monotonic()
-            with self._lock:
+            with self._changed:
+                self._first_at = self._first_at or time.monotonic()
                 self._came_bytes += len(data)
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 
@@ -283,16 +303,16 @@ class _Effort:
         self._streams[stream] = time.monotonic()
 
     def _take_back(self, stream: Stream | None, error: BaseException) -> None:
-        with self._lock:
+        with self._changed:
             if self._error is None or (self._is_link(self._error) and not self._is_link(error)):
                 self._error = error
         if stream is not None:
             self._streams.pop(stream, None)
             self._requeue(stream)
-            stream.close()
+            self._fetcher.pool.drop(stream)
 
     def _requeue(self, stream: Stream) -> None:
-        with self._lock:
+        with self._changed:
             for block in reversed(stream.outstanding):
                 self._arrival.missing.appendleft((block.index, block.number))
 
@@ -308,15 +328,6 @@ class _Effort:
         for stream, heard in list(self._streams.items()):
             if now - heard > STALL_S:
                 stream.close()
-
-
-def _hang_up(streams: list[Stream]) -> None:
-    """Close streams, all at once: each ssh takes a round trip to say goodbye."""
-    closing = [threading.Thread(target=stream.close, daemon=True) for stream in streams]
-    for thread in closing:
-        thread.start()
-    for thread in closing:
-        thread.join()
 
 
 def _rate(samples: deque[tuple[float, int]]) -> float | None:

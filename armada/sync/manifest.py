@@ -7,9 +7,12 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_FILES = 100_000
 MAX_PATH = 1024
@@ -97,6 +100,13 @@ def parse_manifest(text: str, digest: str) -> Manifest:
     if any(str(parent) in seen for path in seen for parent in PurePosixPath(path).parents):
         raise refuse("a path is a file and a folder at once")
     return Manifest(digest, step, tuple(files), text, _eval_loss(value.get("metrics")))
+
+
+def manifests_of(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The manifests that came with a run's part of a `sync.look` answer, by digest, as they were sent; an older agent sends none."""
+    sent = entry.get("manifests")
+    pairs = sent.items() if isinstance(sent, dict) else ()
+    return {digest: text for digest, text in pairs if isinstance(text, str)}
 
 
 def _eval_loss(metrics: Any) -> float | None:

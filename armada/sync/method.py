@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from armada.errors import RsyncUnusable
 from armada.inert import inert_line
 from armada.plausible import mapping
-from armada.sync.fetch import TARGET_BYTES_PER_S, WINDOW_BYTES
+from armada.sync.streams import TARGET_BYTES_PER_S, WINDOW_BYTES
 from armada.transport.rsync import OLDEST, check_here
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from armada.sync.manifest import File
 from armada.sync.staging import check_space, fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from armada.paths import HomePaths
     from armada.session import HostSession
@@ -34,6 +35,9 @@ _INDEX = ".index.json"
 _STAGING = ".staging"
 _BATCH = 200
 _LONGEST_NAME = 1024
+_HASHING_TIMEOUT_S = 1800.0
+_AHEAD_BYTES = 64 << 20
+"""So much is hashed on the host while checkpoints travel; more could slow down the disk they are read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,34 @@ def _touched(path: Path) -> list[int]:
     return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
 
 
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """What the host was asked to hash, and what waits for its answer."""
+
+    batch: tuple[Listed, ...]
+    answer: Callable[[], dict[str, Any]]
+
+
+def ask_ahead(
+    session: HostSession, home: HomePaths, run_id: str, entry: dict[str, Any], log_limit_bytes: int | None
+) -> Hashes | None:
+    """Ask for the hashes that `bring_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
+
+    Raises:
+        HostUnreachable: It could not be asked.
+    """
+    listed, _ = coming(home, run_id, entry, log_limit_bytes)
+    wanted = stale(home, run_id, listed)
+    if not wanted or len(wanted) > _BATCH or sum(item.size_bytes for item in wanted) > _AHEAD_BYTES:
+        return None
+    return Hashes(tuple(wanted), session.begin("sync.hash", _to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S))
+
+
+def _to_hash(run_id: str, batch: Sequence[Listed]) -> dict[str, Any]:
+    asked = [[item.source, item.size_bytes, *([item.offset] if item.offset else [])] for item in batch]
+    return {"run_id": run_id, "files": asked}
+
+
 def bring_outputs(
     session: HostSession,
     home: HomePaths,
@@ -111,8 +143,18 @@ def bring_outputs(
     listed: Sequence[Listed],
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
+    asked: Hashes | None = None,
 ) -> Outputs:
     """Bring home what changed.
+
+    Args:
+        session: With the host.
+        home: Home's folders.
+        run_id: Whose.
+        listed: What the host has.
+        fetcher: With the same host.
+        progress: Told how far each batch is.
+        asked: What the host was asked before.
 
     Raises:
         DiskFull: Before anything is fetched that does not fit.
@@ -128,7 +170,11 @@ def bring_outputs(
     size_bytes = 0
     for start in range(0, len(wanted), _BATCH):
         batch = wanted[start : start + _BATCH]
-        came = _bring_batch(session, folder, run_id, batch, fetcher, progress)
+        if asked is not None and asked.batch == tuple(batch):
+            answer = asked.answer()
+        else:
+            answer = session.call("sync.hash", _to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+        came = _bring_batch(answer.get("sha256"), folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
                 index[item.path] = [item.size_bytes, item.mtime, *_touched(folder / item.path)]
@@ -143,7 +189,7 @@ def bring_outputs(
 
 
 def _bring_batch(
-    session: HostSession,
+    answer: object,
     folder: Path,
     run_id: str,
     batch: Sequence[Listed],
@@ -151,9 +197,6 @@ def _bring_batch(
     progress: Callable[[TransferProgress], None],
 ) -> set[str]:
     """The paths of those that are at home now as they were listed."""
-    asked = [[item.source, item.size_bytes, *([item.offset] if item.offset else [])] for item in batch]
-    question = {"run_id": run_id, "files": asked}
-    answer = session.call("sync.hash", question, timeout_s=1800.0).get("sha256")
     hashes = answer if isinstance(answer, list) else []
     files = [
         File(item.path, item.size_bytes, sha256, item.source, item.offset)

@@ -10,7 +10,7 @@ from armada.config.sync import settings_of
 from armada.monitor.observe import observe, outbox_entries
 from armada.store import checkpoints, runs
 from armada.sync import keeping
-from armada.sync.engine import look_at
+from armada.sync.look import look_at
 from armada.sync.outputs import coming, stale
 from armada.verdicts.retention import decide_home, decide_host
 

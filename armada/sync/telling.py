@@ -20,7 +20,7 @@ from armada.sync.report import Trouble
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from armada.home import Home
     from armada.paths import HomePaths
@@ -96,6 +96,7 @@ class Telling:
         self._troubles = troubles
         self._before: Registered | None = None
         self._has_others = False
+        self._unheard: list[tuple[Checkpoint, bool, Callable[[], dict[str, Any]]]] = []
 
     def take(self, entry: Mapping[str, Any]) -> None:
         """Take what the host knows already."""
@@ -104,7 +105,10 @@ class Telling:
         self._has_others = any(each.id != self.own.id for each in homes)
 
     def acknowledge(self, digest: str | None = None) -> None:
-        """Tell the host what is home, or that one checkpoint is; only from then on may it go there."""
+        """Tell the host what is home, or that one checkpoint is; only from then on may it go there.
+
+        `hear_all` takes its answers.
+        """
         refused = {trouble.digest for trouble in self._troubles}
         for checkpoint in checkpoints.of_run(self._database, self._run_id):
             if checkpoint.digest in refused:
@@ -113,8 +117,8 @@ class Telling:
                 continue
             if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):
                 continue
-            if self._say(checkpoint, wanted=True):
-                checkpoints.mark_acknowledged(self._database, self._run_id, checkpoint.digest)
+            if not any(told.digest == checkpoint.digest and wanted for told, wanted, _ in self._unheard):
+                self._say(checkpoint, wanted=True)
 
     def _must_say_again(self, checkpoint: Checkpoint) -> bool:
         """Whether the host lacks a word that the store has: said by the home that this one is a copy of, without a name, or lost there."""
@@ -159,17 +163,28 @@ class Telling:
             }
             self._session.call("homes.settle", question)
 
-    def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> bool:
-        """Tell the host about one checkpoint; whether it took that."""
+    def hear_all(self) -> None:
+        """Take the host's answers to what it was told. Until they are here nothing counts as acknowledged.
+
+        Raises:
+            HostUnreachable: The link stayed down; the next sync says it again.
+        """
+        unheard, self._unheard = self._unheard, []
+        for checkpoint, wanted, answer in unheard:
+            try:
+                answer()
+            except NotFound:
+                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # thinned meanwhile
+            except HostUnreachable:
+                raise
+            except ArmadaError as error:
+                self._troubles.append(Trouble(cause_of(error), error, checkpoint.digest, checkpoint.step))
+            else:
+                if wanted:
+                    checkpoints.mark_acknowledged(self._database, self._run_id, checkpoint.digest)
+
+    def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> None:
+        """Tell the host about one checkpoint; the next bytes are not kept waiting for its answer."""
         word = {"run_id": self._run_id, "digest": checkpoint.digest, "home": self.own.as_json()}
-        try:
-            self._session.call("outbox.ack", word if wanted else {**word, "wanted": False})
-        except NotFound:
-            checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # thinned meanwhile
-        except HostUnreachable:
-            raise
-        except ArmadaError as error:
-            self._troubles.append(Trouble(cause_of(error), error, checkpoint.digest, checkpoint.step))
-        else:
-            return True
-        return False
+        answer = self._session.begin("outbox.ack", word if wanted else {**word, "wanted": False})
+        self._unheard.append((checkpoint, wanted, answer))

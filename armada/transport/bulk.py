@@ -52,6 +52,12 @@ class BulkChannel(LocalChannel):
             raise self._failure(status)
         return data
 
+    def close(self) -> None:
+        """Hang up. ssh would take a round trip to say goodbye; to the agent the end of the connection says the same."""
+        with contextlib.suppress(OSError):
+            self._process.terminate()
+        super().close()
+
     def _ended(self) -> int | None:
         try:
             return self._process.wait(5.0)

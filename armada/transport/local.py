@@ -78,6 +78,13 @@ class LocalTransport:
     def host(self) -> HostLike:
         return self._host
 
+    @property
+    def round_trip_s(self) -> float | None:
+        return None
+
+    def open_direct_channel(self) -> None:
+        return None
+
     def open_channel(self) -> LocalChannel:
         try:
             process = subprocess.Popen(

@@ -98,6 +98,13 @@ class OpensshTransport:
     def host(self) -> HostLike:
         return self._host
 
+    @property
+    def round_trip_s(self) -> float | None:
+        return None
+
+    def open_direct_channel(self) -> None:
+        """Every channel is one of the shared connection already, with the 2 MiB that ssh grants each."""
+
     def open_channel(self) -> SharedChannel:
         if self._connection.pid() is None:
             raise self._connection.lost()

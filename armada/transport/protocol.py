@@ -13,6 +13,11 @@ RUNS_GO_ON = "runs go on; run the same command again"
 """What to say to a person whose connection was lost."""
 
 
+DIRECT_BYTES = 256_000_000
+"""What may come over a direct channel in all. Paramiko can deadlock when it re-keys, at 512 MiB (paramiko #822), and answers to
+questions come over the same connection: at most 200 MB, see `armada.session`."""
+
+
 class HostLike(Protocol):
     """The part of a host's configuration that says how to reach it."""
 
@@ -90,8 +95,21 @@ class Transport(Protocol):
     @property
     def host(self) -> HostLike: ...
 
+    @property
+    def round_trip_s(self) -> float | None:
+        """How far the host is, as opening the first channel told; None where that tells nothing."""
+
     def open_channel(self) -> Channel:
         """Run the bootstrap command. Raises HostUnreachable."""
+
+    def open_direct_channel(self) -> Channel | None:
+        """Run it over the connection that is open, which is ready long before a new one; it may carry `DIRECT_BYTES`.
+
+        Waits until the first channel is open. None where the host is near, so that this gains nothing, or lets no more in.
+
+        Raises:
+            LinkLost: The connection went away.
+        """
 
     def open_bulk_channel(self) -> Channel:
         """Run it over a connection of its own, one that may carry gigabytes. Raises HostUnreachable, here or in `read`."""

@@ -54,17 +54,27 @@ def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`, or `io` when it is too large.
     """
     paths, digest = _checkpoint(call, params)
-    with files.open_regular(paths.checkpoint(digest, MANIFEST)) as stream:
-        content = stream.read(MANIFEST_LIMIT + 1)
-    if len(content) > MANIFEST_LIMIT:
-        raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, MANIFEST_LIMIT))
-    try:
-        text = content.decode("utf-8")
-    except ValueError:
-        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
+    text = manifest_text(paths, digest, MANIFEST_LIMIT)
     if len(json.dumps(text)) > _LINE_LIMIT:
         raise AgentError("io", "the manifest of %s is too large for an answer" % digest)
     return {"text": text}
+
+
+def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
+    """Read a manifest byte for byte.
+
+    Raises:
+        AgentError: `io`: it is larger, or no text.
+        OSError: It cannot be read.
+    """
+    with files.open_regular(paths.checkpoint(digest, MANIFEST)) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, most_bytes))
+    try:
+        return content.decode("utf-8")
+    except ValueError:
+        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

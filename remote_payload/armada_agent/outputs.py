@@ -4,6 +4,7 @@ One question covers all runs of a host, so that a sync with nothing new costs on
 """
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -21,6 +22,8 @@ _MOST_LOOKED_AT = 200000
 _MOST_RUNS = 1000
 _SHOWN = 20
 _MOST_OTHERS = 2000
+_LONGEST_MANIFEST = 64 * 1024
+_MOST_MANIFESTS = 512 * 1024
 _IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
 _BLOCK = 1024 * 1024
 Found = Tuple[str, os.stat_result]
@@ -31,13 +34,15 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
     counts files that the run wrote below work/ and that no pattern covers: they stay behind; where a question says `list_others`,
-    it names them. A home that says which it is wants to hear of these runs from now on; `homes` are all that do.
+    it names them. `manifests` are those of the newest checkpoints that this home does not hold yet: as many as are asked for, and
+    only short ones. A home that says which it is wants to hear of these runs from now on; `homes` are all that do.
     """
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
     answers = []
+    room = _MOST_MANIFESTS
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
@@ -48,6 +53,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if question.get("list_others") is True:
                 answer["others"]["files"] = []
             _look_at(call, paths, patterns, answer)
+            room -= _add_manifests(paths, home, question.get("manifests"), room, answer)
         except (
             Exception
         ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
@@ -132,6 +138,33 @@ def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
         others["examples"].append(path)
     if len(others.get("files", ())) < _MOST_OTHERS and "files" in others:
         others["files"].append([path, size_bytes])
+
+
+def _add_manifests(
+    paths: RunPaths, home: Optional[homes.Home], wanted: object, room: int, answer: Dict[str, Any]
+) -> int:
+    """Add what a home would ask for next; what is not added it asks for. Gives the bytes they take in the answer."""
+    taken = 0
+    left = wanted if isinstance(wanted, int) else 0
+    known = {entry["digest"] for entry in answer["outbox"] if entry["acknowledged"]}
+    for each in answer["homes"]:
+        if home is not None and each["id"] == home["id"]:
+            known = set(each["held"]) | set(each["unwanted"])
+    for entry in reversed(answer["outbox"]):
+        if left <= 0:
+            break
+        if entry["digest"] in known:
+            continue
+        left -= 1
+        try:
+            text = checkpoints.manifest_text(paths, entry["digest"], _LONGEST_MANIFEST)
+        except (AgentError, OSError):
+            continue  # who asks for it is told what is wrong with it
+        size = len(json.dumps(text))
+        if size <= min(_LONGEST_MANIFEST, room - taken):
+            taken += size
+            answer.setdefault("manifests", {})[entry["digest"]] = text
+    return taken
 
 
 def _birth(paths: RunPaths) -> float:

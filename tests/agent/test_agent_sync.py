@@ -61,6 +61,26 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     assert sorted(named["others"]["files"]) == [["work/results.txt", 11], ["work/results/a/b.txt", 15]]
 
 
+def test_a_look_brings_the_manifests_that_home_would_ask_for_next(host: Host) -> None:
+    host.create("r-1", "true")
+    first, second, third = (save(host, "r-1", step) for step in (1, 2, 3))
+    long = save(host, "r-1", 4)
+    folder = host.folder("r-1") / "outbox"
+    (folder / long / "MANIFEST.json").write_text((folder / long / "MANIFEST.json").read_text() + " " * 70_000)
+
+    def manifests(most: int, home: dict[str, str] = LAPTOP) -> dict[str, str]:
+        question = [{"run_id": "r-1", "outputs": [], "manifests": most}]
+        answer: dict[str, str] = host.call("sync.look", runs=question, home=home)["runs"][0].get("manifests", {})
+        return answer
+
+    assert manifests(0) == {}
+    assert set(manifests(3)) == {third, second}  # a long one is not worth sending unasked
+    host.call("outbox.ack", run_id="r-1", digest=third, home=LAPTOP)
+    host.call("outbox.ack", run_id="r-1", digest=second, home=LAPTOP, wanted=False)
+    assert manifests(3) == {first: (folder / first / "MANIFEST.json").read_text()}
+    assert set(manifests(2, DESKTOP)) == {third}  # another home holds nothing yet
+
+
 @pytest.mark.parametrize(
     ("pattern", "yes", "no"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from armada.store import hosts, runs
 from armada.store.database import Database
 from tests.fleet import machines
 from tests.fleet.conftest import BadLink, Fleet
+from tests.fleet.remote_run import Remote
 
 if TYPE_CHECKING:
     from armada.transport.protocol import TransferProgress
@@ -47,6 +49,16 @@ class Counted(HostSession):
         answer = super().call(method, params, **options)
         self.taken[method] = newest(self._count)
         return answer
+
+    def begin(self, method: str, params: dict[str, Any], **options: Any) -> Callable[[], dict[str, Any]]:
+        wait = super().begin(method, params, **options)
+
+        def noting() -> dict[str, Any]:
+            answer = wait()
+            self.taken[method] = newest(self._count)
+            return answer
+
+        return noting
 
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
         answers = super().call_all(questions)
@@ -118,6 +130,44 @@ def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path]
             assert {runs.find(database, run_id).observed_at is not None for run_id in run_ids} == {True}
     finally:
         watcher.close()
+
+
+TO_VERIFIED = 9
+"""Six to the agent; the run's state, what it has and the manifest; the greeting of the direct stream, if that is quicker; the files."""
+
+
+class Told:
+    """A listener that notes how many round trips a checkpoint took to be home."""
+
+    def __init__(self, count: Path) -> None:
+        self._count = count
+        self.verified: list[int] = []
+
+    def transfer(self, what: str, seen: TransferProgress) -> None: ...
+
+    def done(self, what: str) -> None:
+        self.verified.append(newest(self._count))
+
+
+def test_a_small_checkpoint_from_afar_is_home_after_nine_round_trips_over_one_connection(
+    far: tuple[Host, Path], fleet: Fleet, there: str, home: HomePaths
+) -> None:
+    host, count = far
+    port = int((host.ssh or "").rpartition(":")[2])
+    with closing(Remote(home, fleet, "workstation", there, port)) as run:
+        run.create()
+        run.save(1, {"adapter_model.safetensors": 40_000, "adapter_config.json": 500})
+        run.session.close()
+        connections = len(count.read_text().split())
+        told = Told(count)
+        run.session = session = Counted(run.host, home, count)
+        outcome = run.sync(insist=True, listener=told)
+        assert [run.is_right(place) for place in outcome.published] == [True]
+        assert "spec.json" in outcome.outputs.fetched
+        assert [taken <= TO_VERIFIED for taken in told.verified] == [True], told.verified
+        # The outputs' hashes were asked for before; they and the answer that the host knows come in the same flight.
+        assert session.taken["outbox.ack"] <= TO_VERIFIED + 1
+        assert len(count.read_text().split()) == connections + 1
 
 
 def creation(run_id: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pytest
 
 from armada.errors import HostUnreachable
 from armada.store import checkpoints, runs
-from armada.sync.fetch import Streams
 from armada.sync.staging import incoming
+from armada.sync.streams import Streams
 from armada.transport.protocol import TransferProgress
 from tests.chance import dice
 from tests.conftest import Armada

@@ -19,8 +19,8 @@ from armada.session import HostSession
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.engine import sync_host, sync_run
-from armada.sync.fetch import Streams
 from armada.sync.report import SyncOutcome
+from armada.sync.streams import Streams
 from armada.sync.together import sync_together
 from armada.transport.host_keys import pin, scan
 from armada.transport.protocol import TransferProgress
@@ -68,7 +68,7 @@ class Watching:
 
 
 @pytest.mark.takes_long("tens of megabytes over a link with a long round trip")
-def test_a_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several_on_a_long_one(
+def test_a_large_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several_on_a_long_one(
     remote: Callable[..., Remote], fleet: Fleet, bad_link: Callable[..., BadLink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near = remote("workstation", transfer="stream")
@@ -87,7 +87,14 @@ def test_a_checkpoint_comes_over_one_connection_on_a_short_link_and_over_several
     assert most == 1
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "60")
     far = remote("a100-1", link.port, transfer="auto")
-    far.save(1, {"model": 60_000_000, "small": 10})
+    most = 0
+    far.save(1, {"model": 20_000_000, "small": 10})
+    (place,) = far.sync(listener=Watching(count)).published
+    assert far.is_right(place)
+    assert most == 0  # it came over the session's own connection
+    for module in ("armada.session", "armada.sync.streams"):
+        monkeypatch.setattr(f"{module}.DIRECT_BYTES", 9_000_000)  # so that that may not carry all of the next one
+    far.save(2, {"model": 140_000_000, "small": 10})
     (place,) = far.sync(listener=Watching(count)).published
     assert far.is_right(place)
     assert most > 3

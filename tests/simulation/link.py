@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from armada.agent import Question
 from armada.config.hosts import Host
 from armada.errors import ArmadaError, HostUnreachable
 from armada.link import Outage
@@ -14,12 +15,14 @@ from armada.paths import HomePaths, HostPaths
 from armada.stream import Block
 
 if TYPE_CHECKING:
-    from armada.agent import Question
     from tests.simulation.host import SimHost
 
 
 class SimStream:
     """Stands in for `armada.stream.Stream`."""
+
+    is_direct = is_spent = False
+    is_greeted = True
 
     def __init__(self, host: SimHost) -> None:
         self._host = host
@@ -52,6 +55,7 @@ class SimSession:
         self.home = home
         self.patience_s = 0.0
         self.outage = Outage(host.name)
+        self.round_trip_s = None
         self._there = host
         self.paths = HostPaths(PurePosixPath(host.root))
 
@@ -70,6 +74,19 @@ class SimSession:
             except ArmadaError as error:
                 answers.append(error)
         return answers
+
+    def begin(self, method: str, params: dict[str, Any], **_: Any) -> Callable[[], dict[str, Any]]:
+        (answer,) = self.call_all([Question(method, params)])
+
+        def wait() -> dict[str, Any]:
+            if isinstance(answer, ArmadaError):
+                raise answer
+            return answer
+
+        return wait
+
+    def when_connected(self, then: Callable[[], None]) -> None:
+        """There is no connection."""
 
     def open_stream(self) -> SimStream:
         self._there.require()

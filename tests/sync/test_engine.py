@@ -7,15 +7,19 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from armada.agent import Question
+from armada.errors import ArmadaError
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
 from armada.sync import staging
 from armada.sync.arrival import BLOCK_BYTES
-from armada.sync.engine import look_at, sync_host
+from armada.sync.engine import sync_host
+from armada.sync.look import look_at
 from armada.sync.pull import Pulled, choose
 from armada.sync.pull import pull as pull_now
 from armada.sync.release import judge_host
@@ -690,6 +694,23 @@ def test_a_run_that_saves_more_and_ends_while_it_is_synced_is_not_called_failing
     record = run_sync.find(place.database, place.run_id)
     assert (record.failures, record.failing_since) == (0, None)
     assert place.sync().final
+
+
+def test_what_a_run_saves_right_before_its_end_comes_although_its_host_was_asked_for_both_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    original = place.session.call_all
+
+    def crossing(questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        answers = original(questions)
+        place.save(1, {"model": b"1"})  # after the listing was made, before the state was read
+        place.end()
+        return answers
+
+    monkeypatch.setattr(place.session, "call_all", crossing)
+    outcome = place.sync()
+    assert (len(outcome.published), outcome.saw_end, outcome.final) == (1, True, True)
 
 
 def test_a_run_that_becomes_due_meanwhile_does_not_wait_for_all_that_another_has_to_bring(place: Place) -> None:

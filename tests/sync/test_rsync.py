@@ -17,8 +17,9 @@ from armada.store import hosts as records
 from armada.sync import rsync_transfer, staging
 from armada.sync.arrival import BLOCK_BYTES, Arrival
 from armada.sync.bandwidth import allowance_for
-from armada.sync.fetch import Fetcher, Streams
+from armada.sync.fetch import Fetcher
 from armada.sync.method import choose_transfer
+from armada.sync.streams import Streams
 from armada.sync.transfer import ChosenTransfer
 from armada.transport.protocol import Pull
 from tests.sync.conftest import Place, leftovers, random_bytes
