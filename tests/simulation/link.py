@@ -52,6 +52,8 @@ class SimSession:
         self.home = home
         self.patience_s = 0.0
         self.outage = Outage(host.name)
+        self.noise = ""
+        self.without_rsync = "there is no rsync in the simulation"
         self._there = host
         self.paths = HostPaths(PurePosixPath(host.root))
 
