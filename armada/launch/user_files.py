@@ -356,7 +356,8 @@ def _world_place(facts: Facts) -> str:
 def _batch_place(facts: Facts) -> str:
     batch = facts.batch
     assert batch is not None  # noqa: S101  # asked only where there is one
-    sum_ = f"{batch.global_} = micro {batch.micro} × accumulation {batch.accumulation} × {batch.processes} processes"
+    ranks = f"{batch.processes} process{'' if batch.processes == 1 else 'es'}"
+    sum_ = f"{batch.global_} = micro {batch.micro} × accumulation {batch.accumulation} × {ranks}"
     return f"{_where(facts, 'train.global_batch_size')}, {sum_},"
 
 

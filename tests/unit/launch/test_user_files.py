@@ -214,3 +214,8 @@ def test_a_script_compares_what_it_has_and_keeps_the_rest(tmp_path: Path) -> Non
     assert "`num_processes` is 4" in refused(tmp_path, task=script, accelerate="num_processes: 4\n")
     with pytest.raises(ConfigError, match="a script names its own"):
         facts(tmp_path, task=script, deepspeed="{}")
+
+
+def test_one_process_is_not_said_to_be_processes(tmp_path: Path) -> None:
+    said = refused(tmp_path, gpus=1, deepspeed=json.dumps({"gradient_accumulation_steps": 16}))
+    assert "16 = micro 2 × accumulation 8 × 1 process," in said
