@@ -56,6 +56,8 @@ class SimSession:
         self.patience_s = 0.0
         self.outage = Outage(host.name)
         self.round_trip_s = None
+        self.noise = ""
+        self.without_rsync = "there is no rsync in the simulation"
         self._there = host
         self.paths = HostPaths(PurePosixPath(host.root))
 
