@@ -54,6 +54,7 @@ def files(armada: Armada) -> Path:
 
 def shown(armada: Armada, *arguments: str) -> dict[str, dict[str, tuple[Any, str]]]:
     sections = armada.json("config", "show", *arguments)
+    assert sections.pop("format") == 1
     return {
         name: {key: (said["value"], said["origin"]) for key, said in section["values"].items()}
         for name, section in sections.items()

@@ -249,7 +249,7 @@ def test_a_host_without_the_batch_system_says_so(armada: Armada, fleet: Fleet) -
     shell_job(armada, "true")
     refused = armada.run("launch", "--host", "desk", "exp.yaml")
     assert refused.returncode == 3, refused.stderr
-    assert "condor_submit is not installed on this host" in refused.stderr
+    assert "condor_q is not installed on this host" in refused.stderr
     assert "hosts.yaml" in refused.stderr
     assert armada.json("ps", "--cached") == []
 
