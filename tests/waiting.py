@@ -26,29 +26,36 @@ def eventually(
         look: What is asked; an exception of it is the test's failure at once.
         what: What is waited for, for the failure's sentence.
         within_s: When to give up. A limit is there to end a hopeless test, never to measure.
-        longest_pause_s: Between two looks; shorter for what passes soon.
+        longest_pause_s: Between two looks; shorter for what passes soon, longer for what takes minutes.
 
     Returns:
         The first true answer.
     """
     found: T | None = None
-    for pause_s in pauses(lambda: f"{what or look}; the last answer was {found!r}", within_s=within_s):
+
+    def words() -> str:
+        return f"{what or look}; the last answer was {found!r}"
+
+    for pause_s in pauses(words, within_s=within_s, longest_pause_s=longest_pause_s):
         if found := look():
             return found
-        time.sleep(min(pause_s, longest_pause_s))
+        time.sleep(pause_s)
     raise AssertionError  # `pauses` has failed the test
 
 
-def pauses(what: Callable[[], str], *, within_s: float = WITHIN_S) -> Iterator[float]:
+def pauses(
+    what: Callable[[], str], *, within_s: float = WITHIN_S, longest_pause_s: float = LONGEST_PAUSE_S
+) -> Iterator[float]:
     """The pauses after each look, in seconds, for who has to await them; fails the test instead of ending.
 
     Args:
         what: What is waited for, and what was seen instead; asked when the test fails.
         within_s: When to give up.
+        longest_pause_s: They grow by a third each time, up to this.
     """
     deadline = time.monotonic() + within_s
     pause_s = _SHORTEST_PAUSE_S
     while time.monotonic() <= deadline:
         yield pause_s
-        pause_s = min(pause_s * 1.3, LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 1.3, longest_pause_s)
     pytest.fail(f"waited {within_s:g} s in vain for {what()}")

@@ -14,6 +14,8 @@ from tests.fleet import machines
 from tests.fleet.conftest import Fleet
 
 ROOT = "/home/researcher/.armada"
+SELDOM_S = 5.0
+"""Between two looks at a run for who waits minutes for a verdict: each costs home and host half a second of a core."""
 SETTINGS = {"slurm": {"poll": "1s"}, "htcondor": {"poll": "1s"}}
 
 
@@ -55,7 +57,7 @@ class Cluster:
             run = self.look(run_id)
             return run if run["state"] in states else None
 
-        return eventually(seen, within_s=within_s) or {}
+        return eventually(seen, within_s=within_s, longest_pause_s=SELDOM_S) or {}
 
     def says(self, run_id: str, words: str, within_s: float = 120.0) -> None:
         """Wait until the run's log holds something."""

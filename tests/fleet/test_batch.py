@@ -219,19 +219,6 @@ def test_a_run_held_and_released_by_hand_goes_on(cluster: Cluster) -> None:
     assert cluster.starts(run_id) == 1
 
 
-def test_a_supervisor_killed_on_its_worker_is_a_failed_run(cluster: Cluster) -> None:
-    cluster.armada.env["MY_SECRET"] = "canary-77aa"
-    shell_job(cluster.armada, "echo ready; sleep 600", secrets=["MY_SECRET"])
-    run_id = cluster.launch()
-    cluster.says(run_id, "ready")
-    run_json = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/attempts/1/run.json"))
-    worker = run_json["supervisor"]["hostname"]
-    cluster.fleet.run(worker, f"kill -9 {run_json['supervisor']['pid']}")
-    run = cluster.becomes(run_id, "failed", "cancelled", "succeeded", within_s=300)  # a minute of silence is part of it
-    assert (run["state"], run["reason"]) == ("failed", "ended_silently")
-    assert cluster.shell(f"grep -rl canary-77aa {ROOT}/runs/{run_id} || true") == ""
-
-
 def test_a_host_without_the_batch_system_says_so(armada: Armada, fleet: Fleet) -> None:
     up = fleet.host("workstation")
     words = [
@@ -283,6 +270,16 @@ def test_a_fast_job_gone_before_the_first_look_has_ended_well(cluster: Cluster) 
         assert cluster.becomes(run_id, "succeeded", "failed")["state"] == "succeeded"
 
 
+# The same on both is twice two ranks with torch more. What Slurm does to a preempted job is in the test of a preempted run above, on
+# three Slurms, and in those of trainings in test_clusters.py.
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param("slurm", marks=[pytest.mark.xdist_group("slurm"), pytest.mark.long]),
+        pytest.param("htcondor", marks=pytest.mark.xdist_group("htcondor")),
+    ],
+    indirect=True,
+)
 @pytest.mark.timeout(1800)
 @pytest.mark.takes_long(
     "a real training with torch, twice, and the first on a host builds and compiles its environment"

@@ -61,7 +61,9 @@ def starts(fleet: Fleet, machine: str, folder: str) -> int:
     return int(fleet.run(machine, f"cat {folder}/starts 2>/dev/null | wc -l"))
 
 
-@pytest.mark.parametrize(("machine", "processes"), [("a100-1", 1), ("workstation", 2)])
+@pytest.mark.parametrize(
+    ("machine", "processes"), [pytest.param("a100-1", 1, marks=pytest.mark.long), ("workstation", 2)]
+)
 @pytest.mark.timeout(900)
 @pytest.mark.takes_long("a real training with torch; the first on a host builds and compiles its environment")
 def test_a_training_on_an_ssh_host_comes_home_verified(

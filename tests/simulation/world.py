@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
 
+from armada_agent import orphans
+
 from armada.launch import stop as stopping
 from tests.simulation import host as hosts
 from tests.simulation.breaking import Breaking, Killed
@@ -67,6 +69,8 @@ class World:
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
         waiting = SimpleNamespace(monotonic=self.now, time=self.now, sleep=self.tick)
         self._patches.enter_context(mock.patch.object(stopping, "time", waiting))
+        # What finishes another's checkpoints waits on its host, where nothing else may happen in the middle of its turn.
+        self._patches.enter_context(mock.patch.object(orphans, "time", SimpleNamespace(sleep=self._pass)))
         self._patches.enter_context(mock.patch.dict(os.environ, {"KEY": "canary"}))
         return self
 
@@ -116,6 +120,9 @@ class World:
         shutil.copytree(home.place, self.folder / name, symlinks=True)
         self.homes[name] = SimHome(self, name, self.folder / name)
         return self.homes[name]
+
+    def _pass(self, seconds: float) -> None:
+        self.clock += seconds
 
     def tick(self, seconds: float = 1.0) -> None:
         """Supervisors get on."""

@@ -80,7 +80,7 @@ def test_the_line_of_every_key_and_value_is_kept(tmp_path: Path) -> None:
         ("a: 1\n---\nb: 1\n", 2, "not YAML"),
         ("a: &x [*x]\n", 1, "alias"),
         (b"a: 1\nb: \xff\n", 2, "0xff is not UTF-8"),
-        ("a: " + "[" * 5000, 1, "nested"),
+        ("a: " + "[" * 600, 1, "nested"),
         ("a: " + "9" * 5000 + "\n", 1, "digits"),
     ],
 )
