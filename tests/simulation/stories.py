@@ -135,7 +135,7 @@ class Teller:
 
         def join() -> None:
             home.join(host)
-            for run_id in self.run_ids:
+            for run_id in home.known():  # not one that is launched while it asks
                 self._spoke(home, host, run_id)
 
         self._act(home, join)

@@ -169,6 +169,9 @@ class World:
     def waits(self, run_id: str) -> bool:
         return any(host.waits(run_id) for host in self.hosts.values())
 
+    def _is_anywhere(self, run_id: str) -> bool:
+        return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
+
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
         """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`."""
         found = set()
@@ -274,7 +277,7 @@ class World:
         if state in ("succeeded", "failed", "cancelled"):
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
             self.hold(
-                reason in GUESSED or not self.waits(run_id),
+                reason in GUESSED or not self.waits(run_id) or not self._is_anywhere(run_id),  # nothing there to start
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):
