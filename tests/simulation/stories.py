@@ -147,9 +147,9 @@ class Teller:
             other_id = other.id()
 
             def forget() -> None:
+                other.registered.clear()  # the person has said so, whether or not the answer of the host arrives
                 for host in self.world.hosts.values():
                     home.forget(host, other_id)
-                other.registered.clear()
 
             self._act(home, forget)
 

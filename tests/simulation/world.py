@@ -309,7 +309,9 @@ class World:
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
-            self.hold(not host.waits(run_id), f"a job of {run_id} waits on {host.name}")
+            self.hold(
+                not host.waits(run_id) or not self._is_anywhere(run_id), f"a job of {run_id} waits on {host.name}"
+            )
             for other in self.homes.values() if host.mounted else ():
                 waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
                 had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
