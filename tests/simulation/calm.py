@@ -67,18 +67,26 @@ def _end(world: World, home: SimHome, run_id: str) -> None:
     for _ in range(2):
         with _acting(world, home, f"{run_id} cannot be stopped"):
             home.stop(run_id)
-        _watch(world, home, run_id)
+        if _watch(world, home, run_id):
+            break
     with _acting(world, home, f"{run_id} cannot be looked at"):
         run = home.look(run_id)
     world.hold(run.ended and not run.is_guess, f"{run_id} does not end: it is {run.state} ({run.because})")
 
 
-def _watch(world: World, home: SimHome, run_id: str) -> None:
-    """What the daemon does, for some minutes and then once more much later."""
-    for pause_s in (*[_OFTEN_S] * _LOOKS, _LONG_S):
-        world.tick(pause_s)
-        with _acting(world, home, f"{run_id} cannot be looked at"):
-            home.look(run_id)
+def _watch(world: World, home: SimHome, run_id: str) -> bool:
+    """What the daemon does, until the run has ended or for some minutes, and then once more much later; whether it has ended for sure."""
+    for _ in range(_LOOKS):
+        if _ended(world, home, run_id, _OFTEN_S):
+            break
+    return _ended(world, home, run_id, _LONG_S)
+
+
+def _ended(world: World, home: SimHome, run_id: str, pause_s: float) -> bool:
+    world.tick(pause_s)
+    with _acting(world, home, f"{run_id} cannot be looked at"):
+        run = home.look(run_id)
+    return run.ended and not run.is_guess
 
 
 def _bring(world: World, home: SimHome, run_id: str) -> None:
@@ -86,6 +94,8 @@ def _bring(world: World, home: SimHome, run_id: str) -> None:
         world.tick(_LONG_S)
         with world.armada_acts(home), contextlib.suppress(*EXPECTED):
             home.sync(run_id)
+        if home.is_final(run_id):
+            break
     with home.store() as database:
         troubled = any(each.trouble for each in checkpoints.of_run(database, run_id))
     whole = home.is_final(run_id) or troubled or world.untaken(run_id)
