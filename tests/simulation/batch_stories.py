@@ -145,10 +145,12 @@ class BatchTeller(Teller):
         """The nodes hang: nothing of theirs is written for almost as long as a scheduler's word against them is not believed."""
         self._act(None, self.world.tick)
         self.do_look(one, two)
-        believed_after_s = self.cluster.batch_system.believed_after_s() or SILENT_S
-        for _ in range(int(believed_after_s / _FROZEN_LOOK_EVERY_S) - 1):
+        frozen_s = _FROZEN_LOOK_EVERY_S
+        # The scheduler may begin to lie in the middle of a look.
+        while frozen_s < (self.cluster.batch_system.believed_after_s() or SILENT_S):
             self.world.clock += _FROZEN_LOOK_EVERY_S
             self.do_look(one, two)
+            frozen_s += _FROZEN_LOOK_EVERY_S
         self._act(None, self.world.tick)
 
     def do_kill_supervisor(self, one: int, _two: int) -> None:
