@@ -9,7 +9,7 @@ import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent import files, identity
-from armada_agent.engines import Handed
+from armada_agent.engines import Handed, sight
 from armada_agent.paths import RunPaths, list_folder, newest
 from armada_agent.verdicts import liveness
 from armada_agent.verdicts.requeue import REQUEUED
@@ -39,10 +39,12 @@ class Memory:
         self._others: List[Dict[str, Any]] = []
         self.watch: liveness.Watch = {}
         self.second: Optional[Dict[str, Any]] = None
+        self._end: Optional[Dict[str, Any]] = None
         for each in _readers(self._path):
             if each.get("boot") == self._boot:
                 self.watch = each["watch"] if isinstance(each.get("watch"), dict) else {}
                 self.second = each["second"] if isinstance(each.get("second"), dict) else None
+                self._end = each["end"] if isinstance(each.get("end"), dict) else None
             else:
                 self._others.append(each)
 
@@ -83,13 +85,33 @@ class Memory:
             _asked_at[root] = self.now_s
         return self.second
 
+    def note_end(self, said: Dict[str, Any]) -> None:
+        """Remember that the scheduler was believed to say how the job ended: it forgets its jobs some minutes later."""
+        if self._end is None or self._end.get("sign") != self.watch["sign"]:
+            self._end = {"sign": self.watch["sign"], "said": said}
+            self._keep()
+
+    def recall_end(self, paths: RunPaths) -> Optional[Dict[str, Any]]:
+        """Recall what any machine noted with `note_end`; None where something of the job's has changed since, or nobody did."""
+        ends = [self._end] + [each.get("end") for each in self._others]
+        noted = [each for each in ends if isinstance(each, dict)]
+        own = sign(paths) if noted else ""
+        for each in noted:
+            said = each.get("said")
+            if each.get("sign") == own and isinstance(said, dict) and said.get("state") == liveness.ENDED:
+                at = said.get("seen_at")
+                seen_at = float(at) if isinstance(at, (int, float)) and 0 <= at < 1e12 else None
+                words = {name: _text(said.get(name)) for name in ("detail", "reason", "message", "node")}
+                return sight(liveness.ENDED, seen_at, **words)
+        return None
+
     def _has_fresh_second(self) -> bool:
         if self.second is None or not isinstance(self.second.get("at"), (int, float)):
             return False
         return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(self.lasted_s)
 
     def _keep(self) -> None:
-        own = {"boot": self._boot, "watch": self.watch, "second": self.second}
+        own = {"boot": self._boot, "watch": self.watch, "second": self.second, "end": self._end}
         try:
             files.replace_json(self._path, {"format": 1, "readers": self._others[1 - _MOST_READERS :] + [own]})
         except OSError:
@@ -173,6 +195,10 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wr
         )
     left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch[since])))
     return dict(said, state=believed, reason=None, message=wait % (engine, word, left_s))
+
+
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
 
 
 def _describe(path: str) -> Tuple[int, int]:

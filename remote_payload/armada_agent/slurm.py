@@ -109,8 +109,14 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs.Clock] = None) -> 
         signs.forget(handed)
         return said
     memory = signs.Memory(handed, clock)
+    if row is None:
+        end = memory.recall_end(handed.paths)
+        if end is not None:
+            return dict(end, error=queue.error)
     memory.follow(said["state"], queue.looked_at, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s)
+    if believed == engines.ENDED and row is not None:
+        memory.note_end(said)
     if believed == liveness.ASK:
         return _find_missing(handed, queue, memory)
     if believed == engines.UNKNOWN and row is None:

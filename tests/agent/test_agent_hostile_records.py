@@ -152,7 +152,15 @@ def write_run(folder: Path, run_id: str, engine: str) -> None:
     }
     listed = [{"path": "weights", "size": 2, "sha256": "0" * 64}]
     watch = {"word": "missing", "since": 1.0, "looks": 2, "answer": 1.0, "sign": "s", "still": 1.0, "changed": None}
-    reader = {"boot": "one", "watch": watch, "second": {"row": None, "at": 1.0}}
+    said = {
+        "state": "ended",
+        "seen_at": 1.0,
+        "detail": "FAILED",
+        "reason": "ended_silently",
+        "message": None,
+        "node": "n",
+    }
+    reader = {"boot": "one", "watch": watch, "second": {"row": None, "at": 1.0}, "end": {"sign": "s", "said": said}}
     state = {"state": "running", "attempt": 1, "submission": 1, "seq": 4, "started_at": 5.0, "gpus": [0]}
     beat = {"phase": "training", "step": 5, "total_steps": 9, "time": 6.0, "rank": 0, "attempt": 1}
     taken = {

@@ -223,6 +223,43 @@ def test_accounting_knows_how_a_job_that_is_gone_ended(
     assert (seen["detail"], seen["reason"]) == ("TIMEOUT", "time_limit")
 
 
+def test_how_a_job_ended_is_remembered_when_slurm_has_forgotten_the_job(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "ended")
+    programs.say("squeue", "")
+    been_away(host, 7200, looks=2)
+    asked, seen = programs.calls("squeue"), []
+
+    def is_asked_twice_more() -> bool:
+        seen.append(look(host))
+        return programs.calls("squeue") >= asked + 2
+
+    eventually(is_asked_twice_more)
+    assert {(each["state"], each["reason"], each["detail"]) for each in seen} == {
+        ("ended", "node_failure", "NODE_FAIL")
+    }
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "running")
+    programs.say("squeue", "")
+    assert eventually(lambda: look(host)["state"] == "unknown")  # that end was another one's
+
+
+def test_an_end_is_not_recalled_of_a_job_that_has_written_since(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
+    assert eventually(lambda: look(host)["state"] == "ended")
+    (host.root / "runs" / "a-1" / "output.log").write_text("I live\n")
+    programs.say("squeue", "")
+    assert eventually(lambda: look(host)["state"] == "unknown")
+
+
 def test_a_controller_that_is_down_changes_only_the_age(
     slurm_host: Callable[[], Conversation], programs: Programs
 ) -> None:

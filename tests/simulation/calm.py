@@ -67,19 +67,18 @@ def _end(world: World, home: SimHome, run_id: str) -> None:
     for _ in range(2):
         with _acting(world, home, f"{run_id} cannot be stopped"):
             home.stop(run_id)
-        if _watch(world, home, run_id):
-            break
+        _watch(world, home, run_id)
     with _acting(world, home, f"{run_id} cannot be looked at"):
         run = home.look(run_id)
     world.hold(run.ended and not run.is_guess, f"{run_id} does not end: it is {run.state} ({run.because})")
 
 
-def _watch(world: World, home: SimHome, run_id: str) -> bool:
-    """What the daemon does, until the run has ended or for some minutes, and then once more much later; whether it has ended for sure."""
+def _watch(world: World, home: SimHome, run_id: str) -> None:
+    """What the daemon does, until the run has ended or for some minutes, and then once more much later."""
     for _ in range(_LOOKS):
         if _ended(world, home, run_id, _OFTEN_S):
             break
-    return _ended(world, home, run_id, _LONG_S)
+    _ended(world, home, run_id, _LONG_S)
 
 
 def _ended(world: World, home: SimHome, run_id: str, pause_s: float) -> bool:

@@ -87,6 +87,7 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
 }
 
 FOUND_WITH_SLURM = {
+    "its node fails, and Slurm forgets the job between two looks": "launch:2:3 start_job node_dies:3:2",
     "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
 }
 

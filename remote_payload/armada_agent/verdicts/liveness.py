@@ -10,6 +10,7 @@ it, until the node is cleared.
 | pending, held       | running              | unknown            | pending, held                      | pending, held                  |
 | ended               | running              | ending             | ended, once it has said so twice   | unknown; ended, after a minute |
 | nothing (`missing`) | running              | unknown            | a second question, by the job's id | as of one that has begun       |
+| … after its end     | running              | unknown            | ended, as it was said and believed | ended, as it was said          |
 | running, ending     | as it says           | as it says         | as it says                         | as it says                     |
 
 | the second question  | accounting                   | then                                                             |
