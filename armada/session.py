@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from armada.agent import Agent
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
 from armada.inert import inert_text
-from armada.link import SAY_AFTER_S, Outage
+from armada.link import SAY_AFTER_S, Outage, waiting_for
 from armada.paths import HostPaths
 from armada.transport import connect
 from armada.transport.protocol import DIRECT_BYTES
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from armada.transport.protocol import Pull, TransferProgress, Transport
 
 T = TypeVar("T")
+
+_CONTROLLERS = {"slurm": "the Slurm controller", "htcondor": "HTCondor's queue (the schedd)"}
+_ASK_CONTROLLER = frozenset(
+    ("run.observe", "run.explain", "run.create", "run.submit", "run.stop", "scheduler.check", "scheduler.queue")
+)
 
 RECYCLE_BYTES = 200_000_000
 """Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
@@ -71,7 +76,8 @@ class HostSession:
             HostUnreachable: No answer within the session's patience.
             ArmadaError: The agent answered with an error.
         """
-        return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
+        with self._heard_if_controller_is_slow((method,)):
+            return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
 
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
         """Ask several things at the price of one round trip; see `Agent.call_all`.
@@ -79,7 +85,8 @@ class HostSession:
         Raises:
             HostUnreachable: No answer within the session's patience.
         """
-        return self.persist(lambda: self._open().call_all(questions))
+        with self._heard_if_controller_is_slow([question.method for question in questions]):
+            return self.persist(lambda: self._open().call_all(questions))
 
     def begin(self, method: str, params: dict[str, Any], *, timeout_s: float = 30.0) -> Callable[[], dict[str, Any]]:
         """Ask something idempotent without waiting for the answer.
@@ -225,6 +232,15 @@ class HostSession:
             yield
         finally:
             timer.cancel()
+
+    def _heard_if_controller_is_slow(self, methods: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Tell a person what a host that answers is waiting for itself; of one that is silent its link tells."""
+        controller = _CONTROLLERS.get(self.host.scheduler)
+        if controller is None or _ASK_CONTROLLER.isdisjoint(methods):
+            return contextlib.nullcontext()
+        return waiting_for(
+            f"{controller} of {self.host.name}", lambda: self._agent is not None and self._agent.has_greeted
+        )
 
     def _say_slow(self) -> None:
         agent = self._agent
