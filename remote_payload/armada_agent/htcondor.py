@@ -324,7 +324,8 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
         told = (engines.RUNNING, detail, None, words or None if number in (10, 22) else None)
     elif number in (4, 7, 24):
         detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
-        told = (engines.PENDING, detail, None, "lost its worker (%s); waits for another" % detail)
+        reason = "node_failure" if number == 24 else None
+        told = (engines.PENDING, detail, reason, "lost its worker (%s); waits for another" % detail)
         if number == 4 and "terminated and was requeued" in words:
             told = (engines.PENDING, "requeued", None, None)  # by its supervisor, whose own words say why
     elif number == 5:

@@ -406,6 +406,7 @@ class _Queue:
             self.error = error.message
             self._next_at = now + min(_LONGEST_BACKOFF_S, self._poll_s * 2 ** min(self._failures, 10))
         else:
+            slurm_nodes.note_failed(self.rows, answer.rows)
             self.rows, self.doubt, self.looked_at = answer.rows, answer.doubt, now
             self._failures, self.error, self._failed_at = 0, None, None
             self._next_at = now + self._poll_s
@@ -421,6 +422,9 @@ def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
     if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
         return sight(engines.HELD, message=_hold_message(reason), **base)
     if state in _PENDING:
+        if isinstance(row.get("failed"), str):
+            words = "its node %s failed; %s" % (row["failed"], _words(reason) or "it waits for another")
+            return sight(engines.PENDING, reason="node_failure", message=words, **base)
         return sight(engines.PENDING, message=_words(reason), **base)
     if state in _RUNNING:
         return sight(engines.RUNNING, **base)

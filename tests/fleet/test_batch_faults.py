@@ -200,7 +200,7 @@ def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> No
     with fleet.borrow("slurm-2") as node:
         machines.kill(node)
         lost = cluster.becomes(run_id, "queued", "failed", within_s=400)
-        assert lost["state"] == "queued", lost
+        assert (lost["state"], lost["reason"]) == ("queued", "node_failure"), lost
     cluster.is_ready()
     cluster.hurry(run_id)
     run = cluster.becomes(run_id, "succeeded", "failed", within_s=300)
