@@ -46,12 +46,14 @@ class HostSession:
         host: Where to.
         home: Home's folders: keys, pinned host keys.
         patience_s: How long after the first failure a question is asked again, before the failure is let out.
+        looks: Make nothing on a host that has nothing of armada's: questions raise `NothingThere`.
     """
 
-    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0) -> None:
+    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0, looks: bool = False) -> None:
         self.host = host
         self._home = home
         self._patience_s = patience_s
+        self._looks = looks
         self._transport: Transport | None = None
         self._agent: Agent | None = None
         self._lock = threading.Lock()
@@ -265,7 +267,7 @@ class HostSession:
                 self._drop()  # the connection too: it is what re-keys
                 transport = self._transport = connect(self.host, self._home)
             if self._agent is None:
-                self._agent = Agent.open(transport, self._home, setup=self.host.setup)
+                self._agent = Agent.open(transport, self._home, setup=self.host.setup, looks=self._looks)
             return self._agent
 
     def _drop(self) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from armada.agent import Question
-from armada.errors import ArmadaError, HostUnreachable
+from armada.errors import ArmadaError, HostUnreachable, NothingThere
 from armada.inert import inert_line
 from armada.monitor.records import read_lines
 from armada.plausible import mapping, moment, whole
@@ -67,13 +67,16 @@ def observe(
         ]
         try:
             answers = session.call_all([*questions, *beside])
+        except NothingThere as error:
+            answers = [error] * (len(questions) + len(beside))
         except HostUnreachable as error:
             runs.mark_unreachable(database, [run.run_id for run in asked], error.message)
             raise
         answered += answers[len(questions) :]
         beside = []
         by_id: dict[str, dict[str, Any]] = {}
-        for answer in answers[: len(questions)]:
+        for question, told in zip(questions, answers, strict=False):
+            answer = _nothing(question, told) if isinstance(told, NothingThere) else told
             if isinstance(answer, ArmadaError):
                 raise answer
             of_all = {key: answer.get(key) for key in ("root", "wiped", "moment")}
@@ -91,6 +94,12 @@ def _question(asked: list[Run]) -> Question:
         for run in asked
     ]
     return Question("run.observe", {"runs": offsets}, timeout_s=20.0)
+
+
+def _nothing(question: Question, error: NothingThere) -> dict[str, Any]:
+    """Answer for a host that has nothing of armada's, as its agent would if one were put there."""
+    seen = [{"run_id": asked["run_id"], "exists": False} for asked in question.params["runs"]]
+    return {"root": error.root.get("id"), "wiped": error.root.get("wiped"), "runs": seen}
 
 
 def observe_all(
@@ -297,7 +306,10 @@ def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdic
 def ask_about(session: HostSession, run: Run) -> dict[str, Any]:
     """Ask a host about one run, as `observe` does, and record nothing: its part of the answer."""
     question = _question([run])
-    answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    try:
+        answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    except NothingThere as error:
+        answer = _nothing(question, error)
     entries = answer.get("runs")
     return {"root": answer.get("root"), **mapping(entries[0] if isinstance(entries, list) and entries else None)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,7 @@ def test_a_refusal_of_a_controller_that_seems_down_stays_a_refusal(programs: Pro
 
 
 def test_a_frozen_schedd_is_asked_one_thing_by_each_command(programs: Programs, handed: Handed) -> None:
-    asks = (
+    asks: tuple[Callable[[], object], ...] = (
         lambda: htcondor.check("universe = vanilla\nqueue\n"),
         lambda: htcondor.explain(handed),
         htcondor.describe_queue,
