@@ -177,6 +177,12 @@ class HostSession:
         return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
 
     @property
+    def has_greeted(self) -> bool:
+        """Whether the host's agent has answered on the link that is open."""
+        agent = self._agent
+        return agent is not None and agent.has_greeted
+
+    @property
     def noise(self) -> str:
         return self._agent.noise if self._agent is not None else ""
 
@@ -240,9 +246,7 @@ class HostSession:
         controller = _CONTROLLERS.get(self.host.scheduler)
         if controller is None or _ASK_CONTROLLER.isdisjoint(methods):
             return contextlib.nullcontext()
-        return waiting_for(
-            f"{controller} of {self.host.name}", lambda: self._agent is not None and self._agent.has_greeted
-        )
+        return waiting_for(f"{controller} of {self.host.name}", lambda: self.has_greeted)
 
     def _say_slow(self) -> None:
         agent = self._agent
