@@ -71,8 +71,10 @@ class BatchSupervisor(Supervisor):
             return
         allotted = engines.allotted_gpus(dict(os.environ))
         if len(allotted) != wanted:
-            message = "the run needs %d GPUs and the scheduler gave it %d (%s)"
-            raise StartError("env_error", message % (wanted, len(allotted), ", ".join(allotted) or "none"))
+            message = "the run needs %s and the scheduler gave it %d (%s)"
+            raise StartError(
+                "env_error", message % (gpus.counted(wanted), len(allotted), ", ".join(allotted) or "none")
+            )
         self._devices = ",".join(allotted)
         self._holding = Holding(_identify_gpus(allotted), [])
 
