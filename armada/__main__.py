@@ -26,7 +26,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["__complete"]:  # a shell asks at every Tab
         from armada.cli.candidates import offer
 
-        offer("".join(arguments[1:2]))
+        offer("".join(arguments[1:2]), "".join(arguments[2:3]))
         return 0
     try:
         from armada.cli.main import run

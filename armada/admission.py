@@ -82,7 +82,7 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         if alive:
             raise Conflict(
                 f"{counted(len(alive), 'run')} on {host} may still go on, such as {alive[0].run_id}",
-                hint=f"armada stop {alive[0].run_id}; where {host} is gone for good: armada rm {alive[0].run_id} --force",
+                hint=f"armada stop {alive[0].run_id}; where {host} is gone for good: armada rm {alive[0].run_id} --without-host",
             )
         for each in records.on_host(database, host):
             if is_alive(each):

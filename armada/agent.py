@@ -17,7 +17,7 @@ from typing import Any, Self, TypeGuard, TypeVar
 
 from armada import __version__
 from armada.agent_errors import call_error, start_error
-from armada.errors import ArmadaError, LinkLost, ProvisionFailed
+from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
 from armada.inert import inert_line, inert_text
 from armada.paths import HomePaths
 from armada.transport.bootstrap import MARK, OLDEST_PROTOCOL, PROTOCOL, opening, upload
@@ -60,7 +60,14 @@ class Agent:
     """
 
     def __init__(
-        self, channel: Channel, *, host: str, root: str, archive: tuple[bytes, str], setup: Sequence[str] = ()
+        self,
+        channel: Channel,
+        *,
+        host: str,
+        root: str,
+        archive: tuple[bytes, str],
+        setup: Sequence[str] = (),
+        looks: bool = False,
     ) -> None:
         self._channel = channel
         self._host = host
@@ -74,7 +81,7 @@ class Agent:
         self._noise = bytearray()
         self._received_bytes = 0
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outgoing.put(opening(root=root, sha256=sha256, nonce=self._nonce, setup=setup))
+        self._outgoing.put(opening(root=root, sha256=sha256, nonce=self._nonce, setup=setup, looks=looks))
         self._threads = [
             threading.Thread(target=self._write, name=f"to agent on {host}", daemon=True),
             threading.Thread(target=self._read, name=f"from agent on {host}", daemon=True),
@@ -90,6 +97,7 @@ class Agent:
         *,
         archive: tuple[bytes, str] | None = None,
         setup: Sequence[str] = (),
+        looks: bool = False,
     ) -> Self:
         """Start an agent over `transport`, without waiting for it: what went wrong is raised by `hello` and `call`.
 
@@ -98,6 +106,7 @@ class Agent:
             home: Decides where the host `local` keeps its folder.
             archive: The agent's zipapp and its sha256, where it is not the bundled one.
             setup: Lines of shell that the host needs before anything.
+            looks: Where the host has nothing of armada's, nothing is made there: `hello` and `call` raise `NothingThere`.
 
         Raises:
             HostUnreachable: No channel could be opened.
@@ -108,7 +117,7 @@ class Agent:
             archive = build()
         host = transport.host
         channel = transport.open_channel()
-        return cls(channel, host=host.name, root=root_of(host, home), archive=archive, setup=setup)
+        return cls(channel, host=host.name, root=root_of(host, home), archive=archive, setup=setup, looks=looks)
 
     @property
     def hello(self) -> dict[str, Any]:
@@ -376,7 +385,10 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def _again(error: ArmadaError) -> ArmadaError:
     """Copy an error for one more thread: a traceback belongs to one raise."""
-    return type(error)(error.message, hint=error.hint, host=error.host)
+    again = type(error)(error.message, hint=error.hint, host=error.host)
+    if isinstance(error, NothingThere) and isinstance(again, NothingThere):
+        again.root = error.root
+    return again
 
 
 def _hello(said: object, *, host: str) -> dict[str, Any]:
@@ -408,13 +420,17 @@ def _span(oldest: int, newest: int) -> str:
     return str(newest) if oldest == newest else f"{oldest} to {newest}"
 
 
-def _bootstrap_error(error: object, *, host: str) -> ArmadaError:
-    fields = error if isinstance(error, dict) else {}
+def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
+    fields: dict[str, Any] = told if isinstance(told, dict) else {}
     said = inert_line(fields.get("message", "the bootstrap failed"))
+    if fields.get("kind") == "not_found":
+        error = NothingThere(said, host=host)
+        error.root = _object(str(fields.get("root") or "").encode()) or {}
+        return error
     hints = {
         "disk_full": "make room there, or choose another `root` for this host",
         "io": "choose another `root` for this host, a folder that takes files",
     }
-    told = fields.get("hint")
-    hint = inert_line(told) if isinstance(told, str) else hints.get(str(fields.get("kind")))
+    hint = fields.get("hint")
+    hint = inert_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))
     return ProvisionFailed(f"the agent could not start: {said}", hint=hint, host=host)

@@ -15,6 +15,7 @@
     │   └── RsyncUnusable            files go, and come, another way
     ├── RunFailed               6    the run ended badly
     ├── NotFound                7    no such host, run, checkpoint; also a LookupError
+    │   └── NothingThere             the host has nothing of armada's
     ├── Conflict                8    it exists already, or somebody else is doing it
     ├── OutcomeUnknown          9    it may or may not have happened
     └── Interrupted           130    Ctrl-C
@@ -25,7 +26,9 @@ codes; `EXIT_CODES` says what each means.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 EXIT_CODES: dict[int, str] = {
     0: "done",
@@ -161,6 +164,16 @@ class NotFound(ArmadaError, LookupError):
     """No such host, profile, run or checkpoint."""
 
     exit_code = 7
+
+
+class NothingThere(NotFound):
+    """A host has nothing of armada's below its root, and none was made, because the command only looks.
+
+    Attributes:
+        root: What the root's own record (root.json) says, unchecked; empty where there is none.
+    """
+
+    root: Mapping[str, object] = MappingProxyType({})
 
 
 class Conflict(ArmadaError):

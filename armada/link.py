@@ -6,6 +6,7 @@ person (the command line) listens; without a listener nothing is said, as in the
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from armada.inert import inert_line
 from armada.units import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SAY_AFTER_S = 20.0
 """A host that has not answered for so long is spoken of, though it may yet answer."""
 _SAY_AGAIN_S = 15.0
+_SAY_WAITING_AFTER_S = 3.0
 
 _listeners: list[Callable[[str], None]] = []
 
@@ -79,6 +81,23 @@ class Outage:
                 return
             lasted, self._since = self._monotonic() - self._since, None
         _say(f"{self._host} answers again after {span(lasted)}")
+
+
+@contextlib.contextmanager
+def waiting_for(what: str, is_so: Callable[[], bool]) -> Iterator[None]:
+    """Say what a host itself waits for, such as the controller of its batch system, once that has taken a few seconds.
+
+    Args:
+        what: Whom it has asked.
+        is_so: Asked then: whether the host is there at all.
+    """
+    timer = threading.Timer(_SAY_WAITING_AFTER_S, lambda: _say(f"waiting for {what}") if is_so() else None)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _say(sentence: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from armada.agent import Agent
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
 from armada.inert import inert_text
-from armada.link import SAY_AFTER_S, Outage
+from armada.link import SAY_AFTER_S, Outage, waiting_for
 from armada.paths import HostPaths
 from armada.transport import connect
 from armada.transport.protocol import DIRECT_BYTES
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CONTROLLERS = {"slurm": "the Slurm controller", "htcondor": "HTCondor's queue (the schedd)"}
+_ASK_CONTROLLER = frozenset(
+    ("run.observe", "run.explain", "run.create", "run.submit", "run.stop", "scheduler.check", "scheduler.queue")
+)
+
 RECYCLE_BYTES = 200_000_000
 """Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
 
@@ -41,12 +46,14 @@ class HostSession:
         host: Where to.
         home: Home's folders: keys, pinned host keys.
         patience_s: How long after the first failure a question is asked again, before the failure is let out.
+        looks: Make nothing on a host that has nothing of armada's: questions raise `NothingThere`.
     """
 
-    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0) -> None:
+    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0, looks: bool = False) -> None:
         self.host = host
         self._home = home
         self._patience_s = patience_s
+        self._looks = looks
         self._transport: Transport | None = None
         self._agent: Agent | None = None
         self._lock = threading.Lock()
@@ -71,7 +78,8 @@ class HostSession:
             HostUnreachable: No answer within the session's patience.
             ArmadaError: The agent answered with an error.
         """
-        return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
+        with self._heard_if_controller_is_slow((method,)):
+            return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
 
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
         """Ask several things at the price of one round trip; see `Agent.call_all`.
@@ -79,7 +87,8 @@ class HostSession:
         Raises:
             HostUnreachable: No answer within the session's patience.
         """
-        return self.persist(lambda: self._open().call_all(questions))
+        with self._heard_if_controller_is_slow([question.method for question in questions]):
+            return self.persist(lambda: self._open().call_all(questions))
 
     def begin(self, method: str, params: dict[str, Any], *, timeout_s: float = 30.0) -> Callable[[], dict[str, Any]]:
         """Ask something idempotent without waiting for the answer.
@@ -168,6 +177,12 @@ class HostSession:
         return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
 
     @property
+    def has_greeted(self) -> bool:
+        """Whether the host's agent has answered on the link that is open."""
+        agent = self._agent
+        return agent is not None and agent.has_greeted
+
+    @property
     def noise(self) -> str:
         return self._agent.noise if self._agent is not None else ""
 
@@ -226,6 +241,13 @@ class HostSession:
         finally:
             timer.cancel()
 
+    def _heard_if_controller_is_slow(self, methods: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Tell a person what a host that answers is waiting for itself; of one that is silent its link tells."""
+        controller = _CONTROLLERS.get(self.host.scheduler)
+        if controller is None or _ASK_CONTROLLER.isdisjoint(methods):
+            return contextlib.nullcontext()
+        return waiting_for(f"{controller} of {self.host.name}", lambda: self.has_greeted)
+
     def _say_slow(self) -> None:
         agent = self._agent
         if agent is None:
@@ -249,7 +271,7 @@ class HostSession:
                 self._drop()  # the connection too: it is what re-keys
                 transport = self._transport = connect(self.host, self._home)
             if self._agent is None:
-                self._agent = Agent.open(transport, self._home, setup=self.host.setup)
+                self._agent = Agent.open(transport, self._home, setup=self.host.setup, looks=self._looks)
             return self._agent
 
     def _drop(self) -> None:

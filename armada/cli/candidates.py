@@ -1,7 +1,7 @@
 """`armada __complete KIND`: what a shell offers at a place of the command line, one to a line, with a word about it after a tab.
 
-A shell asks at every press of Tab, so nothing is imported here but SQLite and the names of files; and nothing is ever complained
-about: a store that cannot be read offers nothing.
+A shell asks at every press of Tab, so nothing is imported here but SQLite and the names of files, and the models for `--set`
+alone; and nothing is ever complained about: a store that cannot be read offers nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,19 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENTRY = re.compile(r"( +)([\"']?)([A-Za-z0-9][A-Za-z0-9_.-]{0,62})\2 *:(?:\s|$)")
 
 
-def offer(kind: str) -> None:
-    """Print the candidates of a kind: `runs` (newest first), `active` (those not ended), `hosts`, `profiles`."""
+def offer(kind: str, word: str = "") -> None:
+    """Print the candidates of a kind: `runs` (newest first), `active` (those not ended), `hosts`, `profiles`.
+
+    `settings` are an experiment's keys, each with its `=`; behind that of `word`, the values that it can have.
+    """
     from armada.paths import HomePaths
 
+    if kind == "settings":
+        from armada.config.candidates import settings
+
+        for found in settings(word):
+            sys.stdout.write(f"{found}\n")
+        return
     makers = {"runs": _runs, "active": _active, "hosts": _hosts, "profiles": _profiles}
     home = HomePaths.from_environment()
     if kind in makers:

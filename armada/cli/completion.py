@@ -1,4 +1,4 @@
-"""`armada completion bash | zsh | fish`: what a shell needs to complete commands, options, run ids, hosts and profiles.
+"""`armada completion bash | zsh | fish`: what a shell needs to complete commands, options, run ids, hosts, profiles and settings.
 
 The words that never change are in the script, by shtab; run ids and the like are asked for when Tab is pressed (`candidates`).
 """
@@ -14,10 +14,40 @@ _ACTIVE_ONLY = frozenset({"stop"})
 _NEW_NAMES = frozenset({"add"})
 """Verbs whose `name` is one that is not there yet."""
 
+_BASH_WORDS = """
+# Readline ends a word at each `=`; one such as train.seed=7 is one word here.
+_armada() {
+  local -a whole=()
+  local place last=0 at=0 head typed="${COMP_WORDS[COMP_CWORD]}"
+  for ((place = 0; place < ${#COMP_WORDS[@]}; place++)); do
+    last=$((${#whole[@]} - 1))
+    if ((place > 1)) && [[ ${whole[last]} != -* && ( ${COMP_WORDS[place]} == "=" || ${whole[last]} == *= ) ]]; then
+      whole[last]+="${COMP_WORDS[place]}"
+    else
+      whole+=("${COMP_WORDS[place]}")
+    fi
+    ((place == COMP_CWORD)) && at=$((${#whole[@]} - 1))
+  done
+  local -a COMP_WORDS=("${whole[@]}")
+  local COMP_CWORD=$at
+  _shtab_armada "$@"
+  if [[ ${whole[at]} == *=* ]]; then
+    head="${whole[at]%"${typed#=}"}"
+    COMPREPLY=("${COMPREPLY[@]#"$head"}")
+  fi
+  [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
+  return 0
+}
+
+complete -o bashdefault -F _armada armada
+"""
 _PREAMBLE = {
     "bash": """
 _armada_offer() {
   compgen -W "$(armada __complete "$1" 2>/dev/null | cut -f1)" -- "$2"
+}
+_armada_settings() {
+  compgen -W "$(armada __complete settings "$1" 2>/dev/null | cut -f1)" -- "$1"
 }
 """
     + "".join(
@@ -31,6 +61,11 @@ _armada_offer() {
     found+=("${name//:/\\\\:}:$about")
   done < <(armada __complete "$1" 2>/dev/null)
   _describe "$2" found -V armada
+}
+_armada_settings() {
+  local -a found
+  found=(${(f)"$(armada __complete settings "$PREFIX" 2>/dev/null | cut -f1)"})
+  compadd -S '' -V armada -a found
 }
 """
     + "".join(
@@ -62,6 +97,8 @@ def _print(options: argparse.Namespace) -> int:
     parser = build_parser()
     _mark(parser, "")
     print(shtab.complete(parser, options.shell, preamble=_PREAMBLE))  # type: ignore[arg-type]  # it says str, and takes both
+    if options.shell == "bash":
+        print(_BASH_WORDS)
     return 0
 
 
@@ -87,12 +124,17 @@ def _kind(action: argparse.Action, verb: str) -> str | None:
         return "active" if verb in _ACTIVE_ONLY else "runs"
     if action.dest == "profile":
         return "profiles"
+    if action.dest == "overrides":
+        return "settings"
     of_hosts = action.dest in {"host", "hosts", "names"} and action.metavar in {"NAME", "HOST"}
     of_verb = action.dest == "name" and not action.option_strings and verb not in _NEW_NAMES
     return "hosts" if of_hosts or of_verb else None
 
 
 def _by_shell(kind: str) -> dict[str, str]:
+    if kind == "settings":
+        asked = "(armada __complete settings (commandline -ct) 2>/dev/null)"
+        return {"bash": "_armada_settings", "zsh": "_armada_settings", "fish": asked}
     return {"bash": f"_armada_{kind}", "zsh": f"_armada_{kind}", "fish": f"(armada __complete {kind} 2>/dev/null)"}
 
 

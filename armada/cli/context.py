@@ -126,8 +126,8 @@ class Context:
             "deleted or replaced"
         )
 
-    def session(self, name: str, *, patience_s: float = 60.0) -> HostSession:
-        """A session with a configured host.
+    def session(self, name: str, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
+        """A session with a configured host; with `looks`, nothing is made on one that has nothing of armada's.
 
         Raises:
             NotFound: There is none of that name.
@@ -138,7 +138,7 @@ class Context:
         if self.is_read_only:
             raise HostNotAsked("not asked, because this home cannot be written", host=name)
 
-        return HostSession(self.host(name), self.home, patience_s=patience_s)
+        return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """A session that only looks for a run: a host that this home wiped is not asked, which would put the agent back there.

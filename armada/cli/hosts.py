@@ -375,7 +375,7 @@ def _remove(options: argparse.Namespace) -> int:
         return 0
     print(f"{host.name} forgotten; nothing on it was touched")
     if left:
-        stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --force forgets one"
+        stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
         print(f"  {stay}")
     if only_there:
         size = amount(sum(c.size_bytes for c in only_there))

@@ -60,7 +60,8 @@ def _remove(options: argparse.Namespace) -> int:
     # To the end under the lock of its syncs: what one of them brings later would belong to no run.
     with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
         try:
-            with context.session(run.host, patience_s=5) as session:
+            looks = run.ended and not run.is_guess  # of others an agent has to find out what lives
+            with context.session(run.host, patience_s=5, looks=looks) as session:
                 return _with_host(context, session, run, options)
         except (HostUnreachable, ProvisionFailed) as error:
             return _without_host(context, run, options, error)
@@ -182,13 +183,13 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
             print_json({**told, "forgotten": False})
             return 0
         print(f"{inert_line(why)}; nothing could be deleted there")
-        print(f"armada rm {run.run_id} --force would forget it at home, and with it:")
+        print(f"armada rm {run.run_id} --without-host would forget it at home, and with it:")
         print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
         return 0
     if not (options.force or options.without_host):
         what = "; ".join(lost) or "nothing that is known: all of it is at home"
         why.message = f"{why.message}. To forget {run.run_id} without its host gives up: {what}"
-        why.hint = f"if the host is gone for good: armada rm {run.run_id} --force" + (
+        why.hint = f"if the host is gone for good: armada rm {run.run_id} --without-host" + (
             f"; {why.hint}" if why.hint else ""
         )
         raise why

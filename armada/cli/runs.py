@@ -293,12 +293,12 @@ def _stop(options: argparse.Namespace) -> int:
     run = context.run(options.run)
     ask_owner(context, run, options, "stop")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    had_ended = run.ended and not run.is_guess
     with (
         operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
-        context.session(run.host) as session,
+        context.session(run.host, looks=had_ended) as session,
     ):
         listener = progress.tells(reporter)
-        had_ended = run.ended and not run.is_guess
         ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
     if options.json:
         print_json(summary(ended))

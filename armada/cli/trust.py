@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
 from armada.inert import inert_line
+from armada.link import waiting_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +102,8 @@ def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], d
     from armada.transport.resolve import resolve
 
     spec = resolve(host)
-    offered = scan(spec, context.home)
+    with waiting_for(f"{host.name} to show its key", lambda: True):
+        offered = scan(spec, context.home)
     known = pinned_keys(context.home)
     whose = {hop.alias: f"jump host {hop.target}, on the way to {host.name}" for hop in spec.hops}
     whose[spec.alias] = f"{host.name} ({host.ssh})"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from armada.agent import Question
-from armada.errors import ArmadaError, HostUnreachable
+from armada.errors import ArmadaError, HostUnreachable, NothingThere
 from armada.inert import inert_line
 from armada.monitor.records import read_lines
 from armada.plausible import mapping, moment, whole
@@ -37,6 +38,9 @@ RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
 REMOVED_WORDS = " while it ran; none of its processes is seen there, and how it ended cannot be known"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
+GREETING_S = 8.0
+"""How long a glance at all runs waits for a host to greet: seven round trips of 0.6 s, and a slow python3."""
+
 SHORTEST_STALL_S = 10.0
 """Below which no experiment can call a run stalled."""
 
@@ -67,13 +71,16 @@ def observe(
         ]
         try:
             answers = session.call_all([*questions, *beside])
+        except NothingThere as error:
+            answers = [error] * (len(questions) + len(beside))
         except HostUnreachable as error:
             runs.mark_unreachable(database, [run.run_id for run in asked], error.message)
             raise
         answered += answers[len(questions) :]
         beside = []
         by_id: dict[str, dict[str, Any]] = {}
-        for answer in answers[: len(questions)]:
+        for question, told in zip(questions, answers, strict=False):
+            answer = _nothing(question, told) if isinstance(told, NothingThere) else told
             if isinstance(answer, ArmadaError):
                 raise answer
             of_all = {key: answer.get(key) for key in ("root", "wiped", "moment")}
@@ -93,10 +100,18 @@ def _question(asked: list[Run]) -> Question:
     return Question("run.observe", {"runs": offsets}, timeout_s=20.0)
 
 
+def _nothing(question: Question, error: NothingThere) -> dict[str, Any]:
+    """Answer for a host that has nothing of armada's, as its agent would if one were put there."""
+    seen = [{"run_id": asked["run_id"], "exists": False} for asked in question.params["runs"]]
+    return {"root": error.root.get("id"), "wiped": error.root.get("wiped"), "runs": seen}
+
+
 def observe_all(
-    home: HomePaths, hosts: Mapping[str, Host], wanted: Iterable[Run], *, patience_s: float = 0.0
+    home: HomePaths, hosts: Mapping[str, Host], wanted: Iterable[Run], *, greeting_s: float = GREETING_S
 ) -> dict[str, str]:
-    """Look at many runs; a host that does not answer delays no other.
+    """Look at many runs; a host that does not answer delays no other, and nobody for longer than `greeting_s`.
+
+    A host whose agent has greeted is waited for as long as its answer may take.
 
     Returns:
         Why, by name of each host that could not be asked.
@@ -104,27 +119,57 @@ def observe_all(
     by_host: dict[str, list[Run]] = {}
     for run in wanted:
         by_host.setdefault(run.host, []).append(run)
-
-    def look(name: str) -> str | None:
+    asked = {name: _Look(home, hosts.get(name), name, theirs) for name, theirs in by_host.items()}
+    wait([look.answer for look in asked.values()], timeout=greeting_s)
+    answers: dict[str, str | None] = {}
+    for name, look in asked.items():
+        if look.answer.done() or look.has_greeted:
+            answers[name] = look.answer.result()
+            continue
+        answers[name] = f"no answer within {greeting_s:g} s; its runs are shown as they were seen last"
         with Database(home.store) as database:
-            if name not in hosts:
+            runs.mark_unreachable(database, [run.run_id for run in by_host[name]], f"no answer within {greeting_s:g} s")
+    return {name: why for name, why in answers.items() if why is not None}
+
+
+class _Look:
+    """One look at the runs of one host, in a thread that ends with the process where the host never answers.
+
+    Attributes:
+        answer: Why the host could not be asked; None: it was.
+    """
+
+    def __init__(self, home: HomePaths, host: Host | None, name: str, theirs: list[Run]) -> None:
+        self.answer: Future[str | None] = Future()
+        self._home, self._name, self._theirs = home, name, theirs
+        self._session = HostSession(host, home, patience_s=0) if host is not None else None
+        threading.Thread(target=self._work, name=f"look at {name}", daemon=True).start()
+
+    @property
+    def has_greeted(self) -> bool:
+        return self._session is not None and self._session.has_greeted
+
+    def _work(self) -> None:
+        try:
+            self.answer.set_result(self._ask())
+        except BaseException as error:  # raised where the answer is awaited
+            self.answer.set_exception(error)
+
+    def _ask(self) -> str | None:
+        run_ids = [run.run_id for run in self._theirs]
+        with Database(self._home.store) as database:
+            if self._session is None:
                 why = "no longer in hosts.yaml"
-                runs.mark_unreachable(database, [run.run_id for run in by_host[name]], why)
+                runs.mark_unreachable(database, run_ids, why)
                 return why
             try:
-                with HostSession(hosts[name], home, patience_s=patience_s) as session:
-                    observe(database, session, by_host[name])
+                with self._session:
+                    observe(database, self._session, self._theirs)
             except ArmadaError as error:
                 if not isinstance(error, HostUnreachable):
-                    runs.mark_unreachable(database, [run.run_id for run in by_host[name]], error.message)
+                    runs.mark_unreachable(database, run_ids, error.message)
                 return error.message
-            return None
-
-    if not by_host:
-        return {}
-    with ThreadPoolExecutor(max_workers=min(32, len(by_host))) as pool:
-        answers = dict(zip(by_host, pool.map(look, by_host), strict=True))
-    return {name: why for name, why in answers.items() if why is not None}
+        return None
 
 
 def take_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
@@ -297,7 +342,10 @@ def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdic
 def ask_about(session: HostSession, run: Run) -> dict[str, Any]:
     """Ask a host about one run, as `observe` does, and record nothing: its part of the answer."""
     question = _question([run])
-    answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    try:
+        answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    except NothingThere as error:
+        answer = _nothing(question, error)
     entries = answer.get("runs")
     return {"root": answer.get("root"), **mapping(entries[0] if isinstance(entries, list) and entries else None)}
 

@@ -62,6 +62,20 @@ class Refused(Exception):
         self.kind = kind
 
 
+class Absent(Refused):
+    def __init__(self, message, name):
+        Refused.__init__(self, "not_found", message)
+        self.name = name
+
+
+def read_name(path):
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(65536).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def say(nonce, **message):
     sys.stdout.write("\\n@@ARMADA " + json.dumps(dict(message, nonce=nonce)) + "\\n")
     sys.stdout.flush()
@@ -129,6 +143,8 @@ def prepare(head, stdin, pending):
         raise Refused("environment", "no home folder for " + head["root"])
     root = os.path.abspath(root)
     require_way(root)
+    if head.get("looks") and not any(os.path.isdir(os.path.join(root, name)) for name in ("agent", "runs")):
+        raise Absent("nothing of armada's is below " + root, read_name(os.path.join(root, "root.json")))
     if not os.path.isdir(root):
         make_private(root)
         require_way(root)
@@ -159,6 +175,8 @@ def main():
         told = {"kind": kind, "message": str(error) or type(error).__name__}
         if isinstance(error, UntrustedError):
             told.update(kind="environment", hint=error.hint)
+        if isinstance(error, Absent):
+            told["root"] = error.name
         say(head["nonce"], error=told)
         sys.exit(1)
     asked = {"setup": head["setup"]} if "setup" in head else {}
@@ -179,12 +197,22 @@ def stage_1() -> str:
     return _BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
 
 
-def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = ()) -> bytes:
-    """Compose what goes first into the command's standard input; requests may follow without waiting for an answer."""
+def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = (), looks: bool = False) -> bytes:
+    """Compose what goes first into the command's standard input; requests may follow without waiting for an answer.
+
+    Args:
+        root: The host's folder, as its configuration writes it.
+        sha256: Of the agent.
+        nonce: Marks what is meant for armada.
+        setup: Lines of shell the host needs before anything.
+        looks: Nothing is made on a host that has neither an agent nor runs: it says so instead.
+    """
     program = stage_1().encode("ascii")
     head: dict[str, object] = {"root": root, "sha256": sha256, "nonce": nonce, "protocol": PROTOCOL}
     if setup:
         head["setup"] = list(setup)
+    if looks:
+        head["looks"] = True
     return b"%d\n%s%s\n" % (len(program), program, json.dumps(head).encode("ascii"))
 
 

@@ -182,7 +182,8 @@ def _by_scheduler(
     if seen == "pending":
         again = state.get("reason") if written == "queued" else None
         told = [state.get("message") if again or not message else None, message]
-        return f"{said}; its supervisor waits with it", "queued", again, "; ".join(str(each) for each in told if each)
+        words = "; ".join(str(each) for each in told if each)
+        return f"{said}; its supervisor waits with it", "queued", again or sight.get("reason"), words
     if seen == "held":
         return f"{said}: it waits until somebody lets it go on", "queued", sight.get("reason") or "held", message
     if seen in ("running", "ending"):

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent import engines, files, gpus, identity, job_variables, progress
+from armada_agent import engines, files, gpus, identity, job_variables, progress, slurm_nodes
 from armada_agent.engines import EngineError
 from armada_agent.job import Ending, StartError
 from armada_agent.journal import Journal, say
@@ -22,7 +22,10 @@ from armada_agent.verdicts.cause import signal_name
 from armada_agent.verdicts.requeue import REQUEUED
 
 _FENCE_S = 10.0
+_LOG_TAIL = 64 * 1024
 _PREEMPTED = "preempted"
+_NODE_FAILURE = "node_failure"
+_TAKEN = (_PREEMPTED, _NODE_FAILURE)
 _MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 _SIGNALS_APART_S = 10.0  # of a node that is so busy with ending a job that little else runs
@@ -48,6 +51,7 @@ class BatchSupervisor(Supervisor):
         self._is_near_limit = False
         self.exit_code = 0
         self._devices = ""
+        self._log_begin = _size(paths.scheduler_log)  # what is in it now is of attempts before
         self._journal.place.until(self._is_outdated)
         _close_former_attempts(paths, self._journal, self._progress)
         for number in _TIME_SIGNALS:
@@ -67,8 +71,10 @@ class BatchSupervisor(Supervisor):
             return
         allotted = engines.allotted_gpus(dict(os.environ))
         if len(allotted) != wanted:
-            message = "the run needs %d GPUs and the scheduler gave it %d (%s)"
-            raise StartError("env_error", message % (wanted, len(allotted), ", ".join(allotted) or "none"))
+            message = "the run needs %s and the scheduler gave it %d (%s)"
+            raise StartError(
+                "env_error", message % (gpus.counted(wanted), len(allotted), ", ".join(allotted) or "none")
+            )
         self._devices = ",".join(allotted)
         self._holding = Holding(_identify_gpus(allotted), [])
 
@@ -102,7 +108,19 @@ class BatchSupervisor(Supervisor):
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
         if self._is_near_limit or self._limit.is_reached:  # and SIGTERM may have followed, at the limit itself
             return Ending(REQUEUED, requeue.TIME_LIMIT)
+        node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())
+        if node is not None:
+            return Ending(REQUEUED, _NODE_FAILURE, "its node %s failed, by Slurm's own word" % node)
         return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
+
+    def _scheduler_words(self) -> str:
+        """Read what the scheduler wrote into the job's own log since this attempt began."""
+        try:
+            with files.open_regular(self._paths.scheduler_log) as stream:
+                stream.seek(max(self._log_begin, _size(self._paths.scheduler_log) - _LOG_TAIL))
+                return stream.read(_LOG_TAIL).decode("utf-8", "replace")
+        except OSError:
+            return ""  # HTCondor writes none, and an older home named another
 
     def _judge(self, status: int) -> Ending:
         if self._is_outdated():
@@ -156,7 +174,7 @@ class BatchSupervisor(Supervisor):
     def _decide(self, ending: Ending) -> None:
         """Let an attempt that the scheduler or the time limit ended go back only if its next can get further, and say where it stands."""
         at_limit = ending.reason == requeue.TIME_LIMIT
-        if not at_limit and ending.reason != _PREEMPTED:
+        if not at_limit and ending.reason not in _TAKEN:
             return  # a retry, which `max_retries` counts
         if not self._attempt:
             if at_limit:
@@ -235,10 +253,17 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
             journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))
 
 
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _count_failures(paths: RunPaths, submission: int) -> int:
     """Count the attempts that failed by themselves since a person handed the run over."""
     ended = progress.ended_attempts(paths, submission)
-    return sum(1 for one in ended if one.reason not in (None, _PREEMPTED, "time_limit", "lost", "superseded"))
+    return sum(1 for one in ended if one.reason not in (None, "time_limit", "lost", "superseded") + _TAKEN)
 
 
 def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:

@@ -4,9 +4,9 @@ import importlib
 import os
 import re
 import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from armada_agent import files, host_setup
+from armada_agent import exchange, files, host_setup
 from armada_agent.errors import AgentError
 from armada_agent.paths import RunPaths
 from armada_agent.verdicts.liveness import WORDS
@@ -15,7 +15,8 @@ NAMES = ("slurm", "htcondor")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
 _JOB_FILE_LIMIT = 1024 * 1024
-_TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
+TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
+_SOON_S = 3.0  # what is up answers within it nearly always
 _IN_DOUBT = re.compile(
     r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact|connect to|find address",
     re.IGNORECASE,
@@ -30,13 +31,15 @@ class EngineError(Exception):
         message: In its own words.
         missing: Its program is not installed.
         refused: It understood, and will not; otherwise nobody knows what it did.
+        late: It was ended because it did not answer in time.
     """
 
-    def __init__(self, message: str, missing: bool = False, refused: bool = False) -> None:
+    def __init__(self, message: str, missing: bool = False, refused: bool = False, late: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.missing = missing
         self.refused = refused
+        self.late = late
 
 
 def sight(
@@ -123,7 +126,7 @@ def find(name: Any) -> Any:
 
 
 def run_tool(
-    argv: Sequence[str], stdin: bytes = b"", timeout_s: float = _TOOL_S, inherit: Sequence[int] = (), cwd: str = "/"
+    argv: Sequence[str], stdin: bytes = b"", timeout_s: float = TOOL_S, inherit: Sequence[int] = (), cwd: str = "/"
 ) -> str:
     """Run one of a batch system's programs, without the settings people keep for their own use of it.
 
@@ -138,7 +141,7 @@ def run_tool(
         What it printed.
 
     Raises:
-        EngineError: It is missing, failed, or did not answer in time.
+        EngineError: It is missing, failed, printed far too much, or did not answer in time.
     """
     return run_tool_aloud(argv, stdin, timeout_s, inherit, cwd)[0]
 
@@ -146,12 +149,16 @@ def run_tool(
 def run_tool_aloud(
     argv: Sequence[str],
     stdin: bytes = b"",
-    timeout_s: float = _TOOL_S,
+    timeout_s: float = TOOL_S,
     inherit: Sequence[int] = (),
     cwd: str = "/",
     given: Optional[Mapping[str, str]] = None,
+    find_trouble: Optional[Callable[[], Optional[str]]] = None,
 ) -> Tuple[str, str]:
     """Run one as `run_tool` does, in an environment of its own where one is `given`.
+
+    `find_trouble` is called when it has not answered for a few seconds, and says why it need not be waited for any longer, or
+    None.
 
     Returns:
         What it printed, and what it said beside that: some sites' wrappers lose the exit code of an error.
@@ -178,18 +185,25 @@ def run_tool_aloud(
         raise EngineError("%s is not installed on this host" % argv[0], missing=True)
     except OSError as error:
         raise EngineError("%s: %s" % (argv[0], error))
-    with child:
-        try:
-            out, err = child.communicate(stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise EngineError("%s did not answer within %.0f s" % (argv[0], timeout_s))
+    with child, exchange.Exchange(child, stdin) as talk:
+        first_s = min(timeout_s, _SOON_S) if find_trouble is not None else timeout_s
+        ended = talk.carry_on(first_s)
+        trouble = find_trouble() if find_trouble is not None and not ended else None
+        if not ended and trouble is None:
+            ended = talk.carry_on(timeout_s - first_s)
+        if not ended:
+            talk.end(with_group=not inherit)  # what works under a lock of ours goes on, and so does the lock
+            words = "%s did not answer within %.0f s" % (argv[0], timeout_s if trouble is None else first_s)
+            raise EngineError(words + ("; %s" % trouble if trouble else ""), late=True)
+        if talk.is_endless:
+            talk.end(with_group=not inherit)
+            raise EngineError("%s printed more than %d MB" % (argv[0], exchange.LIMIT >> 20))
     if child.returncode:
-        words = (err + b"\n" + out).decode("utf-8", "replace").strip()
+        words = (talk.err + b"\n" + talk.out).decode("utf-8", "replace").strip()
         # A controller that went silent in the middle may have done what it was asked all the same.
         refused = _IN_DOUBT.search(words) is None
         raise EngineError("%s: %s" % (argv[0], words[-1500:] or "exit code %d" % child.returncode), refused=refused)
-    return out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+    return talk.out.decode("utf-8", "replace"), talk.err.decode("utf-8", "replace")
 
 
 def as_agent_error(error: EngineError) -> AgentError:

@@ -113,7 +113,8 @@ def compose_environment(
             owner has decided already, and may not reach any other.
     """
     environment = uv.clean_environment(surroundings)
-    options = pip_configuration.read(surroundings, prefix, _load)
+    # People keep their settings elsewhere and link to them.
+    options = pip_configuration.read(surroundings, prefix, lambda path: files.read_text(os.path.realpath(path)))
     for name, value in pip_configuration.translate(options, surroundings, os.path.exists).items():
         if name.startswith("UV_"):
             environment.setdefault(name, value)  # who configured uv itself meant it
@@ -269,7 +270,7 @@ def _is_ready(path: str) -> bool:
 
 def _load_json(path: str) -> Dict[str, Any]:
     try:
-        value = json.loads(_load(path) or "{}")
+        value = json.loads(files.read_text(path) or "{}")
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
@@ -283,11 +284,3 @@ def _checked_key(key: Optional[object]) -> str:
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.endswith(".lock"):
         raise AgentError("bad_request", "%.100r is not an environment's key" % (key,))
     return key
-
-
-def _load(path: str) -> str:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(1024 * 1024).decode("utf-8", "replace")
-    except OSError:
-        return ""

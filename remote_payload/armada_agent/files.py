@@ -295,6 +295,15 @@ def read_tail(path: str, limit: int) -> str:
         return str(error)
 
 
+def read_text(path: str, limit: int = 1024 * 1024) -> str:
+    """Read the beginning of a text file; empty where there is none that can be read."""
+    try:
+        with open_regular(path) as stream:
+            return stream.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def remove(path: str) -> None:
     """Delete a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):

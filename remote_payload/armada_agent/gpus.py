@@ -61,6 +61,11 @@ def parse_users(text: str) -> List[Tuple[str, int]]:
     return [(row["gpu_uuid"], int(parse_number(row["pid"]) or 0)) for row in rows if row["gpu_uuid"].startswith("GPU-")]
 
 
+def counted(number: int) -> str:
+    """Say how many: `1 GPU`, `3 GPUs`."""
+    return "%d GPU%s" % (number, "" if number == 1 else "s")
+
+
 def list_gpus() -> List[Dict[str, Any]]:
     """List the GPUs, in the order of the PCI bus.
 

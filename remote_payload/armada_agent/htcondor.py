@@ -35,6 +35,7 @@ _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
 _SECOND_S = 4.0  # whoever looks waits twenty seconds for this host
+_SCHEDD_S = 10.0  # each program gives a schedd that is silent 20 s
 _STATUS = {
     "1": (engines.PENDING, "idle"),
     "2": (engines.RUNNING, "running"),
@@ -70,8 +71,7 @@ def look_up(handed: Handed) -> Optional[str]:
     if logged.get("job_id"):
         return str(logged["job_id"])
     constraint = 'ArmadaSubmission == "%s"' % handed.name
-    said = engines.run_tool(["condor_q", "-constraint", constraint, "-autoformat", "ClusterId", "ProcId"])
-    words = said.split()
+    words = _ask_schedd(["-constraint", constraint, "-autoformat", "ClusterId", "ProcId"]).split()
     return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
 
 
@@ -172,7 +172,7 @@ def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
         EngineError: The schedd does not answer.
     """
     try:
-        engines.run_tool(["condor_rm", handed.job_id])
+        engines.run_tool(["condor_rm", handed.job_id], timeout_s=_SCHEDD_S)
     except EngineError as error:
         if "not found" not in error.message and "Couldn't find" not in error.message:
             raise
@@ -193,11 +193,11 @@ def check(text: str) -> Dict[str, Any]:
         EngineError: Why not.
     """
     try:
-        engines.run_tool(["condor_q", "-totals"])  # the rest of this asks no schedd, which may be down
+        _ask_schedd(["-totals"])  # the rest of this asks no schedd, which may be down
     except EngineError as error:
         if error.missing:
             raise
-        raise EngineError("the queue of this host does not answer, so no job can be handed over now: " + error.message)
+        raise EngineError(error.message + "; no job can be handed over now")
     # The run's folder is made later; of its files only the names would be checked.
     kept = [
         line for line in text.splitlines() if line.partition(" ")[0] not in ("initialdir", "log", "output", "error")
@@ -243,11 +243,13 @@ def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> No
 
 def explain(handed: Handed) -> str:
     """Ask why a job waits."""
+    _ask_schedd(["-totals"])  # the analysis takes its time where a pool is large
     return engines.run_tool(["condor_q", "-better-analyze", handed.job_id]).strip()
 
 
 def describe_queue() -> Dict[str, Any]:
     """Count what is there, what is free, and who waits."""
+    mine, everyone = _read_totals()
     machines: Dict[str, Dict[str, Any]] = {}
     for slot in _read_slots():
         name = str(slot.get("Machine"))
@@ -262,7 +264,6 @@ def describe_queue() -> Dict[str, Any]:
         entry["gpus"] += _number(slot.get("TotalSlotGPUs"))
         entry["cpus_free"] += _number(slot.get("Cpus")) if free else 0
         entry["gpus_free"] += _number(slot.get("GPUs")) if free else 0
-    mine, everyone = _read_totals()
     others = {word: everyone.get(word, 0) - mine.get(word, 0) for word in everyone}
     return {"partitions": sorted(machines.values(), key=lambda m: str(m["name"])), "mine": mine, "others": others}
 
@@ -323,7 +324,8 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
         told = (engines.RUNNING, detail, None, words or None if number in (10, 22) else None)
     elif number in (4, 7, 24):
         detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
-        told = (engines.PENDING, detail, None, "lost its worker (%s); waits for another" % detail)
+        reason = "node_failure" if number == 24 else None
+        told = (engines.PENDING, detail, reason, "lost its worker (%s); waits for another" % detail)
         if number == 4 and "terminated and was requeued" in words:
             told = (engines.PENDING, "requeued", None, None)  # by its supervisor, whose own words say why
     elif number == 5:
@@ -411,9 +413,23 @@ def _read_slots() -> List[Dict[str, Any]]:
 
 def _read_totals() -> Tuple[Dict[str, int], Dict[str, int]]:
     """Count my jobs and everybody's; a pool of one user prints the same twice."""
-    totals = parse_totals(engines.run_tool(["condor_q", "-allusers", "-totals"]))
-    own = parse_totals(engines.run_tool(["condor_q", "-totals"]))
+    own = parse_totals(_ask_schedd(["-totals"]))
+    totals = parse_totals(_ask_schedd(["-allusers", "-totals"]))
     return (own[0] if own else {}), (totals[-1] if totals else {})
+
+
+def _ask_schedd(options: List[str]) -> str:
+    """Ask the queue for little, which a schedd that is up answers soon.
+
+    Raises:
+        EngineError: It does not answer.
+    """
+    try:
+        return engines.run_tool(["condor_q"] + options, timeout_s=_SCHEDD_S)
+    except EngineError as error:
+        if error.missing:
+            raise
+        raise EngineError("HTCondor's queue (the schedd) does not answer: " + error.message)
 
 
 def _number(value: Any) -> int:

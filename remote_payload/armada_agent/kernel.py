@@ -5,6 +5,8 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from armada_agent import files
+
 _LOG = "/dev/kmsg"
 _MOST_RECORDS = 100000
 _EARLIER_S = 5.0  # the log's clock and ours differ a little
@@ -78,23 +80,15 @@ def find_cgroup(memberships: str) -> Optional[str]:
 
 
 def _cgroup_file() -> str:
-    return find_cgroup(_read("/proc/self/cgroup")) or ""
+    return find_cgroup(files.read_text("/proc/self/cgroup")) or ""
 
 
 def _count(path: str) -> Optional[int]:
-    return parse_counter(_read(path)) if path else None
+    return parse_counter(files.read_text(path)) if path else None
 
 
 def _difference(now: Optional[int], then: Any) -> int:
     return max(0, now - then) if now is not None and isinstance(then, int) else 0
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(1024 * 1024).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _read_log() -> str:

@@ -11,7 +11,7 @@ import stat
 import struct
 from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
-TRUSTED = ("agent", "tools", "code", "data", "models", "envs", "runs", "prepared", "locks", "root.json")
+TRUSTED = ("agent", "tools", "code", "data", "models", "envs", "runs", "prepared", "schedulers", "locks", "root.json")
 """What armada keeps below its root; other things there are somebody else's and never looked at."""
 
 _MOST_LINKS = 40  # as many as the kernel follows

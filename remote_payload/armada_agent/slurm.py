@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent import engines, files, host_setup, job_variables, signs, slurm_nodes
+from armada_agent import engines, files, host_setup, job_variables, signs, slurm_controller, slurm_nodes
 from armada_agent.engines import EngineError, Handed, sight
 from armada_agent.verdicts import liveness
 
@@ -133,7 +133,7 @@ def cancel(handed: Handed, sighted: Dict[str, Any], grace_s: float) -> None:
     gently = grace_s > 0 and (sighted["state"] == engines.RUNNING or is_in_doubt)
     argv = ["scancel"] + (["--batch", "--signal=TERM"] if gently else []) + [handed.job_id]
     try:
-        engines.run_tool(argv)
+        slurm_controller.ask(argv)
     except EngineError as error:
         if "Invalid job id" not in error.message and "already" not in error.message:
             raise
@@ -165,7 +165,7 @@ def check(text: str) -> Dict[str, Any]:
         EngineError: In Slurm's own words, why it never could.
     """
     try:
-        out, said = engines.run_tool_aloud(["sbatch", "--test-only"], stdin=text.encode("utf-8"))
+        out, said = slurm_controller.ask(["sbatch", "--test-only"], stdin=text.encode("utf-8"))
     except EngineError as error:
         # The first is said of nodes that are away; the second of these too, and of what no node has.
         if not error.refused or not re.search(_MAY_CHANGE, error.message):
@@ -184,8 +184,9 @@ def check(text: str) -> Dict[str, Any]:
 def explain(handed: Handed) -> str:
     """Ask why a job waits."""
     job_id = handed.job_id
-    expected = engines.run_tool(["squeue", "--noheader", "--start", "--jobs=" + job_id, "--format=%S|%r"]).strip()
-    start, _, reason = expected.partition("|")
+    slurm_controller.refuse_if_silent(handed.paths.root)
+    expected, _ = slurm_controller.ask(["squeue", "--noheader", "--start", "--jobs=" + job_id, "--format=%S|%r"])
+    start, _, reason = expected.strip().partition("|")
     described = engines.run_tool(["scontrol", "--oneliner", "show", "job", job_id]).strip()
     head = "reason: %s%s\n" % (reason or "none", " (%s)" % _words(reason) if _words(reason) else "")
     if start not in ("", "N/A"):
@@ -199,7 +200,7 @@ def describe_queue() -> Dict[str, Any]:
     # Every field with room: sinfo's default of 20 characters cuts lists of GPUs.
     names = ("Partition", "Available", "Time", "CPUsState", "Gres", "GresUsed", "StateCompact")
     wide = ",".join("%s:200|" % name for name in names)
-    for line in engines.run_tool(["sinfo", "--noheader", "--Node", "--Format=" + wide]).splitlines():
+    for line in slurm_controller.ask(["sinfo", "--noheader", "--Node", "--Format=" + wide])[0].splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) < len(names):
             continue
@@ -305,7 +306,7 @@ def _state_word(text: str) -> str:
 
 def _ask_queue(timeout_s: float = 45.0) -> Answer:
     argv = ["squeue", "--noheader", "--states=all", "--user=%d" % os.getuid(), "--format=%A|%T|%r|%N|%j"]
-    return parse_queue(*engines.run_tool_aloud(argv, timeout_s=timeout_s))
+    return parse_queue(*slurm_controller.ask(argv, timeout_s))
 
 
 def _ask_job(handed: Handed) -> Optional[Row]:
@@ -367,6 +368,7 @@ class _Queue:
         self.doubt: Optional[str] = None
         self._next_at = 0.0
         self._failures = 0
+        self._failed_at: Optional[float] = None
         self._load()
         if self._is_due():
             lock = files.lock(os.path.join(folder, ".squeue.lock"), timeout_s=5.0 if self.looked_at is None else 0.0)
@@ -406,15 +408,17 @@ class _Queue:
         try:
             answer = _ask_queue(_LOOK_S)
         except EngineError as error:
-            self._failures += 1
+            self._failures, self._failed_at = self._failures + 1, time.time()
             self.error = error.message
             self._next_at = now + min(_LONGEST_BACKOFF_S, self._poll_s * 2 ** min(self._failures, 10))
         else:
-            self.rows, self.doubt = answer.rows, answer.doubt
-            self._failures, self.error, self.looked_at = 0, None, now
+            slurm_nodes.note_failed(self.rows, answer.rows)
+            self.rows, self.doubt, self.looked_at = answer.rows, answer.doubt, now
+            self._failures, self.error, self._failed_at = 0, None, None
             self._next_at = now + self._poll_s
         kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error, "doubt": self.doubt}
-        files.keep_json(self._file, dict(kept, next_at=self._next_at, failures=self._failures))
+        kept.update(next_at=self._next_at, failures=self._failures, failed_at=self._failed_at)
+        files.keep_json(self._file, kept)
 
 
 def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
@@ -424,6 +428,9 @@ def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
     if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
         return sight(engines.HELD, message=_hold_message(reason), **base)
     if state in _PENDING:
+        if isinstance(row.get("failed"), str):
+            words = "its node %s failed; %s" % (row["failed"], _words(reason) or "it waits for another")
+            return sight(engines.PENDING, reason="node_failure", message=words, **base)
         return sight(engines.PENDING, message=_words(reason), **base)
     if state in _RUNNING:
         return sight(engines.RUNNING, **base)

@@ -1,14 +1,18 @@
-"""What Slurm says before a job is handed over: when it would start, and which nodes are away (drained, down, reserved)."""
+"""What Slurm says of its nodes: which are away (drained, down, reserved), and which failed under a job."""
 
 import re
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from armada_agent import engines
 
 _NAMES = ("Partition", "NodeHost", "StateCompact", "CPUs", "Memory", "Gres", "Reason")
 # Every field with room: sinfo's default of 20 characters cuts lists of GPUs.
 ARGV = ["sinfo", "--noheader", "--Node", "--Format=" + ",".join("%s:200|" % name for name in _NAMES)]
 _IN_USE = re.compile(r"(idle|mix|alloc|comp)[a-z]*$")
 _MOST_NAMED = 4
+_FAILED = re.compile(r"(down|fail)|.*\*$", re.IGNORECASE)  # a star: it does not answer
+_SECOND_S = 4.0
 
 
 def find_away(script: str, said: str) -> List[str]:
@@ -48,6 +52,40 @@ def parse_start(said: str) -> Optional[float]:
         return max(0.0, time.mktime(time.strptime(found.group(1), "%Y-%m-%dT%H:%M:%S")) - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+def find_failed_under(job_id: str, log: str) -> Optional[str]:
+    """Find the node that failed under a job, by what slurmstepd wrote last into the job's log; None: it wrote nothing of the kind."""
+    found = re.findall(r"\*\*\* JOB (\S+) ON (\S+) CANCELLED AT \S+ DUE TO ([A-Z ]+)", log)
+    own = [(node, why) for name, node, why in found if name == job_id]
+    return own[-1][0][:80] if own and own[-1][1].startswith("NODE FAIL") else None
+
+
+def note_failed(before: Mapping[str, Any], rows: Mapping[str, Dict[str, str]]) -> None:
+    """Note in the rows of jobs that ran at the last look and wait again which of their nodes failed (`failed`), as sinfo says.
+
+    Slurm shows of such a job only that it waits. Nodes are asked for once: one that is back has failed all the same.
+    """
+    moved = {}
+    for name, row in rows.items():
+        was = before.get(name)
+        if row["state"] != "PENDING" or not isinstance(was, dict):
+            continue
+        if isinstance(was.get("failed"), str):
+            row["failed"] = was["failed"]
+        elif was.get("state") == "RUNNING" and re.match(r"[\w.-]+$", str(was.get("node"))):
+            moved[name] = str(was["node"])
+    if not moved:
+        return
+    nodes = "--nodes=" + ",".join(sorted(set(moved.values())))
+    try:
+        said = engines.run_tool(["sinfo", "--noheader", "--Node", nodes, "--format=%N|%T"], timeout_s=_SECOND_S)
+    except engines.EngineError:
+        return  # then nobody knows why it waits
+    states = dict(line.strip().partition("|")[::2] for line in said.splitlines())
+    for name, node in moved.items():
+        if _FAILED.match(states.get(node, "")):
+            rows[name]["failed"] = "%.80s (%.40s)" % (node, states[node])
 
 
 def _parse_script(script: str) -> Dict[str, str]:

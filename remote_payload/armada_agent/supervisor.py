@@ -182,7 +182,7 @@ class Supervisor:
                 position = ticket.position()
                 if position == 1 and self._try_gpus(count):
                     return
-                message = "waiting for %d GPU%s, position %d" % (count, "" if count == 1 else "s", position)
+                message = "waiting for %s, position %d" % (gpus.counted(count), position)
                 if message != self._journal.state["message"]:
                     self._journal.update(message=message)
                 self._journal.flush()
@@ -387,10 +387,10 @@ def _open_attempt(paths: RunPaths) -> int:
 
 def _require_gpus(count: int) -> None:
     if not gpus.is_installed():
-        raise StartError("env_error", "the run needs %d GPUs and this host has no nvidia-smi" % count)
+        raise StartError("env_error", "the run needs %s and this host has no nvidia-smi" % gpus.counted(count))
     try:
         present = len(gpus.list_gpus())
     except gpus.GpuError as error:
         raise StartError("env_error", str(error))
     if present < count:
-        raise StartError("not_enough_gpus", "the run needs %d GPUs and this host has %d" % (count, present))
+        raise StartError("not_enough_gpus", "the run needs %s and this host has %d" % (gpus.counted(count), present))

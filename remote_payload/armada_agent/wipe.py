@@ -13,7 +13,7 @@ from armada_agent.processes import Process, scan
 from armada_agent.runs import list_runs
 from armada_agent.session import Call
 
-OURS = ("runs", "envs", "code", "data", "models", "prepared", "tools", "locks", "agent")
+OURS = ("runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """What armada makes below its root, in the order in which it goes; other things there are somebody else's."""
 
 

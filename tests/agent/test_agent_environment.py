@@ -349,3 +349,16 @@ def test_a_uv_that_is_too_old_or_broken_is_passed_over(tmp_path: Path, monkeypat
         own.chmod(0o755)
         assert uv.find(str(tmp_path / "root")) == found
     assert shutil.which("uv") is None
+
+
+def test_settings_of_pip_that_are_linked_from_elsewhere_count(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").write_text("[global]\nindex-url = https://mirror.example/simple\n")
+    (tmp_path / ".config/pip").mkdir(parents=True)
+    (tmp_path / ".config/pip/pip.conf").symlink_to(tmp_path / "dotfiles")
+    made = environment.compose_environment("/root", {"HOME": str(tmp_path)}, "/none")
+    assert "https://mirror.example/simple" in made.values()
+    os.mkfifo(tmp_path / "pipe")  # would be waited for for ever
+    (tmp_path / ".config/pip/pip.conf").unlink()
+    (tmp_path / ".config/pip/pip.conf").symlink_to(tmp_path / "pipe")
+    made = environment.compose_environment("/root", {"HOME": str(tmp_path)}, "/none")
+    assert "https://mirror.example/simple" not in made.values()

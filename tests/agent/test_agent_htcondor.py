@@ -51,7 +51,7 @@ LOST = (
         (SUBMITTED + HELD + RELEASED, "pending", None),
         (SUBMITTED + EXECUTING + EVICTED + REMOVED, "ended", "removed"),
         (SUBMITTED + EXECUTING + TERMINATED, "ended", "ended_silently"),
-        (SUBMITTED + EXECUTING + LOST, "pending", None),
+        (SUBMITTED + EXECUTING + LOST, "pending", "node_failure"),
         (SUBMITTED + "999 (003.000.000) 2026-11-20 An event of the future\n...\n", "pending", None),
     ],
 )

@@ -297,6 +297,25 @@ def test_a_job_whose_dependency_failed_is_not_said_to_wait() -> None:
     assert slurm._words("Dependency") == "waiting for another job"  # noqa: SLF001
 
 
+@pytest.mark.parametrize(
+    ("nodes", "failed"), [("n1|down*\n", "n1 (down*)"), ("n1|idle\n", None), ("", None), ("n1\x00||\ngarbage", None)]
+)
+def test_a_job_that_waits_again_says_that_its_node_failed(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, nodes: str, failed: str | None
+) -> None:
+    monkeypatch.setenv("PATH", f"{programs.folder}:{os.environ['PATH']}")
+    programs.say("sinfo", nodes)
+    ran = slurm.parse_queue("11|RUNNING|None|n1|x\n12|RUNNING|None|--all;n[1-2]|y\n").rows
+    waits = slurm.parse_queue("11|PENDING|BeginTime||x\n12|PENDING|BeginTime||y\n").rows
+    slurm_nodes.note_failed(ran, waits)
+    assert (waits["x"].get("failed"), waits["y"].get("failed")) == (failed, None)
+    programs.say("sinfo", "n1|idle\n")
+    later = slurm.parse_queue("11|PENDING|BeginTime||x\n").rows
+    slurm_nodes.note_failed(waits, later)
+    assert later["x"].get("failed") == failed
+    assert programs.calls("sinfo") == 1
+
+
 def test_everybody_who_looks_shares_one_answer(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     hand_over(host, programs)

@@ -224,6 +224,32 @@ def test_a_preempted_run_goes_back_by_its_scheduler_and_says_where_it_stands(wor
     assert there.calls == []
 
 
+def test_a_run_whose_node_failed_goes_back_and_says_so(worker: Callable[[str], Worker]) -> None:
+    """As slurmstepd 22.05 wrote it into the job's log, before its signal, when the node was set down under the job."""
+    there = worker("slurm")
+    there.hand_over("l-12", SAVING, watch=RESUME)
+    folder = there.host.folder("l-12")
+    failed = "slurmstepd-n2: error: *** JOB 7 ON n2 CANCELLED AT 2026-11-23T01:54:26 DUE TO {}, SEE SLURMCTLD LOG ***\n"
+    (folder / "scheduler.log").write_text(failed.format("PREEMPTION"))
+    supervisor = there.begin("l-12")
+    eventually((folder / "work/up-1").exists)
+    with (folder / "scheduler.log").open("a") as log:
+        log.write(failed.format("NODE FAILURE"))
+    supervisor.terminate()
+    assert supervisor.wait(WITHIN_S) == 1
+    assert told(there, "l-12") == ("queued", "node_failure")
+    words = "its node n2 failed, by Slurm's own word; attempt 1, first checkpoint: step 600"
+    assert there.read("l-12", "state.json")["message"] == words
+    supervisor = there.begin("l-12")
+    eventually((folder / "work/up-2").exists)
+    supervisor.terminate()
+    supervisor.wait(WITHIN_S)
+    assert told(there, "l-12") == (
+        "queued",
+        "preempted",
+    )  # what was written under the attempt before is not of this one
+
+
 def test_a_run_that_slurm_does_not_take_back_fails_and_says_so(worker: Callable[[str], Worker]) -> None:
     there = worker("slurm")
     there.say_of_scontrol(1)

@@ -98,6 +98,12 @@ def test_the_rest_of_a_word_is_filled_in(terminal: Terminal) -> None:
     typed(terminal, "armada config schema exp", "armada config schema experiment")
 
 
+def test_a_setting_is_filled_in_with_the_values_it_can_have(terminal: Terminal) -> None:
+    typed(terminal, "armada launch --set train.learning_r", "armada launch --set train.learning_rate=")
+    typed(terminal, "armada launch --set train.lr_scheduler=cos", "armada launch --set train.lr_scheduler=cosine")
+    typed(terminal, "armada launch --set train.seed=7 --host de", "armada launch --set train.seed=7 --host desk")
+
+
 def test_several_are_listed(terminal: Terminal) -> None:
     terminal.keys("C-l")
     terminal.keys("-l", "armada show qwen-")
@@ -118,6 +124,21 @@ def test_what_is_offered_comes_newest_first_and_says_what_it_is(armada: Armada, 
     (armada.folder / "armada.yaml").write_text("hosts:\n    'three': {ssh: c}\n")
     hosts = [line.split("\t")[0] for line in armada.run("__complete", "hosts").stdout.splitlines()]
     assert hosts == ["local", "one", "two", "three"]
+
+
+def test_every_setting_and_what_it_can_have_is_offered(armada: Armada) -> None:
+    keys = armada.run("__complete", "settings").stdout.split()
+    assert {"name=", "train.learning_rate=", "model.tiny.layers=", "sync.keep_home.last=", "data.train="} <= set(keys)
+    assert not {key for key in keys if key.startswith(("origin", "places"))}
+    assert "train=" not in keys
+    assert armada.run("__complete", "settings", "train.compile=").stdout.split() == [
+        "train.compile=true",
+        "train.compile=false",
+    ]
+    quantize = armada.run("__complete", "settings", "lora.quantize=n").stdout.split()
+    assert quantize == ["lora.quantize=none", "lora.quantize=nf4", "lora.quantize=fp4"]
+    for nothing in ("train.learning_rate=", "nope=", "$(touch x)=", "="):
+        assert armada.run("__complete", "settings", nothing).stdout == ""
 
 
 @pytest.mark.parametrize("trouble", ["none", "damaged", "newer", "locked", "unreadable hosts"])

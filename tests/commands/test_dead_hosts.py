@@ -139,7 +139,7 @@ def test_forgetting_a_run_without_its_host_wants_force_and_names_what_is_given_u
     would = armada.run("rm", RUN, "--dry-run")
     refused = armada.run("rm", RUN)
     assert (would.returncode, refused.returncode) == (0, dead[1])
-    assert f"armada rm {RUN} --force" in refused.stderr
+    assert f"armada rm {RUN} --without-host" in refused.stderr
     assert [run["run_id"] for run in armada.json("ps", "--cached")] == [RUN]
     done = armada.run("rm", RUN, "--force")
     assert done.returncode == 0, done.stderr
@@ -196,7 +196,7 @@ def test_a_run_that_may_live_on_a_dead_host_keeps_it_in_hosts_yaml_until_it_is_f
     place(armada, "box", "running", log="one\n", synced=False)
     refused = armada.run("hosts", "rm", "box")
     assert refused.returncode == 8
-    assert f"armada rm {RUN} --force" in refused.stderr
+    assert f"armada rm {RUN} --without-host" in refused.stderr
     assert armada.run("rm", RUN, "--force").returncode == 0
     assert armada.run("hosts", "rm", "box").returncode == 0
 
@@ -210,7 +210,7 @@ def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
     said = armada.run("hosts", "rm", "box")
     assert said.returncode == 0, said.stderr
     assert "1 checkpoint (1.2 GB) of these never came home" in said.stdout
-    assert "armada rm RUN --force" in said.stdout
+    assert "armada rm RUN --without-host" in said.stdout
     told = armada.json("hosts", "rm", "other")
     jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))
     assert (told["runs"], told["only_there"]) == ([], 0)

@@ -180,6 +180,14 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert not armada.local_runs.exists()
     assert len(published(armada, run_id)) == 3
     assert armada.run("sync", "verify", "--read-data").returncode == 0
+    root = armada.local_runs.parent
+    assert not root.exists()
+    stopped = armada.run("stop", run_id)
+    assert (stopped.returncode, "it had ended before" in stopped.stdout) == (0, True), stopped.stderr
+    assert not root.exists()
+    removed = armada.run("rm", run_id)
+    assert f"{run_id} forgotten (the host had nothing of it); 3 checkpoints kept in " in removed.stdout, removed.stderr
+    assert not root.exists()
 
 
 def test_a_host_with_a_running_job_is_not_released_and_not_wiped(armada: Armada) -> None:

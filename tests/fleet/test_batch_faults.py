@@ -80,6 +80,19 @@ def test_cut_links_hand_over_one_job_each(
     record_property("seen", f"{engine}: {codes.count(0)} single jobs, {codes.count(4)} refused with exit 4")
 
 
+def count_questions(cluster: Cluster) -> Callable[[], int]:
+    """Put a program before each that asks the controller, which counts; what gives the number."""
+    tools = {"slurm": ("squeue", "sbatch", "scancel", "sinfo", "sacct"), "htcondor": ("condor_q", "condor_submit")}
+    folder = f"/home/researcher/counts-{uuid.uuid4().hex}"
+    count = f'#!/bin/sh\necho >> {folder}/asked\nexec /usr/bin/${{0##*/}} "$@"\n'
+    places = " ".join(f"{folder}/{tool}" for tool in tools[cluster.engine])
+    cluster.shell(
+        f"mkdir {folder}; for tool in {places}; do printf %s {shlex.quote(count)} > $tool; chmod 755 $tool; done"
+    )
+    with_setup(cluster.armada, cluster.host, [f"export PATH={folder}:$PATH"])
+    return lambda: int(cluster.shell(f"cat {folder}/asked 2>/dev/null | wc -l"))
+
+
 @pytest.mark.fault(
     "slurmctld or schedd down while a run is on",
     "the state stays and its age grows; a launch is refused or its outcome unknown; everything goes on when it is back",
@@ -89,6 +102,7 @@ def test_a_controller_that_is_down_harms_no_run(cluster: Cluster) -> None:
     shell_job(cluster.armada, "echo ready; while [ ! -e go ]; do sleep 0.2; done; exit 5")
     run_id = cluster.launch()
     cluster.says(run_id, "ready")
+    asked = count_questions(cluster)
     down, up = {
         "slurm": ("pkill slurmctld", "slurmctld"),
         "htcondor": ("condor_off -fast -daemon schedd", "condor_on -daemon schedd"),
@@ -98,8 +112,16 @@ def test_a_controller_that_is_down_harms_no_run(cluster: Cluster) -> None:
         eventually(lambda: not cluster.answers())
         during = cluster.look(run_id)
         assert during["state"] == "running"
+        before = asked()
+        why = cluster.armada.run("why", run_id)
+        assert why.returncode == 3, why.stdout + why.stderr
+        assert "does not answer" in why.stderr
+        between = asked()
+        assert between - before == 1, "one question of all that `why` asks waits for a controller that is down"
         refused = cluster.armada.run("launch", "--host", cluster.host, "exp.yaml", "--json", timeout_s=300)
-        assert refused.returncode in (3, 9), refused.stderr
+        assert refused.returncode == 3, refused.stderr
+        assert "does not answer" in refused.stderr
+        assert asked() - between <= 2, "one question of the launch waits, and one look at the queue is due meanwhile"
         assert len(cluster.armada.json("ps", "--cached")) <= 2
     finally:
         cluster.root_shell(up)
@@ -182,7 +204,7 @@ def test_a_node_that_dies_gives_its_run_back(armada: Armada, fleet: Fleet) -> No
     with fleet.borrow("slurm-2") as node:
         machines.kill(node)
         lost = cluster.becomes(run_id, "queued", "failed", within_s=400)
-        assert lost["state"] == "queued", lost
+        assert (lost["state"], lost["reason"]) == ("queued", "node_failure"), lost
     cluster.is_ready()
     cluster.hurry(run_id)
     run = cluster.becomes(run_id, "succeeded", "failed", within_s=300)

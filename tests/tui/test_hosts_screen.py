@@ -167,7 +167,7 @@ def test_on_a_low_terminal_the_history_comes_by_a_key(world: World) -> None:
         await shows(pilot, "box · utilisation %", "temperature °C")
         await pilot.press("v")
         await lacks(pilot, "utilisation")
-        await shows(pilot, "70/80 G")
+        assert "ENVIRONM…" not in await shows(pilot, "70/80 G")
 
     drive(world.board(), use, (80, 24))
 

@@ -354,7 +354,10 @@ def test_money_says_what_all_priced_hosts_burn_and_what_of_it_is_idle(world: Wor
     world.run("demo-aaaaaa", host="box")
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "burning $125.00/h (idle $122.50)", "$3 for runs this week")
+        top = (await shows(pilot, "burning $125.00/h (idle $122.50)", "$3 for runs this week")).splitlines()[0]
+        assert "running  burning $125.00/h (idle $122.50) · $3 for runs this week" in top
+        assert top.startswith(" armada runs  ")
+        assert "   " not in top.rstrip().removesuffix("no daemon").rstrip()
 
     drive(world.board(), use)
 

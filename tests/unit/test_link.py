@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from armada import link
+from armada.cli import trust
 from armada.config.hosts import Host
 from armada.errors import HostUnreachable, LinkLost
 from armada.link import Outage
 from armada.paths import HomePaths
 from armada.session import HostSession
+from tests.waiting import eventually
 
 BROKEN = LinkLost("no answer for 15 s", host="box")
 
@@ -112,3 +114,42 @@ def test_a_host_that_says_nothing_for_long_is_named_while_it_is_waited_for(
     box.persist(ask)
     assert words in said[0]
     assert said[1] == "box answers again after 20 s"
+
+
+def test_a_host_that_takes_long_to_show_its_key_is_named(
+    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_SAY_WAITING_AFTER_S", 0.0)
+
+    def frozen(*_: object) -> list[object]:
+        eventually(lambda: said)
+        raise HostUnreachable("did not answer in time", host="box")
+
+    monkeypatch.setattr("armada.transport.host_keys.scan", frozen)
+    context: Any = SimpleNamespace(home=HomePaths(config=tmp_path / "config", state=tmp_path / "state"))
+    with pytest.raises(HostUnreachable):
+        trust.show_key(context, Host(name="box", ssh="me@127.0.0.1:1"), as_json=False)
+    assert said == ["waiting for box to show its key"]
+
+
+@pytest.mark.parametrize(("greeted", "heard"), [(True, ["waiting for the Slurm controller of hpc"]), (False, [])])
+def test_a_host_that_waits_for_its_slurm_controller_says_so(
+    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeted: bool, heard: list[str]
+) -> None:
+    host = Host(name="hpc", ssh="me@hpc", scheduler="slurm")
+    session = HostSession(host, HomePaths(config=tmp_path / "config", state=tmp_path / "state"))
+    monkeypatch.setattr(link, "_SAY_WAITING_AFTER_S", 0.0)
+
+    class SlowAgent:
+        has_greeted = greeted
+
+        def call(self, *_: object, **__: object) -> dict[str, Any]:
+            eventually(lambda: not greeted or said)
+            return {}
+
+    monkeypatch.setattr(session, "_open", SlowAgent)
+    session._agent = SlowAgent()  # type: ignore[assignment]  # noqa: SLF001  # of an agent only what is asked here
+    session.call("run.explain", {})
+    assert said == heard
+    session.call("host.facts", {})
+    assert said == heard

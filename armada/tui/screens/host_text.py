@@ -24,7 +24,7 @@ COLUMNS = (
     Column("HOST", 12, grow=1, most=30),
     Column("GPUS", 12, grow=1, most=34, rank=1),
     Column("RUNS", 7, rank=3),
-    Column("ENVIRONMENT", 9, grow=2, most=28, rank=4),
+    Column("ENVIRONMENT", 11, grow=2, most=28, rank=4),
     Column("PRICE", 9, right=True, rank=6),
     Column("DISK FREE", 9, right=True, rank=5),
     Column("LAST SEEN", 10, grow=1, most=20, rank=2),

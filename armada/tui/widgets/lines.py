@@ -60,24 +60,24 @@ class TopLine(Widget):
         snapshot, symbols, now = self.snapshot, self.symbols, time.time()
         good, warn = (self.get_component_rich_style(name) for name in ("top--good", "top--warn"))
         if snapshot.trouble is not None:
-            return Text.assemble((" armada  ", "bold"), (symbols.text(snapshot.trouble), warn))
+            return Text.assemble((" armada", "bold"), "  ", (symbols.text(snapshot.trouble), warn))
         running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
-        parts = [Text(f" armada {self.place} ", "bold")]
-        parts.append(Text(f"{symbols.states['running']} {running} running", good if running else "dim"))
+        parts = [Text(f" armada {self.place}".rstrip(), "bold")]
+        parts.append(Text(f"  {symbols.states['running']} {running} running", good if running else "dim"))
         if queued:
-            parts.append(Text(f"{symbols.states['queued']} {queued} queued"))
+            parts.append(Text(f"  {symbols.states['queued']} {queued} queued"))
         if need:
-            parts.append(Text(f"{symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
+            parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
         if (money := snapshot.money) is not None:
             total = f"${money.per_hour + money.idle_per_hour:.2f}/h"
             idle = f" (idle ${money.idle_per_hour:.2f})" if money.idle_per_hour else ""
             figures = [f"burning {total}{idle}" if self.size.width >= WIDE else total]
             figures += [f"${money.week:,.0f} for runs this week"]
-            parts += [Text(symbols.text(f"{'· ' if place else ' '}{each}")) for place, each in enumerate(figures)]
+            parts += [Text(symbols.text(f"{' · ' if place else '  '}{each}")) for place, each in enumerate(figures)]
         daemon = self._daemon(now, good, warn)
-        while len(parts) > 1 and sum(part.cell_len + 2 for part in parts) + daemon.cell_len + 1 > self.size.width:
+        while len(parts) > 1 and sum(part.cell_len for part in parts) + daemon.cell_len + 3 > self.size.width:
             parts.pop()
-        line = Text("  ").join(parts)
+        line = Text("").join(parts)
         line.append(" " * max(2, self.size.width - line.cell_len - daemon.cell_len - 1))
         line.append_text(daemon)
         line.no_wrap = True

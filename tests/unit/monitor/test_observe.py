@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from armada.monitor.observe import observe
+from armada.config.hosts import Host as HostConfig
+from armada.monitor.observe import observe, observe_all
+from armada.paths import HomePaths
 from armada.store import metrics, run_sync, runs
 from armada.store.database import Database
 
@@ -42,6 +45,50 @@ def database(tmp_path: Path) -> Database:
     database = Database(tmp_path / "store.db")
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
     return database
+
+
+class Silent(Host):
+    """One of three hosts: `box` answers, `slow` has greeted and answers once it was asked whether it has, `frozen` never."""
+
+    def __init__(self, host: HostConfig, _home: HomePaths, **_: object) -> None:
+        super().__init__({**entry(), "run_id": f"q-{host.name}"})
+        self._name = host.name
+        self._may_answer = threading.Event()
+        if host.name == "box":
+            self._may_answer.set()
+
+    @property
+    def has_greeted(self) -> bool:
+        if self._name == "slow":
+            self._may_answer.set()
+        return self._name == "slow"
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was opened."""
+
+    def call_all(self, questions: list[Any]) -> list[Any]:
+        self._may_answer.wait()
+        return super().call_all(questions)
+
+
+def test_a_frozen_host_keeps_a_glance_at_all_runs_from_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
+    home.make()
+    hosts = {name: HostConfig(name=name, ssh=f"me@{name}") for name in ("box", "slow", "frozen")}
+    monkeypatch.setattr("armada.monitor.observe.HostSession", Silent)
+    with Database(home.store) as database:
+        for name in hosts:
+            runs.insert(database, run_id=f"q-{name}", name="q", host=name, task="sft", experiment=None, spec={})
+        said = observe_all(home, hosts, runs.every(database), greeting_s=0.2)
+        assert said == {"frozen": "no answer within 0.2 s; its runs are shown as they were seen last"}
+        seen = {name: runs.find(database, f"q-{name}") for name in hosts}
+    assert (seen["box"].state, seen["slow"].state) == ("running", "running")
+    assert seen["frozen"].unreachable_since is not None
 
 
 def see(database: Database, seen: dict[str, Any]) -> runs.Run:

@@ -136,6 +136,11 @@ CASES += [
         batch({"state": "pending", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
         ("queued", None),
     ),
+    (
+        "a job whose node failed, waiting again",
+        batch({"state": "pending", "reason": "node_failure", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", "node_failure"),
+    ),
     ("a held job", batch({"state": "held", "message": "held by hand"}), ("queued", "held")),
     ("a job held for its time", batch({"state": "held", "reason": "time_limit"}), ("queued", "time_limit")),
     ("a job whose supervisor has yet to write", batch({"state": "running", "node": "n1"}), ("running", None)),
