@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.ascii_text import GLYPHS
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.printing import FORMAT, print_json
@@ -20,9 +21,6 @@ from armada.units import amount, counted, span
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.store.runs import Run
-
-GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}
-GLYPHS |= {"cancelled": "–", "unknown": "?"}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

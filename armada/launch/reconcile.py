@@ -27,7 +27,7 @@ from armada.verdicts.state import NOT_ON_HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.experiment import Experiment
     from armada.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armada.ascii_text import in_ascii, is_utf8_terminal
-from armada.cli.runs import GLYPHS
+from armada.ascii_text import GLYPHS, in_ascii, is_utf8_terminal
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
 ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}

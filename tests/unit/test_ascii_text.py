@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from armada.ascii_text import ERRORS, in_ascii, is_utf8_terminal, register
-from armada.cli.runs import GLYPHS
+from armada.ascii_text import ERRORS, GLYPHS, in_ascii, is_utf8_terminal, register
 
 
 def test_the_signs_of_states_stay_apart() -> None:

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ValidationError
 
 from armada.cli.config import KINDS
 from armada.config.documents import read_document
-from armada.config.experiments import Experiment
 from armada.config.hosts import Host, HostsFile
 from armada.config.profiles import Profile
 from armada.config.schema import FILES, schema_of
 from armada.config.settings import PROBLEM
+from armada.config.tasks.script import Script
+from armada.config.tasks.sft import Sft
 
 TREE = Path(__file__).parents[3]
 PAGES = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
@@ -173,8 +174,8 @@ def spoilt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("kind", "model", "text", "given"),
     [
-        ("experiment", Experiment, EVERYTHING, {}),
-        ("experiment", Experiment, SCRIPT, {}),
+        ("experiment", Sft, EVERYTHING, {}),
+        ("experiment", Script, SCRIPT, {}),
         ("profile", Profile, PROFILE, {"name": "p"}),
     ],
     ids=["sft", "script", "profile"],
