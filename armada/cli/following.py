@@ -42,42 +42,15 @@ def announce(context: Context, session: HostSession, run: Run, options: argparse
 
 def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter, *, as_json: bool) -> int:
     from armada.cli.runs import summary, verdict
-    from armada.launch.retry import Retries
-    from armada.monitor.follow import follow, goes_on
-    from armada.store import checkpoints, runs
-    from armada.verdicts.again import resumes_from, resuming_words
 
-    retries = Retries(session)
     try:
-        going = True
-        while going:
-            for now in follow(context.database, session, run.run_id):
-                run = now
-                name, text = live_line(run)
-                reporter.now(name, text)
-            with contextlib.suppress(OutcomeUnknown):  # the next look tells
-                retries.look(context.database, only=run.run_id)
-            lost, run = run.reason, context.run(run.run_id)
-            going = goes_on(run, time.time())  # it was resumed by us, or the daemon was faster
-            if going:
-                spec = runs.spec(context.database, run.run_id)
-                there = (c.step for c in checkpoints.of_run(context.database, run.run_id) if c.on_host)
-                reporter.stage(
-                    "resumed", f"it was lost ({lost}) and goes on {resuming_words(resumes_from(spec, there))}"
-                )
+        run = _watch(context, session, run, reporter)
     except KeyboardInterrupt:
         reporter.line()
         verbs = " · ".join(f"armada {verb} {run.run_id}" for verb in ("logs -f", "pull", "stop"))
         reporter.stage("left", f"it goes on without you: {verbs}")
         return 130
-    reason = f" ({run.reason})" if run.reason and run.state != "succeeded" else ""
-    lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
-    reporter.stage(
-        "gone?" if run.is_guess else "ended",
-        f"{run.state}{reason}{lasted}" + (f", step {run.step}" if run.step else ""),
-    )
-    if run.message and run.state == "succeeded":
-        reporter.stage("", f"⚠ {run.message}")
+    _say_end(run, reporter)
     _bring_home(context, session, run, reporter)
     if run.task == "prepare":
         _say_report(session, run, reporter)
@@ -88,6 +61,39 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
     if not as_json:
         reporter.line(f" next       armada show {run.run_id} · armada logs {run.run_id} · armada ps")
     return 0
+
+
+def _watch(context: Context, session: HostSession, run: Run, reporter: Reporter) -> Run:
+    """Show how a run is until it has ended, for good or until somebody goes on with it; gives the run as it is then."""
+    from armada.launch.retry import Retries
+    from armada.monitor.follow import follow, goes_on
+    from armada.store import checkpoints, runs
+    from armada.verdicts.again import resumes_from, resuming_words
+
+    retries = Retries(session)
+    going = True
+    while going:
+        for now in follow(context.database, session, run.run_id):
+            run = now
+            reporter.now(*live_line(run))
+        with contextlib.suppress(OutcomeUnknown):  # the next look tells
+            retries.look(context.database, only=run.run_id)
+        lost, run = run.reason, context.run(run.run_id)
+        going = goes_on(run, time.time())  # it was resumed by us, or the daemon was faster
+        if going:
+            spec = runs.spec(context.database, run.run_id)
+            there = (c.step for c in checkpoints.of_run(context.database, run.run_id) if c.on_host)
+            reporter.stage("resumed", f"it was lost ({lost}) and goes on {resuming_words(resumes_from(spec, there))}")
+    return run
+
+
+def _say_end(run: Run, reporter: Reporter) -> None:
+    reason = f" ({run.reason})" if run.reason and run.state != "succeeded" else ""
+    lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
+    step = f", step {run.step}" if run.step else ""
+    reporter.stage("gone?" if run.is_guess else "ended", f"{run.state}{reason}{lasted}{step}")
+    if run.message and run.state == "succeeded":
+        reporter.stage("", f"⚠ {run.message}")
 
 
 def _bring_home(context: Context, session: HostSession, run: Run, reporter: Reporter) -> None:

@@ -33,48 +33,61 @@ def _checks(plan: Plan) -> list[dict[str, str | None]]:
 
 
 def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
-    parts = []
-    if plan.batch is not None:
-        b = plan.batch
-        ranks = counted(b.processes, "GPU") if plan.gpus else f"{b.processes} process{'es' if b.processes > 1 else ''}"
-        parts.append(f"{b.global_} samples a step = micro {b.micro} × accumulate {b.accumulation} × {ranks}")
-    if plan.profile is not None and plan.batch is not None:
-        parts.append(plan.profile.train.precision)
+    """Print a plan: what it comes to and what its checks found; with `everything` also what travels, and each file."""
+    reporter.stage("plan", " · ".join(_headline(plan)) or f"one command on {plan.host.name}")
+    _say_checks(reporter, plan, everything=everything)
+    if not everything:
+        return
+    _say_environment(reporter, plan)
+    for content in plan.contents:
+        there = "to be sent" if content in plan.missing else "already there"
+        what = f"{content.kind} {content.sha[:12]} · {counted(len(content.manifest), 'file')} · {amount(content.size_bytes)}"
+        reporter.stage("files", f"{what} ({there}) from {content.source}")
+    for name, text in plan.files.items():
+        reporter.line(f"\n--- {name}")
+        for line in text.splitlines():
+            reporter.line("    " + inert_line(line, 2000))
+
+
+def _headline(plan: Plan) -> list[str]:
+    return [*_size(plan), *_data(plan), *([f"${plan.host.price_per_hour:.2f}/h"] if plan.host.price_per_hour else [])]
+
+
+def _size(plan: Plan) -> list[str]:
+    """What a step is, and on how many GPUs or processes."""
+    batch, gpus = plan.batch, counted(plan.gpus, "GPU")
+    if batch is not None:
+        ranks = gpus if plan.gpus else f"{batch.processes} process{'es' if batch.processes > 1 else ''}"
+        step = f"{batch.global_} samples a step = micro {batch.micro} × accumulate {batch.accumulation} × {ranks}"
+        return [step, *([plan.profile.train.precision] if plan.profile is not None else [])]
     if isinstance(plan.experiment, Script):
-        parts.append(f"{plan.experiment.script} under accelerate")
-        parts.append(counted(plan.gpus, "GPU") if plan.gpus else f"{plan.spec['processes']} on CPUs")
-    elif plan.gpus and plan.batch is None:
-        parts.append(counted(plan.gpus, "GPU"))
-    if plan.dataset_rows:
-        parts.append(f"{plan.dataset_rows:,} rows of data" + (" and more" if plan.counts_on_host else ""))
-    if plan.counts_on_host:
-        parts.append("parquet, saved and hub datasets are counted on the host")
-    if plan.host.price_per_hour:
-        parts.append(f"${plan.host.price_per_hour:.2f}/h")
-    reporter.stage("plan", " · ".join(parts) or f"one command on {plan.host.name}")
+        on = gpus if plan.gpus else f"{plan.spec['processes']} on CPUs"
+        return [f"{plan.experiment.script} under accelerate", on]
+    return [gpus] if plan.gpus else []
+
+
+def _data(plan: Plan) -> list[str]:
+    more = " and more" if plan.counts_on_host else ""
+    rows = [f"{plan.dataset_rows:,} rows of data{more}"] if plan.dataset_rows else []
+    return rows + (["parquet, saved and hub datasets are counted on the host"] if plan.counts_on_host else [])
+
+
+def _say_checks(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
     warnings = [check for check in plan.checks if check.outcome == "warn"]
     failures = [check for check in plan.checks if check.outcome == "fail"]
-    passed = len(plan.checks) - len(warnings) - len(failures)
-    counts = [f"{passed} checks passed"]
+    counts = [f"{len(plan.checks) - len(warnings) - len(failures)} checks passed"]
     counts += [counted(len(warnings), "warning")] if warnings else []
     counts += [f"{len(failures)} failed"] if failures else []
     reporter.stage("preflight", ", ".join(counts))
     for check in plan.checks if everything else (*warnings, *failures):
         mark = {"ok": "✓", "warn": "⚠", "fail": "✗"}[check.outcome]
         reporter.stage("", f"{mark} {check.code} {check.message}" + (f" → {check.hint}" if check.hint else ""))
-    if everything:
-        if plan.environment is not None:
-            there = "already there" if plan.environment.ready else "to be built"
-            reporter.stage("environment", f"{plan.environment.key} ({there})")
-            if plan.gpus and plan.environment.flash_attn is not None:
-                reporter.stage(
-                    "attention", f"hub kernel, then flash-attn, then SDPA; {plan.environment.flash_attn.why}"
-                )
-        for content in plan.contents:
-            there = "to be sent" if content in plan.missing else "already there"
-            what = f"{content.kind} {content.sha[:12]} · {counted(len(content.manifest), 'file')} · {amount(content.size_bytes)}"
-            reporter.stage("files", f"{what} ({there}) from {content.source}")
-        for name, text in plan.files.items():
-            reporter.line(f"\n--- {name}")
-            for line in text.splitlines():
-                reporter.line("    " + inert_line(line, 2000))
+
+
+def _say_environment(reporter: Reporter, plan: Plan) -> None:
+    environment = plan.environment
+    if environment is None:
+        return
+    reporter.stage("environment", f"{environment.key} ({'already there' if environment.ready else 'to be built'})")
+    if plan.gpus and environment.flash_attn is not None:
+        reporter.stage("attention", f"hub kernel, then flash-attn, then SDPA; {environment.flash_attn.why}")
