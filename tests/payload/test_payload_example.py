@@ -81,7 +81,7 @@ def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: Interpre
     assert ours == made
 
     section: dict[str, Any] = json.loads(
-        json.dumps(plan(tmp_path, ("train.max_steps=3", "train.warmup_steps=0")).section)
+        json.dumps(plan(tmp_path, ("train.max_steps=3", "train.warmup_steps=0")).section())
     )
     section["data"]["eval"] = [{"path": str(ARC / "data" / "eval.jsonl")}]
     run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
