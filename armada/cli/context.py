@@ -82,16 +82,6 @@ class Context:
             raise NotFound(f"no host is called {name!r}", hint=hint)
         return hosts[name]
 
-    def admit(self, host: Host) -> None:
-        """Make sure that something may be put on a host; called within the operation that does it.
-
-        Raises:
-            Conflict: Another armada has removed the host, or is just deleting everything on it.
-        """
-        from armada.admission import admit
-
-        admit(self.database, self.home, Path.cwd(), host.name)
-
     def run(self, prefix: str) -> Run:
         """A run by the beginning of its id.
 
