@@ -30,6 +30,7 @@ FILES: dict[str, str] = {
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PART = "Part"
+_NULL = {"type": "null"}
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -140,7 +141,10 @@ def _of_experiments() -> dict[str, Any]:
             known, said = offered.setdefault(key, []), {part: text for part, text in value.items() if part != "default"}
             known += [said] if said not in known else []
     for _, made in tasks.values():  # empty, another task's key hinders nobody
-        made["properties"].update({key: {"type": "null"} for key in offered if key not in made["properties"]})
+        foreign = [key for key in offered if key not in made["properties"]]
+        made["properties"].update(dict.fromkeys(foreign, _NULL))
+        for key in foreign:
+            offered[key] += [_NULL] if _NULL not in offered[key] else []
     return {
         "type": "object",
         "properties": {key: known[0] if len(known) == 1 else {"anyOf": known} for key, known in offered.items()}

@@ -323,6 +323,24 @@ def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
     assert error.line == 4
 
 
+def test_every_key_of_another_task_is_named_with_its_line(project: Path) -> None:
+    error = refused(project, COMMAND + "model: a/b\nscript: train.py\ndeepspeed: ds.json\n")
+    assert str(error).splitlines() == [
+        f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training",
+        f"{project / 'e.yaml'}:5: `script` belongs to `task: script` (leave it out, or write task: script)",
+        f"{project / 'e.yaml'}:6: `deepspeed` belongs to trainings and scripts: a command is started as it is",
+    ]
+
+
+def test_a_key_that_says_nothing_may_be_another_tasks(project: Path) -> None:
+    """`--set train=` makes a command of a training's file."""
+    taken_away = [f"{key}=" for key in ("model", "train", "data")]
+    command = load(project, SFT, "task=command", "command=[echo, hi]", *taken_away)
+    assert isinstance(command, Command)
+    training = load_sft(project, SFT + "command:\narguments: []\ncheckpoint:\nstall_after:\n")
+    assert (training.checkpoint.every_steps, training.stall_after) == (100, "30m")
+
+
 def test_a_command_in_one_string_is_told_how_to_ask_for_a_shell(project: Path) -> None:
     error = refused(project, "name: c\ntask: command\ncommand: echo hi\n")
     assert 'command: [sh, -c, "echo hi"]' in (error.hint or "")

@@ -196,6 +196,15 @@ def test_what_armada_refuses_for_its_shape_the_schema_refuses_and_what_it_takes_
     assert refused > 80
 
 
+def test_editors_are_told_which_keys_a_task_has() -> None:
+    schema, command = validator("experiment"), {"name": "c", "task": "command", "command": ["a"]}
+    assert schema.is_valid(command)
+    assert schema.is_valid({**command, "model": None})  # what says nothing hinders nobody
+    assert not schema.is_valid({**command, "model": "a/b"})
+    assert not schema.is_valid({**command, "task": "script"})
+    assert not schema.is_valid({"name": "t", "task": "sft", "model": "a/b"})
+
+
 def test_hosts_are_refused_alike(tmp_path: Path) -> None:
     data, schema = read(HOSTS, tmp_path), validator("hosts")
     assert wrong_shape(HostsFile, data, {}) is None
