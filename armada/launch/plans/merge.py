@@ -141,6 +141,7 @@ class MergeTask(Task[Command]):
             environment=environment,
             contents=tuple(contents),
             training={"merge": request},
+            watch=None,
             checkpoint_bytes=3 * checkpoint.size_bytes,
             on_cpu=True,
         )

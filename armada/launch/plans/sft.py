@@ -75,6 +75,7 @@ class SftTask(Task[Sft]):
             contents=contents,
             files=training.launch_files(),
             training=section,
+            watch=None,
             batch=batch,
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,

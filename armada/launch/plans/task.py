@@ -103,7 +103,9 @@ class Parts:
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
         files: What a person would want to read beside the spec, by names below the run's folder.
         training: spec["training"], which only the payload reads.
-        watch: How the host watches a job that tells nothing by itself; None for the payload, which does.
+        watch: How the host watches a job that tells nothing by itself, which is what a job is taken for. None: it
+            announces its checkpoints, the last one before it ends well, as the payload does. Where it was lost without
+            that one, it is taken to have failed, and may be run again.
         batch: The samples of a step, where armada decides them.
         hub: A model that the host fetches before the run.
         precision: That the profile trains in, where it does.
@@ -119,7 +121,7 @@ class Parts:
     links: list[dict[str, str]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     training: dict[str, Any] | None = None
-    watch: dict[str, Any] | None = None
+    watch: dict[str, Any] | None = field(default_factory=lambda: {"checkpoints": None, "resume": []})
     batch: Batch | None = None
     hub: HubModel | None = None
     precision: str | None = None

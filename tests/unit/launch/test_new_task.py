@@ -31,6 +31,7 @@ def test_a_task_of_ones_own_is_planned_by_launch(echo: Path, capsys: pytest.Capt
     spec = json.loads(capsys.readouterr().out)["spec"]
     assert (spec["task"], spec["gpus"], spec["training"]) == ("echo", 0, None)
     assert spec["job"]["argv"] == ["echo", "hello"]
+    assert spec["watch"] == {"checkpoints": None, "resume": []}  # one that was lost may have succeeded
     assert spec["job"]["env"]["SAID_BY"] == spec["run_id"]
     assert spec["experiment"]["sentence"] == "hello"
 
