@@ -10,10 +10,6 @@ import unicodedata
 ERRORS = "armada.ascii"
 """The name under which `register` makes this known to streams."""
 
-GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}
-GLYPHS |= {"cancelled": "–", "unknown": "?"}
-"""The sign of each state of a run."""
-
 _SIGNS = {
     **dict.fromkeys("●◆•", "*"),
     **dict.fromkeys("─━╌–—−‐‑▔╴╶", "-"),

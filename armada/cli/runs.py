@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armada.ascii_text import GLYPHS
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.printing import FORMAT, print_json
 from armada.errors import HostUnreachable, LoginNeeded, NotFound, OutcomeUnknown, RunFailed
 from armada.inert import inert_line
 from armada.units import amount, counted, span
+from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -96,7 +96,7 @@ def seen(run: Run, now: float) -> str:
 
 def condition(run: Run) -> str:
     words = run.state if not run.reason or run.state == "succeeded" else f"{run.state}: {run.reason}"
-    return f"{GLYPHS.get(run.state, '?')} {words}"
+    return f"{STATE_GLYPHS.get(run.state, '?')} {words}"
 
 
 def _ps(options: argparse.Namespace) -> int:

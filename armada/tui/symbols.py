@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armada.ascii_text import GLYPHS, in_ascii, is_utf8_terminal
+from armada.ascii_text import in_ascii, is_utf8_terminal
+from armada.verdicts.states import STATE_GLYPHS
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
 ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
@@ -55,7 +56,7 @@ class Symbols:
         )
 
 
-UNICODE = Symbols(True, GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
+UNICODE = Symbols(True, STATE_GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
 ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^")
 
 
