@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from armada.config.hosts import load_hosts
 from armada.errors import Conflict
 from armada.inert import inert_line
 from armada.operations import is_alive
@@ -18,7 +19,9 @@ from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from armada.paths import HomePaths
     from armada.store.database import Database
     from armada.store.operations import Operation
 
@@ -54,6 +57,27 @@ def begin_clearing(database: Database, own_id: str, host: str, before: frozenset
                     f"{_who(each)} {what}; nothing was deleted", hint="the same command later looks again", host=host
                 )
         records.advance(database, own_id, step=CLEARING)
+
+
+def admit(database: Database, home: HomePaths, project: Path, host: str) -> None:
+    """Make sure that something may be put on a host; called within the operation that does it.
+
+    Args:
+        database: The store.
+        home: Where hosts.yaml is.
+        project: The folder whose own hosts count too.
+        host: Its name.
+
+    Raises:
+        Conflict: Another armada has removed the host, or is just deleting everything on it.
+    """
+    if host not in load_hosts(home, project):
+        raise Conflict(
+            "it was removed from hosts.yaml by another armada a moment ago; nothing was started",
+            hint=f"armada hosts add {host} adds it again",
+            host=host,
+        )
+    refuse_while_clearing(database, host)
 
 
 def refuse_while_clearing(database: Database, host: str) -> None:

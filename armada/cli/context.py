@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
-from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
+from armada.errors import ConfigError, HostUnreachable, NotFound
 from armada.home import own
 from armada.link import listen
 from armada.paths import HomePaths
@@ -81,22 +81,6 @@ class Context:
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hosts)}; `armada hosts add` adds one"
             raise NotFound(f"no host is called {name!r}", hint=hint)
         return hosts[name]
-
-    def admit(self, host: Host) -> None:
-        """Make sure that something may be put on a host; called within the operation that does it.
-
-        Raises:
-            Conflict: Another armada has removed the host, or is just deleting everything on it.
-        """
-        from armada.admission import refuse_while_clearing
-
-        if host.name not in self.hosts():
-            raise Conflict(
-                "it was removed from hosts.yaml by another armada a moment ago; nothing was started",
-                hint=f"armada hosts add {host.name} adds it again",
-                host=host.name,
-            )
-        refuse_while_clearing(self.database, host.name)
 
     def run(self, prefix: str) -> Run:
         """A run by the beginning of its id.

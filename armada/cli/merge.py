@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armada.cli.context import Context
-    from armada.launch.merge import Source
-    from armada.launch.plan import Plan
-    from armada.store.runs import Run
+    from armada.session import HostSession
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -39,53 +35,28 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _merge(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.cli.launch import announce, show_plan, start_planned
+    from armada.cli.following import announce
+    from armada.cli.plans import say_plan, show_plan
     from armada.cli.progress import Reporter
-    from armada.launch.merge import choose_host, plan_merge
+    from armada.launch.plans.merge import choose_host
+    from armada.launch.plans.task import Order
+    from armada.launch.service import Caller, carry_out, find_source, merge_of
 
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    source = _find(context, context.run(options.run), options.checkpoint)
+
+    def connect(name: str) -> HostSession:
+        return context.session(name, patience_s=0)
+
+    training = context.run(options.run)
+    source = find_source(context.database, training, options.checkpoint, connect, context.hosts())
     host = options.host or choose_host(source.run, source.checkpoint)
-    key = _key(source, host, options.dtype, options.name)
     with context.session(host) as session:
-
-        def make(run_id: str | None) -> Plan:
-            return plan_merge(
-                session, context.home, source, dtype=options.dtype, name=options.name, run_id=run_id, launch_key=key
-            )
-
+        launch = merge_of(source, options.dtype, Order(session, context.home, context.database, name=options.name))
         if options.dry_run:
             reporter.now("plan", f"asking {host}")
-            return show_plan(reporter, make(None), as_json=options.json)
+            return show_plan(reporter, launch.plan(), as_json=options.json)
         reporter.stage("merging", f"checkpoint-{source.checkpoint.step} of {source.run.run_id}")
-        run = start_planned(context, session, reporter, key=key, title=f"merge of {source.run.run_id}", make=make)
+        caller = Caller(sys.argv, Path.cwd(), reporter, lambda plan: say_plan(reporter, plan, everything=False))
+        run = carry_out(launch, caller)
         return announce(context, session, run, options, reporter)
-
-
-def _find(context: Context, run: Run, word: str) -> Source:
-    from armada.errors import NotFound
-    from armada.launch.merge import Source, refuse_unmergeable
-    from armada.store import checkpoints, runs
-    from armada.sync.pull import choose
-
-    spec = runs.spec(context.database, run.run_id)
-    refuse_unmergeable(run, spec)
-    try:
-        with context.session(run.host, patience_s=0) as session:
-            found = choose(context.database, session, run, word)
-    except NotFound:
-        if run.host in context.hosts():
-            raise
-        # The host was given back and taken out of hosts.yaml: what is home is all there is.
-        home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
-        named = home[-1:] if word == "last" else [c for c in home if str(c.step) == word][-1:]
-        if not named:
-            raise
-        (found,) = named
-    return Source(run, spec, found)
-
-
-def _key(source: Source, host: str, dtype: str, name: str | None) -> str:
-    asked = ["merge", source.run.run_id, source.checkpoint.digest, host, dtype, name]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()

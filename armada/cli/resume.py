@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from armada.cli.homes import add_flag, ask_owner
 
@@ -27,17 +28,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _resume(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.cli.launch import announce
+    from armada.cli.following import announce
     from armada.cli.progress import Reporter
-    from armada.launch.resume import resume_run
-    from armada.operations import operation
+    from armada.launch.plans.task import Order
+    from armada.launch.service import Caller, resume
 
     context = Context()
     run = context.run(options.run)
     ask_owner(context, run, options, "resume")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with context.session(run.host) as session:
-        with operation(context.database, kind="resume", run_id=run.run_id, host=run.host, argv=sys.argv):
-            context.admit(session.host)
-            resumed = resume_run(context.database, session, run, say=lambda who: reporter.stage("waiting", who))
+        order = Order(session, context.home, context.database)
+        resumed = resume(order, run, Caller(sys.argv, Path.cwd(), reporter))
         return announce(context, session, resumed, options, reporter)

@@ -16,13 +16,11 @@ from armada.cli.printing import FORMAT, print_json
 from armada.errors import HostUnreachable, LoginNeeded, NotFound, OutcomeUnknown, RunFailed
 from armada.inert import inert_line
 from armada.units import amount, counted, span
+from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.store.runs import Run
-
-GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}
-GLYPHS |= {"cancelled": "–", "unknown": "?"}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -98,7 +96,7 @@ def seen(run: Run, now: float) -> str:
 
 def condition(run: Run) -> str:
     words = run.state if not run.reason or run.state == "succeeded" else f"{run.state}: {run.reason}"
-    return f"{GLYPHS.get(run.state, '?')} {words}"
+    return f"{STATE_GLYPHS.get(run.state, '?')} {words}"
 
 
 def _ps(options: argparse.Namespace) -> int:

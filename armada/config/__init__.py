@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armada.config.experiments import Experiment as Experiment
     from armada.config.experiments import load_experiment as load_experiment
     from armada.config.hosts import Host as Host
     from armada.config.hosts import load_hosts as load_hosts
@@ -19,9 +18,10 @@ if TYPE_CHECKING:
     from armada.config.profiles import choose_profile as choose_profile
     from armada.config.profiles import list_profiles as list_profiles
     from armada.config.profiles import load_profile as load_profile
+    from armada.config.tasks.experiment import Experiment as Experiment
 
 _MODULES = {
-    "Experiment": "experiments",
+    "Experiment": "tasks.experiment",
     "load_experiment": "experiments",
     "Host": "hosts",
     "load_hosts": "hosts",

@@ -11,6 +11,7 @@ from armada.config.experiments import load_experiment
 from armada.config.hosts import LOCAL, PROJECT_FILE, Host, home_bytes_per_s, load_hosts
 from armada.config.origins import DEFAULT, Value, trace
 from armada.config.profiles import Profile, load_profile
+from armada.config.tasks.sft import Sft
 from armada.config.validation import nearest, written_places
 from armada.errors import NotFound
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.experiment import Experiment
     from armada.paths import HomePaths
 
 
@@ -130,13 +131,13 @@ def _together(
         return []
     said = {section.name: {value.key: value for value in section.values} for section in sections}
     found = [Value("secrets", _secrets(experiment), "the environment of this command")] if experiment.secrets else []
-    if experiment.train is not None and profile is not None:
+    if isinstance(experiment, Sft) and profile is not None:
         word = "profile" if experiment.train.micro_batch_size == "auto" else "experiment"
         found.append(_named("micro_batch_size", said[word]["train.micro_batch_size"]))
         found.append(_named("precision", said["profile"]["train.precision"]))
         found.append(_named("attention", said["profile"]["train.attention"]))
     gpus = said["experiment"]["resources.gpus"]
-    if profile is not None and (gpus.value == "all" or (gpus.value is None and experiment.task != "command")):
+    if profile is not None and (gpus.value == "all" or (gpus.value is None and experiment.takes_gpus)):
         gpus = said["profile"]["gpus.count"]
     found.append(_named("gpus", gpus))
     for name in sorted({*(profile.env if profile else {}), *experiment.env}):

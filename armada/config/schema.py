@@ -6,6 +6,7 @@ Draft 7: what editors' YAML servers know best. What a schema cannot say (one of 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import textwrap
@@ -14,10 +15,10 @@ from typing import Any, cast
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from armada.config.experiments import Experiment
 from armada.config.hosts import HOST_NAME, Host, HostsFile, ProjectFile
 from armada.config.profiles import Profile
 from armada.config.settings import Settings
+from armada.config.tasks.registry import models
 
 FILES: dict[str, str] = {
     "experiment": "what to train or run",
@@ -29,12 +30,13 @@ FILES: dict[str, str] = {
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PART = "Part"
+_NULL = {"type": "null"}
 
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of one of `FILES`."""
     if kind == "experiment":
-        made = _schema(Experiment)
+        made = _of_experiments()
     elif kind == "profile":
         made = _of_profiles()
     else:
@@ -81,6 +83,7 @@ def _describe(made: JsonSchemaValue, model: type[Settings]) -> None:
             value["description"] = said
 
 
+@functools.cache
 def _docstrings(model: type[Settings]) -> dict[str, str]:
     """The texts under fields, of the classes above it too; read from the source, as pydantic does it at a cost for every start."""
     found: dict[str, str] = {}
@@ -124,6 +127,39 @@ def _of_hosts(model: type[ProjectFile]) -> dict[str, Any]:
         ],
     }
     return {**made, "$defs": defs}
+
+
+def _of_experiments() -> dict[str, Any]:
+    """An experiment: its task decides which keys it has. One without a task (yet) is offered those of all."""
+    tasks = {task: (model.__name__, _schema(model)) for task, model in models().items()}
+    defs: dict[str, Any] = {}
+    offered: dict[str, list[Any]] = {}
+    for name, made in tasks.values():
+        defs.update(made.pop("$defs", {}))
+        defs[name] = made
+        for key, value in made["properties"].items():
+            known, said = offered.setdefault(key, []), {part: text for part, text in value.items() if part != "default"}
+            known += [said] if said not in known else []
+    for _, made in tasks.values():  # empty, another task's key hinders nobody
+        foreign = [key for key in offered if key not in made["properties"]]
+        made["properties"].update(dict.fromkeys(foreign, _NULL))
+        for key in foreign:
+            offered[key] += [_NULL] if _NULL not in offered[key] else []
+    return {
+        "type": "object",
+        "properties": {key: known[0] if len(known) == 1 else {"anyOf": known} for key, known in offered.items()}
+        | {"task": {"enum": list(tasks)}},
+        "required": ["name", "task"],
+        "additionalProperties": False,
+        "allOf": [
+            {
+                "if": {"properties": {"task": {"const": task}}, "required": ["task"]},
+                "then": {"$ref": f"#/$defs/{name}"},
+            }
+            for task, (name, _) in tasks.items()
+        ],
+        "$defs": defs,
+    }
 
 
 def _of_profiles() -> dict[str, Any]:

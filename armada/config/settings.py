@@ -41,6 +41,14 @@ class Settings(BaseModel):
     from_elsewhere: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not stand in the file, such as the name by which it is known; nor do those left out of dumps."""
 
+    if_missing: ClassVar[dict[str, str]] = {}
+    """Why a field has to be there, where its name alone does not tell."""
+
+    @classmethod
+    def refusal(cls, key: str) -> tuple[str, str | None] | None:  # noqa: ARG003  # a model with siblings asks them
+        """Say of a key that the model does not have why it does not belong here, and what to do; None: it is unknown."""
+        return None
+
 
 def problem(message: str, *, key: str | None = None, hint: str | None = None) -> PydanticCustomError:
     """An error inside a validator that says which key below the model is to blame and what to do."""

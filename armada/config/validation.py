@@ -175,7 +175,7 @@ def _one_problem(
         case "extra_forbidden":
             return _unknown(document, model, location, depth, given)
         case "missing":
-            return _Problem(location, document.key_place(location[:-1]), f"{name} is missing", None, "missing")
+            return _missing(document, model, location, depth)
         case kind if kind in {PROBLEM, "value_error"}:
             return _ours(document, location, first)
     wanted = " or ".join(dict.fromkeys(_wanted(error) for error in errors))
@@ -186,6 +186,13 @@ def _one_problem(
         _quoting_hint(location, errors),
         "value",
     )
+
+
+def _missing(document: Document, model: type[BaseModel], location: Location, depth: int) -> _Problem:
+    owners = [m for m in _models_at(model, location[depth:-1]) if issubclass(m, Settings)]
+    why = next((m.if_missing[key] for m in owners if (key := str(location[-1])) in m.if_missing), None)
+    message = f"`{dotted(location)}` is missing" + (f"; {why}" if why else "")
+    return _Problem(location, document.key_place(location[:-1]), message, None, "missing")
 
 
 def _ours(document: Document, location: Location, error: ErrorDetails) -> _Problem:
@@ -241,6 +248,10 @@ def _unknown(
 ) -> _Problem:
     inside, key = location[:-1], str(location[-1])
     here = [m for m in _models_at(model, location[depth:-1]) if m.model_fields]
+    for owner in here:
+        if issubclass(owner, Settings) and (said := owner.refusal(key)) is not None:
+            message, hint = said
+            return _Problem(location, document.key_place(location), f"`{dotted(location)}` {message}", hint, "value")
     allowed = [name for m in here for name in m.model_fields if name not in given or inside[depth:]]
     meant = next((_other_names(m)[key] for m in here if key in _other_names(m)), None) or nearest(key, allowed)
     if meant is not None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.sft import Sft
 
 
-def check_hooks(experiment: Experiment, files: Sequence[str]) -> None:
+def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
     """Look whether each hook's function stands in the code; a module that the environment may bring is left to the payload.
 
     Args:
@@ -26,7 +26,7 @@ def check_hooks(experiment: Experiment, files: Sequence[str]) -> None:
     Raises:
         ConfigError: It does not, with the nearest name.
     """
-    if experiment.data is None or experiment.code is None:
+    if experiment.code is None:
         return
     for index, source in enumerate(experiment.data.train):
         if source.hook is not None and (problem := _find_problem(source.hook, experiment.code, files)):

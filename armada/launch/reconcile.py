@@ -27,7 +27,7 @@ from armada.verdicts.state import NOT_ON_HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.experiment import Experiment
     from armada.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -48,7 +48,7 @@ _OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
+class InterruptedLaunch:
     """A launch that broke off. `started`: the host has it, so follow it; otherwise it has nothing, so put it there."""
 
     run: Run
@@ -117,7 +117,7 @@ def _await_end_of_others(database: Database, key: str, host: str, since: float, 
         waited_s += _LOOK_S
 
 
-def find_former(database: Database, session: HostSession, key: str, now: float) -> Former | None:
+def find_former(database: Database, session: HostSession, key: str, now: float) -> InterruptedLaunch | None:
     """Look for a launch of that key that broke off, and ask the host what became of it.
 
     A claim nobody took up is submitted again under its own number, which starts at most one job.
@@ -137,17 +137,17 @@ def find_former(database: Database, session: HostSession, key: str, now: float) 
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     if run.reason == NOT_ON_HOST:
-        return Former(run, started=False)
+        return InterruptedLaunch(run, started=False)
     if run.state == "preparing":
         # Made, never claimed: it holds nothing, and its spec may be older than the files it names.
         with contextlib.suppress(NotFound):
             question = {"run_id": run.run_id, "home": own(session.home).as_json()}
             session.call("run.remove", question, timeout_s=300.0)
-        return Former(run, started=False)
+        return InterruptedLaunch(run, started=False)
     if run.state == "submitted":
         session.call("run.submit", {"run_id": run.run_id, "submission": run.submission})
         observe(database, session, [run])
-    return Former(runs.find(database, run.run_id), started=True)
+    return InterruptedLaunch(runs.find(database, run.run_id), started=True)
 
 
 def _candidate(database: Database, key: str, host: str, now: float) -> Run | None:

@@ -10,12 +10,10 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from armada.admission import refuse_while_clearing
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.inert import inert_line
-from armada.launch.resume import resume_run
+from armada.launch.service import retry
 from armada.monitor.observe import ask_about
-from armada.operations import operation
 from armada.plausible import mapping
 from armada.store import runs
 from armada.verdicts.again import may_have_succeeded
@@ -85,12 +83,8 @@ class Retries:
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
             log.info("%s: %s: %s", run.run_id, words, told)
             return False
-        argv = ["armada", "resume", run.run_id]
         try:
-            with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
-                refuse_while_clearing(database, run.host)
-                progress.step("resume", words)
-                resume_run(database, self._session, run, unattended=True)
+            retry(database, self._session, run, words)
         except (HostUnreachable, OutcomeUnknown) as error:
             # The next look finds out whether it goes on; if not, this is tried again.
             log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))

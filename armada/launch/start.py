@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
 from armada.home import own
-from armada.launch.checks import refuse_failures
-from armada.launch.plan import SUBMISSION
+from armada.launch.checks.check import refuse_failures
+from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
@@ -26,7 +26,7 @@ from armada.units import amount, span
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from armada.launch.plan import Plan
+    from armada.launch.plans.plan import Plan
     from armada.operations import Listener
     from armada.session import HostSession
     from armada.store.database import Database

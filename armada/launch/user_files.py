@@ -21,8 +21,9 @@ from armada.errors import ConfigError, PreflightRefused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from armada.config.experiments import Experiment
     from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Experiment
+    from armada.config.training import Train
     from armada.launch.batch import Batch
 
 _AUTO = "auto"
@@ -64,13 +65,23 @@ class UserFiles:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The plan's side of the comparison; `batch` is None for scripts, which split their batch themselves."""
+    """The plan's side of the comparison.
+
+    Attributes:
+        batch: None for scripts, which split their batch themselves.
+        accelerate: The user's own file of accelerate's.
+        deepspeed: The same of DeepSpeed's.
+        train: What the bundled trainer is told; None for scripts.
+    """
 
     experiment: Experiment
     profile: Profile
     processes: int
     device: str
     batch: Batch | None
+    accelerate: Path | None = None
+    deepspeed: Path | None = None
+    train: Train | None = None
 
     @property
     def precision(self) -> str:
@@ -84,20 +95,19 @@ def read_user_files(facts: Facts) -> UserFiles:
         ConfigError: A file is not what it should be.
         PreflightRefused: Values differ; each with both places.
     """
-    experiment = facts.experiment
     problems: list[str] = []
     accelerate: dict[str, Any] = {}
     deepspeed: dict[str, Any] | None = None
     plugin: dict[Location, Decided] = {}
     _refuse_fsdp(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
-    if experiment.accelerate is not None:
-        document = read_document(experiment.accelerate)
+    if facts.accelerate is not None:
+        document = read_document(facts.accelerate)
         accelerate = _read_accelerate(document, facts, problems)
         plugin = _plugin_values(document)
         _refuse_fsdp(facts, document.data, document.value_place(("distributed_type",)))
         _refuse_shards(facts, document, ("deepspeed_config", "zero_stage"))
-    if experiment.deepspeed is not None:
-        document = read_json(experiment.deepspeed)
+    if facts.deepspeed is not None:
+        document = read_json(facts.deepspeed)
         deepspeed = document.data
         _compare(document, {**_deepspeed_values(facts, document), **plugin}, problems)
         _refuse_on_cpu(facts, document)
@@ -180,24 +190,23 @@ def _accelerate_values(facts: Facts) -> dict[Location, Decided]:
     for plugin in ("deepspeed_config", "fsdp_config"):
         for key, decided in _training_values(facts).items():
             expected[plugin, key] = decided
-    compiles = facts.experiment.train is not None and facts.experiment.train.compile
-    if facts.experiment.train is not None:
+    if facts.train is not None:
         expected["dynamo_config", "dynamo_backend"] = Decided(
-            "INDUCTOR" if compiles else "NO", _where(facts, "train.compile")
+            "INDUCTOR" if facts.train.compile else "NO", _where(facts, "train.compile")
         )
     return expected
 
 
 def _training_values(facts: Facts) -> dict[str, Decided]:
     """What accelerate's plugins repeat of the training."""
-    batch, train = facts.batch, facts.experiment.train
+    batch, train = facts.batch, facts.train
     if batch is None or train is None:
         return {}
     checkpointing = Decided(
         facts.profile.train.activation_checkpointing, _profile_place(facts, "train", "activation_checkpointing")
     )
     return {
-        "gradient_accumulation_steps": Decided(batch.accumulation, _batch_place(facts)),
+        "gradient_accumulation_steps": Decided(batch.accumulation, _batch_place(facts, batch)),
         "gradient_clipping": Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
         "activation_checkpointing": checkpointing,
         "fsdp_activation_checkpointing": checkpointing,
@@ -212,7 +221,7 @@ def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decide
         ("bfloat16", "enabled"): Decided(facts.precision == "bf16", precision),
         ("fp16", "enabled"): Decided(facts.precision == "fp16", precision),
     }
-    batch, train = facts.batch, facts.experiment.train
+    batch, train = facts.batch, facts.train
     if batch is None or train is None:
         return expected
     expected |= {
@@ -220,7 +229,7 @@ def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decide
         ("train_micro_batch_size_per_gpu",): Decided(
             batch.micro, _where(facts, "train.micro_batch_size", "train.global_batch_size")
         ),
-        ("gradient_accumulation_steps",): Decided(batch.accumulation, _batch_place(facts)),
+        ("gradient_accumulation_steps",): Decided(batch.accumulation, _batch_place(facts, batch)),
         ("gradient_clipping",): Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
         ("optimizer", "type"): Decided("AdamW", "the payload, whose optimizer is always AdamW,"),
         ("optimizer", "params", "lr"): Decided(train.learning_rate, _where(facts, "train.learning_rate")),
@@ -273,7 +282,7 @@ def _compare_with_profile(document: Document, facts: Facts, problems: list[str])
 
 def _refuse_on_cpu(facts: Facts, document: Document) -> None:
     wanted = document.data.get("distributed_type")
-    is_deepspeed = wanted == "DEEPSPEED" or document.path == facts.experiment.deepspeed
+    is_deepspeed = wanted == "DEEPSPEED" or document.path == facts.deepspeed
     if facts.device == "cpu" and (is_deepspeed or wanted == "FSDP"):
         place = document.value_place(("distributed_type",))
         name = "DeepSpeed" if is_deepspeed else "FSDP"
@@ -284,7 +293,7 @@ def _refuse_on_cpu(facts: Facts, document: Document) -> None:
 
 def _refuse_fsdp(facts: Facts, settings: Mapping[str, Any], place: object) -> None:
     """Refuse FSDP for the bundled trainer; on CPUs it is refused for another reason, which comes first."""
-    if facts.experiment.task == "sft" and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
+    if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
         raise PreflightRefused(
             f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
             hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with a script of your own",
@@ -292,7 +301,7 @@ def _refuse_fsdp(facts: Facts, settings: Mapping[str, Any], place: object) -> No
 
 
 def _refuse_shards(facts: Facts, document: Document, location: Location) -> None:
-    if facts.experiment.task == "sft" and _look_up(document.data, location) == 3:
+    if facts.train is not None and _look_up(document.data, location) == 3:
         place = document.value_place(location)
         raise PreflightRefused(
             f"{place}: `{dotted(location)}` is 3, and the bundled trainer evaluates and saves whole models, not shards",
@@ -353,9 +362,7 @@ def _world_place(facts: Facts) -> str:
     return _where(facts, "resources.gpus" if facts.device == "cuda" else "resources.processes")
 
 
-def _batch_place(facts: Facts) -> str:
-    batch = facts.batch
-    assert batch is not None  # noqa: S101  # asked only where there is one
+def _batch_place(facts: Facts, batch: Batch) -> str:
     ranks = f"{batch.processes} process{'' if batch.processes == 1 else 'es'}"
     sum_ = f"{batch.global_} = micro {batch.micro} × accumulation {batch.accumulation} × {ranks}"
     return f"{_where(facts, 'train.global_batch_size')}, {sum_},"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.sft import Sft
     from armada.config.training import StartFrom
     from armada.session import HostSession
     from armada.store.checkpoints import Checkpoint
@@ -40,7 +40,7 @@ class Start:
     place: str | None = None
 
 
-def find_start(database: Database, session: HostSession, experiment: Experiment) -> Start | None:
+def find_start(database: Database, session: HostSession, experiment: Sft) -> Start | None:
     """Find the checkpoint an experiment names; an error says which line of the experiment names it.
 
     Raises:
@@ -58,7 +58,7 @@ def find_start(database: Database, session: HostSession, experiment: Experiment)
         raise
 
 
-def _place(experiment: Experiment) -> str:
+def _place(experiment: Sft) -> str:
     """The line that names the checkpoint, where it was written, and its key."""
     asked = experiment.start_from
     key = "start_from.path" if asked is not None and asked.path is not None else "start_from.run"

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 LIMIT = 2000
 
+_NOTHING = frozenset({"", "null", "[]"})
+"""Earlier versions wrote the settings of every task into each experiment, empty."""
+
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """(`train.learning_rate`, `5e-05`), inert, in the order they stand."""
@@ -51,9 +54,12 @@ def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differing(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Settings that are not the same in all, in order of their names; after them what armada made of them."""
+    """Settings that are not the same in all, in order of their names; after them what armada made of them.
+
+    One that says nothing is the same as one that is not there.
+    """
     rows = []
     for tables in ([settings(spec) for spec in specs], [resolved(spec) for spec in specs]):
         names = sorted({name for table in tables for name in table})
         rows += [(name, [table.get(name, "") for table in tables]) for name in names]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
+    return [(name, values) for name, values in rows if len({"" if v in _NOTHING else v for v in values}) > 1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armada.ascii_text import in_ascii, is_utf8_terminal
-from armada.cli.runs import GLYPHS
+from armada.verdicts.states import STATE_GLYPHS
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
 ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
@@ -56,7 +56,7 @@ class Symbols:
         )
 
 
-UNICODE = Symbols(True, GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
+UNICODE = Symbols(True, STATE_GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
 ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^")
 
 

@@ -20,3 +20,8 @@ class Verdict:
     attempt: int = 0
     seq: int = 0
     because: str | None = None
+
+
+STATE_GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}
+STATE_GLYPHS |= {"cancelled": "–", "unknown": "?"}
+"""The sign before each state, on the command line and in the dashboard."""

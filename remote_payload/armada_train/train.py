@@ -25,7 +25,7 @@ from armada_train.memory import is_out_of_memory, out_of_memory
 from armada_train.metrics import History, Metrics, read_history
 from armada_train.model import base_model_folder, load_model, model_path
 from armada_train.preemption import Preemption
-from armada_train.preparation import as_main_first, prepare_model_and_data
+from armada_train.preparation import Splits, as_main_first, prepare_model_and_data
 from armada_train.report import describe, ignored_keys
 from armada_train.resume import Resume, find_resume
 from armada_train.rows import Files
@@ -68,35 +68,18 @@ def _train(
     _check_devices(training, run)
     settings = describe_settings(training)
     resume = _find_resume(training, run, settings)
-    checkpoint = resume.checkpoint
-
-    heartbeat.beat("preparing")
-    tokenizer, template, splits = as_main_first(
-        run, heartbeat, lambda: prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
-    )
-    for line in describe(splits):
-        _say(run, line)
-    heartbeat.beat("loading")
+    tokenizer, template, splits = _prepare(training, run, heartbeat, train_rows, eval_files)
     arguments = make_arguments(training, run, reports_to_wandb=reports_to_wandb)
     check_world(training, arguments.world_size)
-    history = read_history(run.metrics, checkpoints.step_of(checkpoint)) if checkpoint else History()
-    metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
-    metrics.begin(history)
-    arguments.eval_on_start = eval_files is not None and checkpoint is None
-
+    arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
+    history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
-    torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
-    dtype = choose_weights_dtype(training)
-    model = load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+    model = _load_model(training, run, attention)
     doubts = check_fit(training, model, tokenizer, splits.parts)
-    stream = None
-    if isinstance(train_rows, Stream):
-        samples = arguments.max_steps * training.batch.overall
-        stream = StreamDataset(train_rows, tokenizer, template, training.schedule, samples)
     trainer = Trainer(
         run=run,
         splits=splits,
-        stream=stream,
+        stream=_make_stream(training, train_rows, tokenizer, template, arguments.max_steps),
         metrics=metrics,
         heartbeat=heartbeat,
         preemption=preemption,
@@ -114,50 +97,89 @@ def _train(
         processing_class=tokenizer,
         peft_config=make_lora(training),
     )
+    trainable = _begin(trainer, training, run, resume.checkpoint)
+    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
+    findings += _doubts_about_data(training, splits, len(trainer.train_dataset), train_rows)
+    findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
+    for finding in findings:
+        _say(run, f"finding: {finding}")
+    _run_trainer(trainer, run, resume.checkpoint)
+    if preemption.agreed:
+        _leave(trainer)
+        raise preemption.failure(trainer.state.global_step)
+    summary = _summarize(trainer, metrics, history, attention)
+    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings]}
+    summary["seconds"] = time.monotonic() - started
+    metrics.append("summary", trainer.state.global_step, summary)
+    heartbeat.beat("ended", trainer.state.global_step)
+    _leave(trainer)
+
+
+def _prepare(
+    training: Training, run: RunFolder, heartbeat: Heartbeat, train_rows: Files | Stream, eval_files: Files | None
+) -> tuple[Any, str | None, Splits]:
+    """The tokenizer, the chat template where it is not the tokenizer's own, and the rows; and say what they are."""
+    heartbeat.beat("preparing")
+    prepared: tuple[Any, str | None, Splits] = as_main_first(
+        run, heartbeat, lambda: prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
+    )
+    for line in describe(prepared[2]):
+        _say(run, line)
+    heartbeat.beat("loading")
+    return prepared
+
+
+def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Metrics]:
+    """What earlier attempts measured up to the checkpoint, and where this one writes on."""
+    history = read_history(run.metrics, checkpoints.step_of(checkpoint)) if checkpoint else History()
+    metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
+    metrics.begin(history)
+    return history, metrics
+
+
+def _load_model(training: Training, run: RunFolder, attention: Attention) -> Any:
+    torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
+    dtype = choose_weights_dtype(training)
+    return load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+
+
+def _make_stream(
+    training: Training, rows: Files | Stream, tokenizer: Any, template: str | None, steps: int
+) -> StreamDataset | None:
+    """Rows that a hook makes while the training runs; None for rows of files."""
+    if not isinstance(rows, Stream):
+        return None
+    return StreamDataset(rows, tokenizer, template, training.schedule, steps * training.batch.overall)
+
+
+def _begin(trainer: Trainer, training: Training, run: RunFolder, checkpoint: Path | None) -> int:
+    """Take another run's weights where that is asked for, and say what is trained; gives how many parameters."""
     if training.start_from and checkpoint is None:
         trainer.start_from(training.start_from)
         what = "weights and the optimizer's moments" if training.start_from.moments else "weights"
         _say(run, f"starting with the {what} of {training.start_from.path}; the schedule is this run's own")
-    trainable = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
+    trainable: int = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
     _say(run, f"{trainable:,} trainable parameters, {len(trainer.train_dataset):,} training rows")
-    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
-    if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
-        findings.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
-    findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
-    doubt = (
-        None
-        if stream is not None
-        else doubt_about_epochs(len(trainer.train_dataset), training.batch, training.schedule)
-    )
-    findings += [doubt] if doubt else []
-    for finding in findings:
-        _say(run, f"finding: {finding}")
+    return trainable
 
-    _run_trainer(trainer, run, checkpoint)
-    if preemption.agreed:
-        _leave(trainer)
-        raise preemption.failure(trainer.state.global_step)
 
-    summary = {
+def _summarize(trainer: Trainer, metrics: Metrics, history: History, attention: Attention) -> dict[str, Any]:
+    """What the training came to."""
+    tokens = trainer.train_tokens
+    return {
         "loss_first": metrics.loss_first,
         "loss_last": metrics.loss_last,
         "eval_loss_before": metrics.eval_loss_before,
         "eval_loss_after": metrics.eval_loss_after,
         "best_step": trainer.state.best_global_step,
-        "train_tokens": trainer.train_tokens,
-        "tokens_per_s": (trainer.train_tokens - history.train_tokens) / max(trainer.throughput.total_s, 1e-9),
+        "train_tokens": tokens,
+        "tokens_per_s": (tokens - history.train_tokens) / max(trainer.throughput.total_s, 1e-9),
         "dropped_samples": sum(fitted.dropped for fitted in trainer.fitted),
         "truncated_samples": sum(fitted.truncated for fitted in trainer.fitted),
         "split_samples": sum(fitted.split for fitted in trainer.fitted),
         "attention": attention.name,
         "attention_why": attention.why,
-        "findings": [*resume.findings, *findings],
-        "trainable_parameters": trainable,
-        "seconds": time.monotonic() - started,
     }
-    metrics.append("summary", trainer.state.global_step, summary)
-    heartbeat.beat("ended", trainer.state.global_step)
-    _leave(trainer)
 
 
 def _choose_attention(training: Training, run: RunFolder) -> Attention:
@@ -173,6 +195,15 @@ def _leave(trainer: Trainer) -> None:
     trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one has left
     trainer.accelerator.end_training()
     leave_groups()
+
+
+def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows: Files | Stream) -> list[str]:
+    """Say what of the data costs time or trains less than it seems."""
+    doubts = []
+    if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
+        doubts.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
+    doubt = None if isinstance(train_rows, Stream) else doubt_about_epochs(rows, training.batch, training.schedule)
+    return doubts + ([doubt] if doubt else [])
 
 
 def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> list[str]:

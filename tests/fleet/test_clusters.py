@@ -317,11 +317,11 @@ def normalised(said: str) -> str:
 def render() -> Callable[[dict[str, Any]], str]:
     from pathlib import PurePosixPath
 
-    from armada.config.experiments import Resources
     from armada.config.hosts import Host
     from armada.config.profiles import load_profile
-    from armada.launch import job_htcondor
-    from armada.launch.job_request import job_request
+    from armada.config.tasks.experiment import Resources
+    from armada.launch.engines import htcondor
+    from armada.launch.engines.request import job_request
     from armada.paths import HomePaths, HostPaths
 
     def make(settings: dict[str, Any]) -> str:
@@ -338,6 +338,6 @@ def render() -> Callable[[dict[str, Any]], str]:
             grace_s=60.0,
             agent_sha="ab" * 32,
         )
-        return job_htcondor.render(request, host.htcondor)["launch/job.sub"]
+        return htcondor.render(request, host.htcondor)["launch/job.sub"]
 
     return make

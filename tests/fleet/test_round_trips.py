@@ -19,7 +19,9 @@ from armada.config.hosts import Host
 from armada.daemon.board import Board
 from armada.daemon.watcher import Watcher
 from armada.errors import ArmadaError
-from armada.launch.plan import make_plan
+from armada.launch.plans.plan import make_plan
+from armada.launch.plans.registry import task_of
+from armada.launch.plans.task import Order
 from armada.launch.start import start
 from armada.paths import HomePaths
 from armada.session import HostSession
@@ -101,7 +103,7 @@ def test_a_warm_launch_has_started_after_eight_round_trips(
     with HostSession(host, home) as session:
         session.call("host.facts", {})  # warm: the agent is there
     with Counted(host, home, count) as session, Database(home.store) as database:
-        plan = make_plan(session, home, load_experiment(experiment, []))
+        plan = make_plan(task_of(load_experiment(experiment, []), Order(session, home, database)))
         run = start(database, session, plan, Silent(), lock=home.lock("host-far"))
         assert run.state in {"queued", "running", "succeeded"}
         assert session.taken == {"host.facts": TO_STARTED - 1, "run.create": TO_STARTED, "run.observe": TO_STARTED + 1}

@@ -126,6 +126,12 @@ def test_only_settings_that_differ_are_listed() -> None:
     assert differing([one, two]) == [("b.c", ["2", "3"]), ("d", ["", "4"])]
 
 
+def test_a_run_of_an_earlier_armada_does_not_differ_by_the_settings_of_other_tasks() -> None:
+    earlier = {"experiment": {"command": ["a"], "model": None, "arguments": [], "budget": None}}
+    later = {"experiment": {"command": ["a"], "budget": 5}}
+    assert differing([earlier, later]) == [("budget", ["null", "5"])]
+
+
 def test_bars_and_sparks_have_their_width() -> None:
     for symbols in (UNICODE, ASCII):
         assert [len(symbols.bar(share, 12)) for share in (-1, 0, 0.31, 1, 7)] == [12] * 5

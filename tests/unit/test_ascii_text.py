@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from armada.ascii_text import ERRORS, in_ascii, is_utf8_terminal, register
-from armada.cli.runs import GLYPHS
+from armada.verdicts.states import STATE_GLYPHS
 
 
 def test_the_signs_of_states_stay_apart() -> None:
-    assert len({in_ascii(sign) for sign in GLYPHS.values()}) == len(set(GLYPHS.values()))
+    assert len({in_ascii(sign) for sign in STATE_GLYPHS.values()}) == len(set(STATE_GLYPHS.values()))
     assert in_ascii("8×A100 — größe “日本”…") == '8xA100 - grose "????".'
 
 

@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armada.config.documents import yaml_text
-from armada.config.experiments import Experiment, load_experiment
+from armada.config.experiments import load_experiment
+from armada.config.tasks.command import Command
+from armada.config.tasks.experiment import Experiment
+from armada.config.tasks.sft import Sft
 from armada.config.training import TinyChoice
 from armada.errors import ConfigError
 
@@ -37,6 +40,12 @@ def load(project: Path, text: str, *overrides: str) -> Experiment:
     return load_experiment(file, overrides)
 
 
+def load_sft(project: Path, text: str, *overrides: str) -> Sft:
+    found = load(project, text, *overrides)
+    assert isinstance(found, Sft)
+    return found
+
+
 def refused(project: Path, text: str, *overrides: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         load(project, text, *overrides)
@@ -49,7 +58,7 @@ def test_a_mistyped_model_folder_is_not_taken_for_a_hub_id(project: Path) -> Non
     wrong = refused(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/lama"))
     assert "there is no folder 'models/lama', and there is 'models/llama'" in wrong.message
     assert wrong.line == 3
-    right = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/llama"))
+    right = load_sft(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "models/llama"))
     assert right.local_model == project / "models" / "llama"
 
 
@@ -67,16 +76,13 @@ resources: {gpus: all}
 tracking: {wandb: auto}
 secrets: [WANDB_API_KEY, HF_TOKEN]
 """
-    experiment = load(project, text)
+    experiment = load_sft(project, text)
     assert experiment.code == project
-    assert experiment.data
     assert experiment.data.train[0].path == project / "data" / "train.jsonl"
-    assert experiment.train
     assert experiment.train.learning_rate == 5e-5
     assert experiment.train.warmup_steps == 0.02
     assert experiment.lora
     assert (experiment.lora.r, experiment.lora.alpha, experiment.lora.init) == (32, 64.0, True)
-    assert experiment.checkpoint
     assert experiment.checkpoint.every_steps == 50
     assert experiment.resources.gpus == "all"
     assert experiment.secrets == ("WANDB_API_KEY", "HF_TOKEN")
@@ -84,12 +90,10 @@ secrets: [WANDB_API_KEY, HF_TOKEN]
 
 
 def test_what_is_left_out_has_a_value(project: Path) -> None:
-    experiment = load(project, SFT)
-    assert experiment.train
+    experiment = load_sft(project, SFT)
     assert experiment.train.micro_batch_size == "auto"
     assert experiment.lora is None
-    assert experiment.checkpoint is not None
-    assert experiment.tracking is not None
+    assert experiment.checkpoint.keep_last == 3
     assert experiment.tracking.wandb == "auto"
     assert experiment.stop_grace_s == 60
 
@@ -119,19 +123,21 @@ def test_a_hook_goes_only_with_what_an_endless_stream_allows(project: Path, over
 
 def test_a_command_has_nothing_of_training(project: Path) -> None:
     experiment = load(project, COMMAND)
+    assert isinstance(experiment, Command)
     assert experiment.command == ("sh", "-c", "echo hi")
-    assert (experiment.model, experiment.train, experiment.checkpoint, experiment.tracking) == (None,) * 4
+    assert experiment.checkpoint is None
+    assert not {"model", "train", "lora", "tracking"} & set(experiment.model_dump())
 
 
 @pytest.mark.parametrize("text", [SFT, COMMAND, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {}}") + "lora: {}\n"])
 def test_an_experiment_survives_json(project: Path, text: str) -> None:
     experiment = load(project, text)
-    again = Experiment.model_validate_json(json.dumps(experiment.model_dump(mode="json")))
+    again = type(experiment).model_validate_json(json.dumps(experiment.model_dump(mode="json")))
     assert again.model_dump() == experiment.model_dump()
 
 
 def test_a_tiny_model_has_sizes(project: Path) -> None:
-    model = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {layers: 2}}")).model
+    model = load_sft(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {layers: 2}}")).model
     assert isinstance(model, TinyChoice)
     assert (model.tiny.layers, model.tiny.hidden_size, model.tiny.vocab_size) == (2, 128, 560)
 
@@ -139,16 +145,15 @@ def test_a_tiny_model_has_sizes(project: Path) -> None:
 def test_a_model_folder_is_found_beside_the_experiment(project: Path) -> None:
     folder = project / "mo del's $(touch x)"
     folder.mkdir()
-    experiment = load(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", json.dumps(folder.name)))
+    experiment = load_sft(project, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", json.dumps(folder.name)))
     assert experiment.local_model == folder
-    assert load(project, SFT).local_model is None
+    assert load_sft(project, SFT).local_model is None
 
 
 @pytest.mark.parametrize("name", ["off", "yes", "no", "on"])
 def test_words_of_yaml_1_1_are_text(project: Path, name: str) -> None:
-    experiment = load(project, SFT.replace("qwen-lora", name) + "tracking: {wandb: off}\n")
+    experiment = load_sft(project, SFT.replace("qwen-lora", name) + "tracking: {wandb: off}\n")
     assert experiment.name == name
-    assert experiment.tracking
     assert experiment.tracking.wandb == "off"
 
 
@@ -318,6 +323,24 @@ def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
     assert error.line == 4
 
 
+def test_every_key_of_another_task_is_named_with_its_line(project: Path) -> None:
+    error = refused(project, COMMAND + "model: a/b\nscript: train.py\ndeepspeed: ds.json\n")
+    assert str(error).splitlines() == [
+        f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training",
+        f"{project / 'e.yaml'}:5: `script` belongs to `task: script` (leave it out, or write task: script)",
+        f"{project / 'e.yaml'}:6: `deepspeed` belongs to trainings and scripts: a command is started as it is",
+    ]
+
+
+def test_a_key_that_says_nothing_may_be_another_tasks(project: Path) -> None:
+    """`--set train=` makes a command of a training's file."""
+    taken_away = [f"{key}=" for key in ("model", "train", "data")]
+    command = load(project, SFT, "task=command", "command=[echo, hi]", *taken_away)
+    assert isinstance(command, Command)
+    training = load_sft(project, SFT + "command:\narguments: []\ncheckpoint:\nstall_after:\n")
+    assert (training.checkpoint.every_steps, training.stall_after) == (100, "30m")
+
+
 def test_a_command_in_one_string_is_told_how_to_ask_for_a_shell(project: Path) -> None:
     error = refused(project, "name: c\ntask: command\ncommand: echo hi\n")
     assert 'command: [sh, -c, "echo hi"]' in (error.hint or "")
@@ -382,8 +405,7 @@ def test_an_override_replaces_one_value(project: Path, override: str, path: str,
 
 
 def test_the_last_override_wins(project: Path) -> None:
-    experiment = load(project, SFT, "train={global_batch_size: 8, max_steps: 1}", "train.seed=1", "train.seed=2")
-    assert experiment.train
+    experiment = load_sft(project, SFT, "train={global_batch_size: 8, max_steps: 1}", "train.seed=1", "train.seed=2")
     assert (experiment.train.global_batch_size, experiment.train.seed) == (8, 2)
 
 
@@ -431,8 +453,9 @@ def test_hostile_text_is_literal_everywhere(
     written = {"name": name, "task": "command", "command": ["x", word], "env": {"A": value}}
     (folder / "c.yaml").write_text(yaml_text(written), encoding="utf-8", newline="")
     experiment = load_experiment(folder / "c.yaml", ())
+    assert isinstance(experiment, Command)
     assert (experiment.name, experiment.command, experiment.env) == (name, ("x", word), {"A": value})
-    again = Experiment.model_validate_json(json.dumps(experiment.model_dump(mode="json")))
+    again = type(experiment).model_validate_json(json.dumps(experiment.model_dump(mode="json")))
     assert again.model_dump() == experiment.model_dump()
 
 
@@ -480,7 +503,7 @@ def test_a_script_and_what_stands_in_for_on_save_is_read(project: Path) -> None:
     assert experiment.resume is not None
     assert (experiment.checkpoint.pattern, experiment.checkpoint.every_steps) == ("out/c-*", None)
     assert experiment.resume.arguments == ("--resume", "{checkpoint}")
-    assert Experiment.model_validate_json(experiment.model_dump_json()).resume == experiment.resume
+    assert type(experiment).model_validate_json(experiment.model_dump_json()).resume == experiment.resume
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ValidationError
 
 from armada.cli.config import KINDS
 from armada.config.documents import read_document
-from armada.config.experiments import Experiment
 from armada.config.hosts import Host, HostsFile
 from armada.config.profiles import Profile
 from armada.config.schema import FILES, schema_of
 from armada.config.settings import PROBLEM
+from armada.config.tasks.script import Script
+from armada.config.tasks.sft import Sft
 
 TREE = Path(__file__).parents[3]
 PAGES = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
@@ -173,8 +174,8 @@ def spoilt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("kind", "model", "text", "given"),
     [
-        ("experiment", Experiment, EVERYTHING, {}),
-        ("experiment", Experiment, SCRIPT, {}),
+        ("experiment", Sft, EVERYTHING, {}),
+        ("experiment", Script, SCRIPT, {}),
         ("profile", Profile, PROFILE, {"name": "p"}),
     ],
     ids=["sft", "script", "profile"],
@@ -193,6 +194,15 @@ def test_what_armada_refuses_for_its_shape_the_schema_refuses_and_what_it_takes_
             disagreements.append(f"{what}: armada {'takes' if verdict is None else 'refuses'} it, the schema does not")
     assert disagreements == []
     assert refused > 80
+
+
+def test_editors_are_told_which_keys_a_task_has() -> None:
+    schema, command = validator("experiment"), {"name": "c", "task": "command", "command": ["a"]}
+    assert schema.is_valid(command)
+    assert schema.is_valid({**command, "model": None})  # what says nothing hinders nobody
+    assert not schema.is_valid({**command, "model": "a/b"})
+    assert not schema.is_valid({**command, "task": "script"})
+    assert not schema.is_valid({"name": "t", "task": "sft", "model": "a/b"})
 
 
 def test_hosts_are_refused_alike(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from armada.config.experiments import Experiment, load_experiment
+from armada.config.experiments import load_experiment
+from armada.config.tasks.sft import Sft
 from armada.errors import ConfigError
 from armada.launch.hook_check import check_hooks
 
@@ -23,7 +24,7 @@ def sample(index, rng):
 FILES = ["gen.py", "pkg/__init__.py", "pkg/rows.py", "open.py"]
 
 
-def load(project: Path, hook: str) -> Experiment:
+def load(project: Path, hook: str) -> Sft:
     for name, text in (
         ("gen.py", MODULE),
         ("pkg/__init__.py", "from pkg.rows import row\n"),
@@ -37,7 +38,9 @@ def load(project: Path, hook: str) -> Experiment:
         "name: h\ntask: sft\nmodel: {tiny: {}}\ncode: .\ntrain: {global_batch_size: 1, max_steps: 1}\n"
         f'data: {{train: [{{hook: "{hook}"}}]}}\n'
     )
-    return load_experiment(project / "e.yaml")
+    found = load_experiment(project / "e.yaml")
+    assert isinstance(found, Sft)
+    return found
 
 
 @pytest.mark.parametrize(

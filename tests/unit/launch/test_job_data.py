@@ -5,9 +5,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armada.config.experiments import Experiment, load_experiment
+from armada.config.experiments import load_experiment
+from armada.config.tasks.experiment import Experiment
 from armada.errors import ConfigError
-from armada.launch.job_data import JobData, plan_job_data
+from armada.launch.plans.job_data import JobData, plan_job_data
 from armada.paths import HostPaths
 from armada.provision.code import take_snapshot
 

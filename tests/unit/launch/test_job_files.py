@@ -9,12 +9,13 @@ import pytest
 from armada_agent import htcondor
 
 from armada.config.documents import yaml_text
-from armada.config.experiments import Resources
 from armada.config.hosts import Host, load_hosts
 from armada.config.profiles import load_profile
+from armada.config.tasks.experiment import Resources
 from armada.errors import ConfigError, PreflightRefused
-from armada.launch import job_htcondor, job_slurm
-from armada.launch.job_request import JobRequest, job_request, time_limit_s
+from armada.launch.engines import htcondor as job_htcondor
+from armada.launch.engines import slurm as job_slurm
+from armada.launch.engines.request import JobRequest, job_request, time_limit_s
 from armada.paths import HomePaths, HostPaths
 
 SLURM = {"partition": "boost_usr_prod", "account": "IscrB_x", "qos": "normal", "setup": ["module load cuda/12.4"]}

@@ -11,11 +11,13 @@ import pytest
 
 from armada.config.hosts import Host
 from armada.errors import NotFound, PreflightRefused
-from armada.launch.merge import Source, choose_host, plan_merge, refuse_unmergeable
-from armada.launch.plan import Plan
+from armada.launch.plans.merge import MergeTask, Source, choose_host, refuse_unmergeable
+from armada.launch.plans.plan import Plan, make_plan
+from armada.launch.plans.task import Order
 from armada.paths import HomePaths, HostPaths
 from armada.session import HostSession
 from armada.store.checkpoints import Checkpoint
+from armada.store.database import Database
 from armada.store.runs import Run
 
 DIGEST = "ab" * 32
@@ -64,7 +66,8 @@ def source(checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, 
 def plan(tmp_path: Path, given: Source, host: str) -> tuple[Plan, dict[str, Any]]:
     session = Answers(Host.model_validate({"name": host, "ssh": host, "profile": "cpu"}))
     home = HomePaths(tmp_path / "config", tmp_path / "state")
-    made = plan_merge(cast("HostSession", session), home, given, dtype="auto")
+    with Database(tmp_path / "armada.db") as database:
+        made = make_plan(MergeTask(given, "auto", Order(cast("HostSession", session), home, database)))
     return made, made.spec["training"]["merge"]
 
 

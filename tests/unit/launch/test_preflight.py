@@ -1,16 +1,38 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from armada.config.experiments import Experiment
 from armada.config.hosts import Host
-from armada.launch.checks import SchedulerAnswer
-from armada.launch.preflight import _engine, _hub_id, _shell  # those that word the answer of somebody else
+from armada.config.tasks.command import Command
+from armada.config.tasks.experiment import Experiment
+from armada.config.tasks.sft import Sft
+from armada.launch.checks.check import Answer, Check, SchedulerAnswer
+from armada.launch.checks.registry import check_launch
+from armada.launch.checks.subject import Subject, Trained
+from armada.provision.environment import Environment
 from armada.provision.hub import HubAnswer
 
 CLUSTER = Host(name="c", ssh="me@login", scheduler="slurm")
+DESK = Host(name="desk", ssh="desk")
+SECTION: dict[str, Any] = {"tracking": {"wandb": "off"}}
+FACTS: dict[str, Any] = {
+    "gpus": [], "cpu_count": 8, "time": 0.0, "disk": {"free_bytes": 67_000_000_000}, "tools": {"rsync": None},
+}  # fmt: skip
+
+
+def checks(experiment: Experiment, host: Host, **changes: Any) -> dict[str, Check]:
+    subject = Subject(experiment, host, None, FACTS, 0, 1)
+    return {check.code: check for check in check_launch(dataclasses.replace(subject, **changes))}
+
+
+def of_hub(experiment: Sft, answer: HubAnswer | None = None) -> Answer | None:
+    environment = Environment("cpu-0", "3.12", "", None, ready=True)
+    trained = Trained(SECTION, environment, hub_model=experiment.hub_model, answer=answer or HubAnswer())
+    return checks(experiment, DESK, trained=trained).get("ARM016")
 
 
 @pytest.mark.parametrize(
@@ -30,8 +52,9 @@ CLUSTER = Host(name="c", ssh="me@login", scheduler="slurm")
 def test_what_may_change_is_a_warning_and_what_never_can_run_is_refused(
     answer: SchedulerAnswer, outcome: str, said: str
 ) -> None:
-    check = _engine(CLUSTER, answer)
-    assert (check.code, check.outcome) == ("ARM012", outcome)
+    command = Command.model_construct(name="c", task="command", command=("true",))
+    check = checks(command, CLUSTER, scheduler=answer)["ARM012"]
+    assert check.outcome == outcome
     assert said in check.message
 
 
@@ -52,32 +75,35 @@ def test_what_may_change_is_a_warning_and_what_never_can_run_is_refused(
 def test_what_the_hub_says_of_a_model_is_said_before_anything_starts(
     tmp_path: Path, answer: HubAnswer | None, outcome: str, said: str
 ) -> None:
-    experiment = Experiment.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
-    (check,) = _hub_id(experiment, {"disk": {"free_bytes": 67_000_000_000}}, answer)
-    assert (check.code, check.outcome) == ("ARM016", outcome)
+    experiment = Sft.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
+    check = of_hub(experiment, answer)
+    assert check is not None
+    assert check.outcome == outcome
     assert said in check.message
 
 
 def test_a_hub_id_beside_which_other_models_lie_is_said(tmp_path: Path) -> None:
     (tmp_path / "models" / "v2").mkdir(parents=True)
     (tmp_path / "models" / "v2" / "config.json").write_text("{}")
-    experiment = Experiment.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
-    (check,) = _hub_id(experiment, {"disk": {"free_bytes": 1}}, None)
+    experiment = Sft.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
+    check = of_hub(experiment)
+    assert check is not None
     assert (check.outcome, "here lie models/v2, and no folder of that name" in check.message) == ("warn", True)
-    folder = Experiment.model_construct(name="e", task="sft", model=str(tmp_path / "models" / "v2"))
-    assert _hub_id(folder, {}, None) == ()
+    folder = Sft.model_construct(name="e", task="sft", model=str(tmp_path / "models" / "v2"))
+    assert of_hub(folder) is None
 
 
 def test_what_a_job_does_not_see_of_the_shell_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "k3y")
     monkeypatch.setenv("HF_HOME", "/home/me/hf")  # a path of home's means nothing on another host
-    experiment = Experiment.model_construct(name="e", task="command", env={"NCCL_DEBUG": "INFO"}, secrets=())
-    facts = {"left_out": ["NCCL_DEBUG", "PYTHONPATH"]}
-    local, remote = (_shell(experiment, host, None, facts) for host in (Host(name="local", local=True), CLUSTER))
-    assert (local.code, local.outcome) == ("ARM017", "warn")
+    experiment = Command.model_construct(name="e", task="command", env={"NCCL_DEBUG": "INFO"}, secrets=())
+    facts = FACTS | {"left_out": ["NCCL_DEBUG", "PYTHONPATH"]}
+    here = Host(name="local", local=True)
+    local, remote = (checks(experiment, host, facts=facts)["ARM017"] for host in (here, CLUSTER))
+    assert local.outcome == "warn"
     assert local.message == "the job does not see PYTHONPATH of the shell"
     assert local.hint == "if it needs them: `env: {PYTHONPATH: …}`"
     assert remote.message == "the job does not see PYTHONPATH, WANDB_API_KEY of the shell"
     assert remote.hint == "if it needs them: `secrets: [WANDB_API_KEY]`, `env: {PYTHONPATH: …}`"
     named = experiment.model_copy(update={"env": {}, "secrets": ("WANDB_API_KEY",)})
-    assert _shell(named, CLUSTER, None, {}).outcome == "ok"
+    assert checks(named, CLUSTER)["ARM017"].outcome == "ok"

@@ -9,6 +9,7 @@ import pytest
 
 from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
+from armada.config.tasks.sft import Sft
 from armada.errors import ConfigError, PreflightRefused
 from armada.launch.accelerate import render_accelerate
 from armada.launch.batch import Batch
@@ -42,7 +43,17 @@ def facts(folder: Path, *, gpus: int = 2, extra: str = "", task: str | None = No
     profile = load_profile("rtx3090-2x" if gpus else "cpu", HomePaths(folder / "config", folder / "state"))
     count = gpus or 1
     batch = Batch(16, 2, 8 // count, count) if experiment.task == "sft" else None
-    return Facts(experiment, profile, count, "cuda" if gpus else "cpu", batch)
+    accelerate = folder / "accelerate.yaml" if "accelerate" in files else None
+    return Facts(
+        experiment,
+        profile,
+        count,
+        "cuda" if gpus else "cpu",
+        batch,
+        accelerate=accelerate,
+        deepspeed=folder / "deepspeed.json" if "deepspeed" in files else None,
+        train=experiment.train if isinstance(experiment, Sft) else None,
+    )
 
 
 def read(folder: Path, **changes: Any) -> UserFiles:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from armada.config.experiments import Experiment, load_experiment
+from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
+from armada.config.tasks.sft import Sft
 from armada.errors import ArmadaError, Conflict, NotFound
 from armada.launch.resume import resume_run
 from armada.launch.warmstart import find_start
@@ -66,10 +67,12 @@ def add(database: Database, *, host: str = "box", task: str = "sft", steps: tupl
     checkpoints.take_outbox(database, RUN, entries)
 
 
-def experiment(folder: Path, start: str) -> Experiment:
+def experiment(folder: Path, start: str) -> Sft:
     (folder / "rows.jsonl").write_text(json.dumps({"prompt": "a", "completion": "b"}) + "\n")
     (folder / "exp.yaml").write_text(f"{EXPERIMENT}{start}\n")
-    return load_experiment(folder / "exp.yaml")
+    found = load_experiment(folder / "exp.yaml")
+    assert isinstance(found, Sft)
+    return found
 
 
 def find(database: Database, tmp_path: Path, start: str) -> object:

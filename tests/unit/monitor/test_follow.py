@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from armada.cli import launch
+from armada.cli import following
 from armada.cli.progress import Reporter
 from armada.cli.runs import verdict
 from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown, RunFailed
@@ -78,7 +78,7 @@ def bring(tmp_path: Path, run: Run) -> str:
     said = io.StringIO()
     context: Any = type("Context", (), {"database": None, "home": tmp_path})
     session: Any = None
-    launch._bring_home(context, session, run, Reporter(said))  # noqa: SLF001  # what a follow does last
+    following._bring_home(context, session, run, Reporter(said))  # noqa: SLF001  # what a follow does last
     return said.getvalue()
 
 

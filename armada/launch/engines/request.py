@@ -14,9 +14,9 @@ from armada.units import duration_s
 if TYPE_CHECKING:
     from pathlib import PurePosixPath
 
-    from armada.config.experiments import Resources
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Resources
     from armada.paths import HostPaths
 
 _PLAIN = re.compile(r"/[A-Za-z0-9_./+@=-]*")
@@ -85,7 +85,7 @@ def job_request(
     """Put a run's needs and its host's customs together.
 
     Raises:
-        PreflightRefused: The root folder has a name that job files cannot hold.
+        PreflightRefused: The root folder has a name that job files cannot hold, or the host has no batch system.
     """
     root = str(paths.root)
     if not _PLAIN.fullmatch(root):
@@ -95,7 +95,8 @@ def job_request(
             host=host.name,
         )
     batch = host.batch
-    assert batch is not None  # noqa: S101  # asked only for hosts with a batch system
+    if batch is None:
+        raise PreflightRefused("a job file is for a batch system, and this host has none", host=host.name)
     words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
     return JobRequest(
         name=f"armada.{run_id}",

@@ -1,4 +1,4 @@
-"""What preflight found: each check has a number that stays, so that people can look it up and scripts can match it."""
+"""What a check answers: each has a number that stays, so that people can look it up and scripts can match it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,34 @@ from armada.errors import PreflightRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at; `message` is a sentence for a person, `hint` says what to do about it."""
+class Answer:
+    """What one check found; `message` is a sentence for a person, `hint` says what to do about it."""
 
-    code: str
     outcome: Literal["ok", "warn", "fail"]
     message: str
     hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Answer):
+    """An answer with the number of its check."""
+
+    code: str = ""
+
+
+def ok(message: str) -> Answer:
+    """Nothing is in the way."""
+    return Answer("ok", message)
+
+
+def warn(message: str, hint: str) -> Answer:
+    """It may go wrong; the launch goes on."""
+    return Answer("warn", message, hint)
+
+
+def fail(message: str, hint: str) -> Answer:
+    """It would go wrong; nothing is started."""
+    return Answer("fail", message, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ConfigError
-from armada.launch.training import names_below
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
-    from armada.config.experiments import Experiment
+    from armada.config.tasks.experiment import Experiment
     from armada.paths import HostPaths
     from armada.provision.code import Snapshot
 
@@ -36,7 +35,7 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
         ProvisionFailed: A file cannot be read.
     """
     found = JobData()
-    if experiment.task == "sft" or experiment.data is None:
+    if experiment.data is None:
         return found
     base = experiment.code or (experiment.origin or Path.cwd() / "x").parent
     sent = set(snapshot.content.files) if snapshot else set()
@@ -52,6 +51,13 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
         found.contents.append(content)
         found.links.append({"content": str(paths.content("data", content.sha) / real.name), "name": name})
     return found
+
+
+def names_below(source: Path) -> list[str]:
+    """What travels of a data file, or of a folder, relative to where it lies."""
+    if not source.is_dir():
+        return [source.name]
+    return sorted(str(file.relative_to(source.parent)) for file in source.rglob("*") if file.is_file())
 
 
 def _name(path: Path, base: Path) -> str:

@@ -1,4 +1,4 @@
-"""ARM015: what the payload would say of settings, model and environment, asked at home through its own code."""
+"""What the payload would say of settings, model and environment, asked at home through its own code."""
 
 from __future__ import annotations
 
@@ -8,44 +8,42 @@ from typing import TYPE_CHECKING, Any
 
 from armada.inert import inert_line
 from armada.launch.bundled_payload import payload_module
-from armada.launch.checks import Check
+from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.provision.environment_key import has_package
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from armada.launch.checks.subject import Subject, Trained
     from armada.provision.environment import Environment
 
-_CODE = "ARM015"
 _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-]*")
 
 
-def check_payload(
-    section: dict[str, Any], *, model: Path | None, kind: str | None, environment: Environment | None
-) -> Check:
-    """Ask the payload's own checks what they would say on the host.
+def check_payload(subject: Subject) -> Answer | None:
+    """Ask the payload's own checks what they would say on the host."""
+    return ask_payload(subject.trained) if subject.trained is not None else None
 
-    Args:
-        section: spec["training"].
-        model: The model's folder here; None for one that only the host can look at.
-        kind: Of the data's rows; None where only the host can read them.
-        environment: In which it will run.
-    """
-    failures = payload_module("failure")
+
+def ask_payload(trained: Trained) -> Answer:
+    """Run the payload's checks here, of settings, model and environment."""
+    failures, model = payload_module("failure"), trained.model
     try:
-        training = payload_module("parser").parse_training(payload_module("section").Section(section, "training"))
+        section = payload_module("section").Section(trained.section, "training")
+        training = payload_module("parser").parse_training(section)
         here = dataclasses.replace(training, model=str(model)) if model is not None else training
-        findings = payload_module("model_files").check_model(here, kind) if _is_here(training, model) else []
+        is_here = _is_here(training, model)
+        findings = payload_module("model_files").check_model(here, trained.kind) if is_here else []
     except failures.PayloadFailure as failure:
-        return Check(_CODE, "fail", _sentence(failure.message), "the run would end with this on the host")
-    if environment is not None and (lacking := _lacking(training, environment)):
+        return fail(_sentence(failure.message), "the run would end with this on the host")
+    if lacking := _lacking(training, trained.environment):
         hint = (
             f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"
         )
-        return Check(_CODE, "fail", f"the profile's environment lacks {', '.join(lacking)}", hint)
+        return fail(f"the profile's environment lacks {', '.join(lacking)}", hint)
     if findings:
-        return Check(_CODE, "warn", _sentence("; ".join(findings)), "the run would start and print this as a finding")
-    return Check(_CODE, "ok", "the payload takes these settings" + (" and this model" if model is not None else ""))
+        return warn(_sentence("; ".join(findings)), "the run would start and print this as a finding")
+    return ok("the payload takes these settings" + (" and this model" if model is not None else ""))
 
 
 def _is_here(training: Any, model: Path | None) -> bool:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from armada.config.schedulers import HtcondorSettings
+
 if TYPE_CHECKING:
-    from armada.config.schedulers import HtcondorSettings
-    from armada.launch.job_request import JobRequest
+    from armada.config.hosts import Host
+    from armada.launch.engines.request import JobRequest
 
 _MARGIN_S = 30
 """After the training's grace time, for the supervisor to hash, link and write."""
 
 _REQUEUE_EXIT_CODE = 85
 """With which the agent's supervisor leaves (`armada_agent/htcondor.py`) when its job is to wait for its next attempt."""
+
+
+def job_files(request: JobRequest, host: Host) -> dict[str, str]:
+    """Render a run's share of a host's HTCondor."""
+    return render(request, host.htcondor or HtcondorSettings())
 
 
 def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:

@@ -6,12 +6,19 @@ import math
 import shlex
 from typing import TYPE_CHECKING
 
+from armada.config.schedulers import SlurmSettings
+
 if TYPE_CHECKING:
-    from armada.config.schedulers import SlurmSettings
-    from armada.launch.job_request import JobRequest
+    from armada.config.hosts import Host
+    from armada.launch.engines.request import JobRequest
 
 _EARLY_S = 60
 """Slurm may signal so much before the moment it was asked to."""
+
+
+def job_files(request: JobRequest, host: Host) -> dict[str, str]:
+    """Render a run's share of a host's Slurm."""
+    return render(request, host.slurm or SlurmSettings())
 
 
 def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:

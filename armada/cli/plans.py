@@ -1,0 +1,93 @@
+"""What a plan says to a person, and to a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.cli.printing import print_json
+from armada.config.tasks.script import Script
+from armada.inert import inert_line
+from armada.launch.checks.check import refuse_failures
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    from armada.cli.progress import Reporter
+    from armada.launch.plans.plan import Plan
+
+
+def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
+    """Print what a dry run found.
+
+    Raises:
+        PreflightRefused: A check failed.
+    """
+    say_plan(reporter, plan, everything=True)
+    if as_json:
+        print_json({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)})
+    refuse_failures(plan.checks, plan.host.name)
+    return 0
+
+
+def _checks(plan: Plan) -> list[dict[str, str | None]]:
+    return [{"code": c.code, "outcome": c.outcome, "message": c.message, "hint": c.hint} for c in plan.checks]
+
+
+def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
+    """Print a plan: what it comes to and what its checks found; with `everything` also what travels, and each file."""
+    reporter.stage("plan", " · ".join(_headline(plan)) or f"one command on {plan.host.name}")
+    _say_checks(reporter, plan, everything=everything)
+    if not everything:
+        return
+    _say_environment(reporter, plan)
+    for content in plan.contents:
+        there = "to be sent" if content in plan.missing else "already there"
+        what = f"{content.kind} {content.sha[:12]} · {counted(len(content.manifest), 'file')} · {amount(content.size_bytes)}"
+        reporter.stage("files", f"{what} ({there}) from {content.source}")
+    for name, text in plan.files.items():
+        reporter.line(f"\n--- {name}")
+        for line in text.splitlines():
+            reporter.line("    " + inert_line(line, 2000))
+
+
+def _headline(plan: Plan) -> list[str]:
+    return [*_size(plan), *_data(plan), *([f"${plan.host.price_per_hour:.2f}/h"] if plan.host.price_per_hour else [])]
+
+
+def _size(plan: Plan) -> list[str]:
+    """What a step is, and on how many GPUs or processes."""
+    batch, gpus = plan.batch, counted(plan.gpus, "GPU")
+    if batch is not None:
+        ranks = gpus if plan.gpus else f"{batch.processes} process{'es' if batch.processes > 1 else ''}"
+        step = f"{batch.global_} samples a step = micro {batch.micro} × accumulate {batch.accumulation} × {ranks}"
+        return [step, *([plan.profile.train.precision] if plan.profile is not None else [])]
+    if isinstance(plan.experiment, Script):
+        on = gpus if plan.gpus else f"{plan.spec['processes']} on CPUs"
+        return [f"{plan.experiment.script} under accelerate", on]
+    return [gpus] if plan.gpus else []
+
+
+def _data(plan: Plan) -> list[str]:
+    more = " and more" if plan.counts_on_host else ""
+    rows = [f"{plan.dataset_rows:,} rows of data{more}"] if plan.dataset_rows else []
+    return rows + (["parquet, saved and hub datasets are counted on the host"] if plan.counts_on_host else [])
+
+
+def _say_checks(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
+    warnings = [check for check in plan.checks if check.outcome == "warn"]
+    failures = [check for check in plan.checks if check.outcome == "fail"]
+    counts = [f"{len(plan.checks) - len(warnings) - len(failures)} checks passed"]
+    counts += [counted(len(warnings), "warning")] if warnings else []
+    counts += [f"{len(failures)} failed"] if failures else []
+    reporter.stage("preflight", ", ".join(counts))
+    for check in plan.checks if everything else (*warnings, *failures):
+        mark = {"ok": "✓", "warn": "⚠", "fail": "✗"}[check.outcome]
+        reporter.stage("", f"{mark} {check.code} {check.message}" + (f" → {check.hint}" if check.hint else ""))
+
+
+def _say_environment(reporter: Reporter, plan: Plan) -> None:
+    environment = plan.environment
+    if environment is None:
+        return
+    reporter.stage("environment", f"{environment.key} ({'already there' if environment.ready else 'to be built'})")
+    if plan.gpus and environment.flash_attn is not None:
+        reporter.stage("attention", f"hub kernel, then flash-attn, then SDPA; {environment.flash_attn.why}")

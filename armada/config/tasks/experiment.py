@@ -1,0 +1,184 @@
+"""What every experiment says, whatever its task; nothing in it names a host."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
+from armada.config.documents import Document, shown
+from armada.config.schedulers import Duration, Size
+from armada.config.settings import Environment, FilePath, FilledText, Settings, VariableName, problem, shaped
+from armada.config.sync import SyncSettings
+from armada.config.tasks.registry import tasks_with
+from armada.config.training import Data
+from armada.units import DURATION, duration_s
+
+StallAfter = Annotated[FilledText, shaped(re.compile(f"never|{DURATION.pattern}"), blanks=True)]
+
+_SAYS_NOTHING: tuple[Any, ...] = (None, [], "")
+
+
+class Resources(Settings):
+    gpus: Literal["all"] | Annotated[int, Field(ge=0)] | None = None
+    """None: every GPU of the profile."""
+    processes: Count | None = None
+    """Without GPUs, how many share the work; with them there is one for each."""
+    cpus: Count | None = None
+    """Cores, where a batch system hands them out; None: what the host says for each GPU."""
+    memory: Size | None = None
+    """Memory for all of the run, `64G`; None: what the site gives."""
+    disk: Size | None = None
+    """Scratch space, which HTCondor hands out."""
+    time_limit: Duration | None = None
+    """How long an attempt may take, on any host; the run saves a checkpoint at its end. None: what the host says."""
+
+    @model_validator(mode="after")
+    def _one_process_a_gpu(self) -> Resources:
+        if isinstance(self.gpus, int) and self.gpus and self.processes not in {None, self.gpus}:
+            raise problem(f"must be {self.gpus}, one for each GPU, or be left out", key="processes")
+        return self
+
+
+class Experiment(Settings):
+    """What to run, with what every task has; `armada.config.tasks.registry` names the model of each task."""
+
+    other_names: ClassVar[dict[str, str]] = {
+        "dataset": "data",
+        "datasets": "data",
+        "base_model": "model",
+        "model_name_or_path": "model",
+        "peft": "lora",
+        "cmd": "command",
+        "args": "arguments",
+        "program": "script",
+        "run": "command",
+        "environment": "env",
+        "envs": "env",
+    }
+
+    also_written: ClassVar[dict[str, dict[str, Any]]] = {"resume": {"type": "array", "items": {"type": "string"}}}
+
+    takes_gpus: ClassVar[bool] = True
+    """Without `resources.gpus` it runs on every GPU of its profile, and so needs a profile."""
+
+    nothing_said: ClassVar[frozenset[str]] = frozenset()
+    """Keys for which `null` is the same as leaving them out."""
+
+    name: FilledText
+    task: str
+    code: FilePath | None = None
+    data: Data | None = None
+    checkpoint: Checkpoint | None = None
+    """None where no pattern finds any."""
+    resume: ResumeSettings | None = None
+    resources: Resources = Resources()
+    secrets: Annotated[tuple[VariableName, ...], Field(strict=False)] = ()
+    """Names of variables taken from home's environment."""
+    env: Environment = Field(default_factory=dict)
+    stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
+    stall_after: StallAfter | None = None
+    """For how long nothing may get on before the run is called stalled: `30m`, `never`. `task: sft` has 30m."""
+    budget: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """In the money of its host's `price_per_hour`: what it may cost before somebody is told."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
+    sync: SyncSettings = SyncSettings()
+    origin: Path | None = Field(default=None, exclude=True, repr=False)
+    places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
+    """`file:line` (or the override) of every key that was written."""
+
+    @classmethod
+    def refusal(cls, key: str) -> tuple[str, str | None] | None:
+        """Say that a key belongs to other tasks; None where none of them knows it either.
+
+        Returns:
+            What is wrong with it, and what to do.
+        """
+        owners = tasks_with(key)
+        if not owners:
+            return None
+        named = " or ".join(f"`task: {task}`" for task in owners)
+        return f"belongs to {named}", f"leave it out, or write task: {owners[0]}"
+
+    def find_files(self, document: Document) -> Self:
+        """Look for the files and folders it names.
+
+        Args:
+            document: Where it stands, for the lines of what is wrong.
+
+        Returns:
+            The experiment, with what only the file system tells.
+
+        Raises:
+            ConfigError: One is not there.
+        """
+        if self.code is not None and not self.code.is_dir():
+            place = document.value_place(("code",))
+            raise place.error(f"`code`: there is no folder {shown(str(self.code), 500)}")
+        for split in ("train", "eval"):
+            for index, item in enumerate(getattr(self.data, split, ())):
+                if item.path is not None and not self.is_data(item.path):
+                    place = document.value_place(("data", split, index, "path"))
+                    raise place.error(f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}")
+        return self
+
+    def is_data(self, path: Path) -> bool:
+        """Whether a path can be data: any file or folder."""
+        return path.is_file() or path.is_dir()
+
+    @field_validator("stall_after")
+    @classmethod
+    def _is_a_span(cls, value: str | None) -> str | None:
+        try:
+            seconds = 10.0 if value in (None, "never") else duration_s(value)
+        except ValueError:
+            raise problem(f"{value!r} is not a duration", hint="write 30m, 2h or never") from None
+        if not 10 <= seconds <= 30 * 86_400:
+            raise problem(f"{value} is not between 10s and 30d", hint="write 30m, 2h or never")
+        return value
+
+    @field_validator("secrets")
+    @classmethod
+    def _capital_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+                raise problem(
+                    f"{shown(name)} must be the NAME of a variable, in capitals; values are taken from the environment"
+                )
+            if value.count(name) > 1:
+                raise problem(f"{name} stands there twice")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_what_says_nothing(cls, data: Any) -> Any:
+        """`--set train=` takes a key away; one that is empty and another task's hinders nobody."""
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if not cls._says_nothing(key, value)}
+
+    @classmethod
+    def _says_nothing(cls, key: object, value: Any) -> bool:
+        if key in cls.nothing_said:
+            return value is None
+        return key not in cls.model_fields and value in _SAYS_NOTHING and bool(tasks_with(str(key)))
+
+    @model_validator(mode="after")
+    def _one_source_a_variable(self) -> Self:
+        if both := sorted(set(self.secrets) & set(self.env)):
+            raise problem(f"{both[0]} is in `secrets` and in `env`: which one should the job see?", key="secrets")
+        return self
+
+
+def find_file(document: Document, key: str, file: Path | None) -> None:
+    """Look for a file that a key names.
+
+    Raises:
+        ConfigError: It is not there.
+    """
+    if file is not None and not file.is_file():
+        raise document.value_place((key,)).error(f"`{key}`: there is no file {shown(str(file), 500)}")

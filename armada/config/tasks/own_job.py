@@ -1,0 +1,56 @@
+"""What scripts and commands have in common: they read their data, save and resume by themselves."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from armada.config.settings import problem
+from armada.config.tasks.experiment import Experiment
+
+_TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation", "tracking"})
+
+
+class OwnJob(Experiment):
+    """An experiment whose job brings its own training, or is none."""
+
+    other_words: ClassVar[dict[str, tuple[str, str | None]]] = {}
+    """Keys of other tasks about which there is more to say than whose they are."""
+
+    @classmethod
+    def refusal(cls, key: str) -> tuple[str, str | None] | None:
+        if key in _TRAINING_ONLY:
+            return f"belongs to `task: sft`; a {cls.__name__.lower()} brings its own training", "leave it out"
+        return cls.other_words.get(key) or super().refusal(key)
+
+    @model_validator(mode="after")
+    def _finds_files_where_they_lie(self) -> Self:
+        """Nothing is read or mixed for it."""
+        data = self.data
+        for split in ("train", "eval"):
+            for index, source in enumerate(getattr(data, split, ())):
+                key = f"data.{split}[{index}]"
+                if source.path is None:
+                    raise problem(f"needs `path`: a {self.task} gets files, and fetches all else itself", key=key)
+                if source.weight != 1.0:
+                    raise problem(f"belongs to `task: sft`; a {self.task} mixes its data itself", key=f"{key}.weight")
+        if data is not None and data.workers:
+            raise problem(f"belongs to `task: sft`; a {self.task} reads its data itself", key="data.workers")
+        return self
+
+    @model_validator(mode="after")
+    def _saves_when_it_wants(self) -> Self:
+        checkpoint, resume = self.checkpoint, self.resume
+        if checkpoint and checkpoint.pattern is None:
+            raise problem("is missing: a job of your own decides itself when it saves", key="checkpoint.pattern")
+        for key in ("every_steps", "every_minutes"):
+            if checkpoint and getattr(checkpoint, key) is not None:
+                raise problem(
+                    "belongs to `task: sft`; a job of your own decides when it saves", key=f"checkpoint.{key}"
+                )
+        if resume and resume.accept_changes:
+            raise problem("belongs to `task: sft`", key="resume.accept_changes", hint="leave it out")
+        if resume and resume.arguments and checkpoint is None:
+            raise problem("needs `checkpoint.pattern`, by which checkpoints are found", key="resume")
+        return self

@@ -1,0 +1,73 @@
+"""The one list of tasks: a new one is a module that plans it, a model of its settings, and a line here."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import create_model
+
+if TYPE_CHECKING:
+    from armada.config.tasks.experiment import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """Where a task's parts are, each as `module:class`; they are loaded when they are needed.
+
+    Attributes:
+        settings: What its experiments say, an `armada.config.tasks.experiment.Experiment`.
+        plan: How one is planned, an `armada.launch.plans.task.Task`.
+    """
+
+    settings: str
+    plan: str
+
+
+TASKS: dict[str, TaskKind] = {
+    "sft": TaskKind("armada.config.tasks.sft:Sft", "armada.launch.plans.sft:SftTask"),
+    "script": TaskKind("armada.config.tasks.script:Script", "armada.launch.plans.script:ScriptTask"),
+    "command": TaskKind("armada.config.tasks.command:Command", "armada.launch.plans.command:CommandTask"),
+}
+"""By the word after `task:`, in the order in which they are named to people."""
+
+
+def load(place: str) -> Any:
+    """Load a class by its `module:class`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def models() -> dict[str, type[Experiment]]:
+    """The settings of every task."""
+    return {task: load(kind.settings) for task, kind in TASKS.items()}
+
+
+def model_of(task: object) -> type[Experiment]:
+    """The model that an experiment is read with: its task decides which one of the union it is.
+
+    Args:
+        task: What stands after `task:`, if anything.
+
+    Returns:
+        The task's own. Where there is no such task, a model that refuses every experiment, and names all that is wrong with this one.
+    """
+    if isinstance(task, str) and task in TASKS:
+        return cast("type[Experiment]", load(TASKS[task].settings))
+    return _model_of_no_task()
+
+
+def tasks_with(key: str) -> list[str]:
+    """The tasks whose experiments may say a key."""
+    fields = {task: model.model_fields.get(key) for task, model in models().items()}
+    return [task for task, field in fields.items() if field is not None and not field.exclude]
+
+
+def _model_of_no_task() -> type[Experiment]:
+    from armada.config.tasks.experiment import Experiment
+
+    fields: dict[str, Any] = {key: (Any, None) for model in models().values() for key in model.model_fields}
+    shared = {key: (info.annotation, info) for key, info in Experiment.model_fields.items() if key != "task"}
+    known = Literal[tuple(TASKS)]  # type: ignore[valid-type]  # the list above, at run time
+    return create_model("NoTask", __base__=Experiment, **{**fields, **shared, "task": (known, ...)})

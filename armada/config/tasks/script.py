@@ -1,0 +1,52 @@
+"""`task: script`: a training script of the user's own, started by accelerate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator
+
+from armada.config.documents import Document, shown
+from armada.config.settings import FilePath, FilledText, Text, problem
+from armada.config.tasks.experiment import find_file
+from armada.config.tasks.own_job import OwnJob
+
+_NEEDED = ("script", "code")
+
+
+class Script(OwnJob):
+    """A script to run under accelerate, with the profile's flags."""
+
+    nothing_said: ClassVar[frozenset[str]] = frozenset(_NEEDED)
+    if_missing: ClassVar[dict[str, str]] = dict.fromkeys(_NEEDED, "`task: script` needs the script and its `code`")
+    other_words: ClassVar[dict[str, tuple[str, str | None]]] = {
+        "deepspeed": (
+            "is handed to the bundled trainer; a script names its own",
+            "accelerate: FILE with distributed_type: DEEPSPEED",
+        )
+    }
+
+    task: Literal["script"]
+    script: FilledText
+    """A Python file below `code`, started by accelerate once per GPU with the profile's flags."""
+    arguments: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """The script's."""
+    code: FilePath
+    accelerate: FilePath | None = None
+    """A file of accelerate's own, for what neither profile nor experiment says; what it repeats must agree."""
+
+    def find_files(self, document: Document) -> Self:
+        found = super().find_files(document)
+        if not (self.code / self.script).is_file():
+            place = document.value_place(("script",))
+            raise place.error(f"`script`: there is no file {shown(str(self.code / self.script), 500)}")
+        find_file(document, "accelerate", self.accelerate)
+        return found
+
+    @field_validator("script")
+    @classmethod
+    def _script_lies_in_the_code(cls, value: str) -> str:
+        if value.startswith(("/", "~", "-")) or ".." in Path(value).parts:
+            raise problem(f"must be a file below `code`, relative to it, not {shown(value)}")
+        return value

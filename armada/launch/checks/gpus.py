@@ -1,0 +1,61 @@
+"""GPUs: how many the host shows, of which kind. Those of a cluster cannot be seen from where one logs in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+
+
+def check_number(subject: Subject) -> Answer | None:
+    """A GPU is asked for that the host does not have."""
+    if subject.host.batch is not None:
+        return None
+    wanted, there = subject.gpus, len(subject.facts["gpus"])
+    if wanted > there:
+        return fail(
+            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {there}",
+            f"--gpus {there}, or another host",
+        )
+    return ok(f"{wanted} of the host's {counted(there, 'GPU')}")
+
+
+def check_kind(subject: Subject) -> Answer | None:
+    """The host's GPUs are not the profile's kind."""
+    profile = subject.profile
+    if subject.host.batch is not None:
+        return None
+    if not subject.gpus or profile is None or not profile.match:
+        return ok("no kind of GPU is asked for")
+    names = [gpu["name"] for gpu in subject.facts["gpus"]]
+    strange = [name for name in names if not any(word.lower() in name.lower() for word in profile.match)]
+    if strange:
+        return warn(
+            f"profile {profile.name} is for {' or '.join(profile.match)}; this host has {strange[0]}",
+            "micro batch and precision may not fit; choose another profile in hosts.yaml",
+        )
+    return ok(f"GPUs are what profile {profile.name} is for")
+
+
+def check_bf16(subject: Subject) -> Answer | None:
+    """bf16 on a GPU without it."""
+    if subject.host.batch is not None:
+        return None
+    old = [gpu for gpu in subject.facts["gpus"] if (_capability(gpu) or 9.0) < 8.0]
+    if subject.gpus and subject.precision == "bf16" and old:
+        return fail(
+            f"bf16 needs compute capability 8.0; {old[0]['name']} has {old[0]['compute_capability']}",
+            "set precision: fp16 in a profile of your own",
+        )
+    return ok(f"precision {subject.precision or 'is the command’s own business'}")
+
+
+def _capability(gpu: dict[str, Any]) -> float | None:
+    try:
+        return float(gpu.get("compute_capability") or "")
+    except ValueError:
+        return None

@@ -1,0 +1,71 @@
+"""The host: its disk, its clock, its cores, its tools and what its `setup:` says."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.units import amount, counted, span
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+
+ENVIRONMENT_BYTES = {"cpu": 2_000_000_000, "cuda": 12_000_000_000}
+"""What an environment takes on disk, its download cache included: 1.2 GB measured for CPU; CUDA's wheels alone unpack to 7."""
+
+FLOOR_BYTES = 1_000_000_000
+CLOCK_S = 120.0
+
+
+def check_disk(subject: Subject) -> Answer:
+    """Environment, files and checkpoints against what is free."""
+    free = int(subject.facts["disk"]["free_bytes"])
+    travelling, checkpoints = subject.travelling_bytes + subject.fetched_bytes, subject.checkpoint_bytes
+    environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
+    needed = travelling + environment + checkpoints + FLOOR_BYTES
+    parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"
+    what = f"{amount(needed)} of {amount(free)} free ({parts})"
+    if needed > free:
+        return fail(f"not enough disk on the host: {what}", "free some, or set the host's `root:` elsewhere")
+    return ok(f"disk: {what}")
+
+
+def check_rsync(subject: Subject) -> Answer:
+    """By which way files travel."""
+    if subject.host.local or not subject.travelling_bytes:
+        return ok("nothing has to travel by rsync")
+    sides = (("here", shutil.which("rsync")), ("on the host", subject.facts["tools"]["rsync"]))
+    missing = [where for where, there in sides if not there]
+    if missing:
+        return ok(f"rsync is missing {' and '.join(missing)}: files travel as a tar stream, checked the same")
+    return ok("rsync on both sides")
+
+
+def check_clock(subject: Subject) -> Answer:
+    """The host's clock is off."""
+    off = float(subject.facts["time"]) - time.time()
+    if abs(off) > CLOCK_S:
+        ahead = "ahead" if off > 0 else "behind"
+        return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as it tells them")
+    return ok("clocks agree")
+
+
+def check_cores(subject: Subject) -> Answer | None:
+    """More processes than cores; a batch system hands cores out."""
+    if subject.host.batch is not None:
+        return None
+    cores = int(subject.facts["cpu_count"])
+    if not subject.gpus and subject.processes > cores:
+        return warn(f"{subject.processes} processes share {cores} cores", f"resources.processes: {cores}")
+    return ok(f"{cores} cores")
+
+
+def check_setup(subject: Subject) -> Answer:
+    """A line of the host's `setup:` fails."""
+    host = subject.host
+    if failure := subject.facts.get("setup"):
+        return fail(inert_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
+    return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for")

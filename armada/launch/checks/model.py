@@ -1,0 +1,40 @@
+"""The model, where it is named by an id of the hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.config.model_names import models_beside
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+    from armada.provision.hub import HubAnswer
+
+
+def check_hub_model(subject: Subject) -> Answer | None:
+    """Say of a model's name that it is taken for a hub id, and what the hub says of it; nothing where it is a folder."""
+    trained, origin = subject.trained, subject.experiment.origin
+    name = trained.hub_model if trained is not None else None
+    if trained is None or name is None:
+        return None
+    if trained.answer.refused is not None:
+        return _refused(name, trained.answer)
+    beside = models_beside(name, origin.parent) if origin else []
+    if beside:
+        sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
+        return warn(sentence, "mend `model:` if a folder is meant")
+    size, free = trained.answer.size_bytes, int(subject.facts["disk"]["free_bytes"])
+    if size is not None and size > free:
+        sentence = f"model {name} is {amount(size)} at the hub, and the host has {amount(free)} free"
+        return warn(sentence, "it fits only if the host's Hugging Face cache has it, or lies elsewhere")
+    return ok(f"model {name} is a hub id" + (f": {amount(size)}" if size else ""))
+
+
+def _refused(name: str, answer: HubAnswer) -> Answer:
+    what = f"model {name}: {answer.refused}"
+    if answer.token:
+        return fail(what, "mend `model:`, or ask its owner for access")
+    hint = "mend `model:`; for a gated one add HF_TOKEN to `secrets:`, unless the host has a token of its own"
+    return warn(what, hint)

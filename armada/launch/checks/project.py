@@ -1,0 +1,31 @@
+"""The project's code, as it travels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.launch.checks.check import Answer, ok, warn
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+
+
+def check_links(subject: Subject) -> Answer:
+    """Links and other things that do not travel."""
+    snapshot = subject.snapshot
+    if snapshot is None:
+        return ok("no project travels")
+    if snapshot.skipped:
+        return warn(f"links and submodules stay here: {', '.join(snapshot.skipped[:3])}", "copy what the job needs")
+    ignored = ", except what git ignores: that is named under `data:`" if snapshot.revision else ""
+    return ok(f"all of the project travels{ignored}")
+
+
+def check_revision(subject: Subject) -> Answer:
+    """Changes that no revision holds."""
+    snapshot = subject.snapshot
+    if snapshot is None:
+        return ok("no project travels")
+    if snapshot.dirty:
+        return warn("the project has uncommitted changes; they travel, but no revision names them", "git commit")
+    return ok(f"project at {(snapshot.revision or 'no revision')[:12]}")

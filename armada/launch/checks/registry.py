@@ -1,0 +1,61 @@
+"""The one list of checks, by their numbers: a new one is a function beside those of its family, and a line here.
+
+| check  | refuses or warns                                                                    |
+|--------|-------------------------------------------------------------------------------------|
+| ARM001 | a GPU is asked for that the host does not have                                      |
+| ARM002 | the host's GPUs are not the profile's kind (warns)                                  |
+| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                             |
+| ARM004 | a secret the experiment names is not in home's environment                          |
+| ARM005 | disk on the host: environment, files and checkpoints against what is free           |
+| ARM006 | rsync is missing there or here: files travel as a tar stream through the agent        |
+| ARM007 | the host's clock is off (warns)                                                     |
+| ARM008 | checkpoints farther apart than the run is long (warns: only the last one is kept)   |
+| ARM009 | links and other things in the project that do not travel (warns)                    |
+| ARM010 | the project has changes that no revision holds (warns: the snapshot has them)       |
+| ARM011 | memory: more processes than the host has cores for (warns)                          |
+| ARM012 | the host's batch system could never run this; or not now (warns, with the reason)   |
+| ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
+| ARM014 | a line of the host's `setup:` fails                                                |
+| ARM015 | what the payload itself would refuse of settings, model and environment              |
+| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
+| ARM017 | variables of the shell that a training may want and the job does not see (warns, with their names) |
+
+Batch arithmetic, files and their lines are refused earlier, where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armada.launch.checks import gpus, host, model, payload, project, scheduler, shell, training
+from armada.launch.checks.check import Answer, Check
+from armada.launch.checks.subject import Subject
+
+CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
+    "ARM001": gpus.check_number,
+    "ARM002": gpus.check_kind,
+    "ARM003": gpus.check_bf16,
+    "ARM004": shell.check_secrets,
+    "ARM005": host.check_disk,
+    "ARM006": host.check_rsync,
+    "ARM007": host.check_clock,
+    "ARM008": training.check_checkpoints,
+    "ARM009": project.check_links,
+    "ARM010": project.check_revision,
+    "ARM011": host.check_cores,
+    "ARM012": scheduler.check_job_file,
+    "ARM013": training.check_wandb,
+    "ARM014": host.check_setup,
+    "ARM015": payload.check_payload,
+    "ARM016": model.check_hub_model,
+    "ARM017": shell.check_variables,
+}
+"""A number is never given a second time. A check answers None where it has nothing to look at."""
+
+
+def check_launch(subject: Subject) -> tuple[Check, ...]:
+    """Every check that applies, in the order of their numbers."""
+    answers = ((code, check(subject)) for code, check in CHECKS.items())
+    return tuple(
+        Check(answer.outcome, answer.message, answer.hint, code) for code, answer in answers if answer is not None
+    )

@@ -1,0 +1,48 @@
+"""Home's environment: the secrets taken from it, and what a job may expect of it and does not see."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from armada.inert import inert_line
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+
+_MEANT_FOR_JOBS = re.compile(
+    r"HF_TOKEN|(?:WANDB|NCCL|TORCH\w*|PYTORCH|ACCELERATE|DEEPSPEED|TOKENIZERS|TRANSFORMERS|OMP)_\w+"
+)
+"""Of home's own shell, where runs are elsewhere: its paths and caches mean nothing there."""
+_SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
+
+
+def check_secrets(subject: Subject) -> Answer:
+    """A secret the experiment names is not here."""
+    names = subject.experiment.secrets
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        return fail(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set here, where secrets are taken from",
+            f"export {missing[0]}=…, or take it out of `secrets:`",
+        )
+    return ok(f"{counted(len(names), 'secret')} at hand" if names else "no secrets")
+
+
+def check_variables(subject: Subject) -> Answer:
+    """Name what a training may want of the shell and does not see: names, never values."""
+    experiment, profile = subject.experiment, subject.profile
+    given = {*experiment.env, *experiment.secrets, *(profile.env if profile else ())}
+    there = {name for name in subject.facts.get("left_out") or () if isinstance(name, str)}
+    here = set() if subject.host.local else {name for name in os.environ if _MEANT_FOR_JOBS.fullmatch(name)}
+    missing = sorted(inert_line(name) for name in (there | here) - given)
+    if not missing:
+        return ok("the job sees what `env:` and `secrets:` name, and its host's own variables")
+    shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    plain = [name for name in missing if not _SECRET.fullmatch(name)]
+    hints = [f"`secrets: [{name}]`" for name in missing if name not in plain][:1]
+    hints += [f"`env: {{{plain[0]}: …}}`"] if plain else []
+    return warn(f"the job does not see {shown} of the shell", f"if it needs them: {', '.join(hints)}")

@@ -1,0 +1,39 @@
+"""The training: when it saves, and to whom it reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.launch.checks.check import Answer, fail, ok, warn
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject
+
+
+def check_checkpoints(subject: Subject) -> Answer:
+    """Checkpoints farther apart than the run is long."""
+    checkpoint = subject.experiment.checkpoint
+    every_steps = checkpoint.every_steps if checkpoint else None  # minutes cannot be compared with steps
+    max_steps = subject.trained.max_steps if subject.trained else None
+    if not max_steps or every_steps is None or every_steps <= max_steps:
+        return ok("checkpoints come before the end")
+    return warn(
+        f"checkpoint.every_steps {every_steps} is more than train.max_steps {max_steps}: only the end is saved",
+        "a run that dies leaves nothing",
+    )
+
+
+def check_wandb(subject: Subject) -> Answer:
+    """W&B online where runs have no internet."""
+    host = subject.host
+    wandb = subject.trained.section["tracking"]["wandb"] if subject.trained else None
+    if wandb is None or wandb == "off":
+        return ok("nothing is reported to W&B by the payload")
+    if host.has_internet:
+        return ok(f"W&B {wandb}")
+    if wandb == "online":
+        return fail(
+            f"tracking.wandb is online, but runs on {host.name} have no internet",
+            "tracking.wandb: offline, then `armada wandb sync RUN` from home; or `internet: true` in hosts.yaml",
+        )
+    return ok("W&B offline: its files come home, `armada wandb sync RUN` uploads them")

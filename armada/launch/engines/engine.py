@@ -1,0 +1,99 @@
+"""The one list of batch systems: a new one is a module that renders its job file, and a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.agent_archive import build
+from armada.inert import inert_line
+from armada.launch.checks.check import SchedulerAnswer
+from armada.launch.engines import htcondor, slurm
+from armada.launch.engines.request import JobRequest, job_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Experiment
+    from armada.paths import HostPaths
+    from armada.session import HostSession
+
+_LONGEST_WAIT_S = 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A batch system, seen from home.
+
+    Attributes:
+        file: Of the rendered ones, the one it is asked about before a launch.
+        render: Writes what it is handed, by names below the run's folder.
+    """
+
+    file: str
+    render: Callable[[JobRequest, Host], dict[str, str]]
+
+
+ENGINES: dict[str, Engine] = {
+    "slurm": Engine("launch/job.sbatch", slurm.job_files),
+    "htcondor": Engine("launch/job.sub", htcondor.job_files),
+}
+"""By a host's `scheduler`; where it is `direct`, the agent starts the supervisor itself and nothing is rendered."""
+
+
+def scheduler_settings(host: Host) -> dict[str, Any] | None:
+    """What the agent has to know of the host's batch system; None for `direct`."""
+    batch = host.batch
+    if batch is None:
+        return None
+    return {
+        "kind": host.scheduler,
+        "poll_s": batch.poll_s,
+        "max_retries": batch.max_retries,
+        "requeue_at_time_limit": batch.requeue_at_time_limit,
+        "max_attempts_without_progress": batch.max_attempts_without_progress,
+        **({"quota": list(host.quota)} if host.quota else {}),
+    }
+
+
+def job_files(
+    host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: dict[str, Any]
+) -> dict[str, str]:
+    """Render what the host's batch system is handed; nothing for `direct`.
+
+    Raises:
+        PreflightRefused: The root folder has a name that job files cannot hold.
+    """
+    engine = ENGINES.get(host.scheduler)
+    if engine is None:
+        return {}
+    request = job_request(
+        host,
+        paths,
+        profile,
+        experiment.resources,
+        run_id=spec["run_id"],
+        gpus=spec["gpus"],
+        processes=spec["processes"],
+        grace_s=experiment.stop_grace_s,
+        agent_sha=build()[1],
+    )
+    return engine.render(request, host)
+
+
+def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswer:
+    """Ask the batch system whether this could ever run, and what it would wait for."""
+    host = session.host
+    engine = ENGINES.get(host.scheduler)
+    if engine is None:
+        return SchedulerAnswer()
+    question = {"scheduler": host.scheduler, "file": files[engine.file]}
+    answer = session.call("scheduler.check", question, timeout_s=120.0)
+    refusal, wait = (
+        inert_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
+    )
+    starts_in_s = answer.get("starts_in_s")
+    known = isinstance(starts_in_s, int | float) and 0 <= starts_in_s < _LONGEST_WAIT_S
+    return SchedulerAnswer(refusal, wait, float(starts_in_s) if known and starts_in_s is not None else None)

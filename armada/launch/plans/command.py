@@ -1,0 +1,26 @@
+"""`task: command`: anything that can be started, as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.config.tasks.command import Command
+from armada.launch.plans.job_data import plan_job_data
+from armada.launch.plans.task import Parts, Task
+from armada.launch.plans.watch import watch_of
+
+if TYPE_CHECKING:
+    from armada.launch.plans.task import Place
+
+
+class CommandTask(Task[Command]):
+    """Its words, its data and its project's code."""
+
+    def parts(self, place: Place) -> Parts:
+        data = plan_job_data(self.settings, self.snapshot, place.paths)
+        return Parts(
+            argv=list(self.settings.command),
+            contents=tuple(data.contents),
+            links=data.links,
+            watch=watch_of(self.settings),
+        )

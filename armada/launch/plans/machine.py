@@ -1,0 +1,70 @@
+"""Which profile a host's GPUs are of, and how many of them a run takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from armada.config.profiles import choose_profile, load_profile
+from armada.errors import PreflightRefused
+
+if TYPE_CHECKING:
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Resources
+    from armada.paths import HomePaths
+
+
+def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gpus: bool) -> Profile | None:
+    """The profile of the GPUs that are there; the GPUs of a cluster cannot be seen from where one logs in.
+
+    Raises:
+        PreflightRefused: They cannot be seen, and the task needs a profile.
+    """
+    if host.batch is None:
+        return load_profile(choose_profile(facts, home), home)
+    if not takes_gpus:
+        return None
+    raise PreflightRefused(
+        f"which GPUs {host.scheduler} hands out cannot be seen from its login node",
+        hint="name the host's `profile:` in hosts.yaml, or --profile",
+        host=host.name,
+    )
+
+
+def count_gpus(
+    resources: Resources, host: Host, profile: Profile | None, facts: dict[str, Any], *, takes_gpus: bool
+) -> int:
+    """How many GPUs the run takes; `all` are those the host has, up to what its profile is for.
+
+    Raises:
+        PreflightRefused: Nobody says how many `all` are, or the profile and what is asked for do not go together.
+    """
+    asked = resources.gpus
+    if profile is None:
+        return _without_profile(asked, host)
+    if profile.gpus.count == 0:
+        if isinstance(asked, int) and asked > 0:
+            raise PreflightRefused(
+                f"resources.gpus is {asked}, but profile {profile.name} is for machines without GPUs",
+                hint="choose another --profile, or resources.processes",
+            )
+        return 0
+    if asked == "all" or (asked is None and takes_gpus):
+        there = len(facts["gpus"]) if host.batch is None else 0
+        return min(profile.gpus.count, there) or profile.gpus.count
+    if asked == 0 and takes_gpus:
+        raise PreflightRefused(
+            f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without"
+        )
+    return asked or 0
+
+
+def _without_profile(asked: object, host: Host) -> int:
+    """Only a batch system knows its own GPUs without one."""
+    if host.batch is None:
+        return 0
+    if asked == "all":
+        raise PreflightRefused(
+            "resources.gpus is `all`, but nothing says how many a node has", hint="a number, or the host's `profile:`"
+        )
+    return asked if isinstance(asked, int) else 0

@@ -1,0 +1,205 @@
+"""`armada merge`: a run that merges another run's adapter into its base; what it needs, and where that lies."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.config.profiles import choose_profile, load_profile
+from armada.config.sync import SyncSettings
+from armada.config.tasks.command import Command
+from armada.errors import NotFound, PreflightRefused
+from armada.launch.plans.payload import payload_variables
+from armada.launch.plans.task import Parts, Task
+from armada.provision.content import Content, take_stock
+from armada.provision.environment import plan_environment
+from armada.provision.model import model_content
+from armada.provision.payload import payload_content
+
+if TYPE_CHECKING:
+    from armada.config.profiles import Profile
+    from armada.launch.plans.task import Order, Place
+    from armada.paths import HostPaths
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.runs import Run
+
+_NEEDED_SECRET = "HF_TOKEN"  # noqa: S105  # a name; a gated base cannot be fetched without it
+_MERGING = ("-m", "armada_train.merge")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is merged: a run, its plan, and one of its checkpoints."""
+
+    run: Run
+    spec: dict[str, Any]
+    checkpoint: Checkpoint
+
+    @property
+    def title(self) -> str:
+        return f"{self.spec['name']} merged"
+
+
+def refuse_unmergeable(run: Run, spec: dict[str, Any]) -> None:
+    """Say at once that there is nothing to merge.
+
+    Raises:
+        PreflightRefused: The run was no LoRA training.
+    """
+    if spec.get("task") != "sft":
+        raise PreflightRefused(
+            f"{run.run_id} is a {spec.get('task')}, not a training of armada's own", hint="only those can be merged"
+        )
+    if not (spec.get("training") or {}).get("lora"):
+        raise PreflightRefused(
+            f"{run.run_id} trained every weight: there is no adapter to merge",
+            hint=f"armada pull {run.run_id} --to DIR",
+        )
+
+
+def choose_host(run: Run, checkpoint: Checkpoint) -> str:
+    """Merge where the checkpoint lies: on its host, or at home where that is all there is."""
+    return run.host if checkpoint.on_host or checkpoint.home_path is None else "local"
+
+
+class MergeTask(Task[Command]):
+    """One process on CPUs, whose result travels as a checkpoint.
+
+    Args:
+        source: What to merge.
+        dtype: Of the merged weights, or `auto`.
+        order: Where.
+    """
+
+    def __init__(self, source: Source, dtype: str, order: Order) -> None:
+        super().__init__(_settings(source, order.name), order)
+        self.source = source
+        self.dtype = dtype
+
+    @property
+    def kind(self) -> str:
+        return "merge"
+
+    @property
+    def outbox_keep(self) -> int:
+        return 1
+
+    @property
+    def _is_there(self) -> bool:
+        """It merges on the training's own host."""
+        return self.order.session.host.name == self.source.run.host
+
+    @property
+    def profile_name(self) -> str | None:
+        """That of the training, where its environment is there already."""
+        return self.source.spec.get("profile") if self._is_there else self.order.session.host.profile
+
+    def profile(self, facts: dict[str, Any]) -> Profile:
+        """Any will do: a merge needs no GPU."""
+        if self.named_profile is not None:
+            return self.named_profile
+        host, home = self.order.session.host, self.order.home
+        # A cluster's own GPUs cannot be seen from here.
+        return load_profile("cpu" if host.batch is not None else choose_profile(facts, home), home)
+
+    def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
+        """Nothing of the training's: the base may have to be fetched where trainings need not."""
+        return {"PYTHONUNBUFFERED": "1"}
+
+    def recorded(self) -> dict[str, Any]:
+        run, checkpoint = self.source.run, self.source.checkpoint
+        return {"merge": {"run": run.run_id, "checkpoint": checkpoint.digest, "dtype": self.dtype}}
+
+    def parts(self, place: Place) -> Parts:
+        """Say what the merge needs.
+
+        Raises:
+            NotFound: The checkpoint, or the base model, can be had neither there nor here.
+        """
+        paths, source, is_there = place.paths, self.source, self._is_there
+        training, checkpoint = source.spec["training"], source.checkpoint
+        environment = plan_environment(place.session, place.need_profile(), place.facts)
+        payload = payload_content()
+        contents = [payload]
+        request = {
+            "adapter": _adapter(source, paths, contents, is_there=is_there),
+            "base": _base(source, paths, contents, is_there=is_there),
+            "precision": training["precision"],
+            "quantized": (training["lora"].get("quantize") or "none") != "none",
+            "dtype": self.dtype,
+            "step": checkpoint.step,
+            "rows": _rows(source, paths, contents, is_there=is_there),
+            "memory_bytes": place.facts.get("memory_bytes"),
+        }
+        python, spec = paths.environment_python(environment.key), paths.run(place.run_id) / "spec.json"
+        return Parts(
+            argv=[str(python), *_MERGING, "--spec", str(spec)],
+            variables=payload_variables(paths, payload),
+            environment=environment,
+            contents=tuple(contents),
+            training={"merge": request},
+            watch=None,
+            checkpoint_bytes=3 * checkpoint.size_bytes,
+            on_cpu=True,
+        )
+
+
+def _settings(source: Source, name: str | None) -> Command:
+    """What the launch has to know of a merge as of any experiment; its command is made final when its place is known."""
+    asked = source.spec["job"]["secrets"]
+    secrets = tuple(name for name in asked if name == _NEEDED_SECRET and os.environ.get(name))
+    sync = SyncSettings.model_validate_json(json.dumps(source.spec.get("sync") or {}))
+    return Command(name=name or source.title, task="command", command=_MERGING, secrets=secrets, sync=sync)
+
+
+def _adapter(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> str:
+    checkpoint = source.checkpoint
+    if is_there and checkpoint.on_host:
+        return str(paths.outbox(source.run.run_id, checkpoint.digest))
+    if checkpoint.home_path is None:
+        raise NotFound(
+            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, from where it would be sent",
+            hint=f"armada pull {source.run.run_id} --checkpoint {checkpoint.step}",
+        )
+    folder = checkpoint.home_path
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    # Optimizer and random states are two thirds of a checkpoint, and nothing to merge.
+    wanted = [name for name in names if not name.startswith(("optimizer", "rng_state", "scheduler"))]
+    content = take_stock("models", folder, wanted)
+    contents.append(content)
+    return str(paths.content("models", content.sha))
+
+
+def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> str | None:
+    """The base model on the merging host; None for one made on the spot, which travels beside its adapter."""
+    path: str | None = source.spec["training"]["model"].get("path")
+    if path is None or is_there or not path.startswith("/"):
+        return path
+    given = source.spec["experiment"].get("model")
+    if not isinstance(given, str) or not (Path(given) / "config.json").is_file():
+        raise NotFound(
+            f"the base model of {source.run.run_id} lies on {source.run.host}, and not here (it was {given})",
+            hint=f"--host {source.run.host} merges there",
+        )
+    content = model_content(Path(given))
+    contents.append(content)
+    return str(paths.content("models", content.sha))
+
+
+def _rows(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> list[str]:
+    """Files to compare the two models on: the evaluation's, else the training's; none is no hindrance."""
+    data: dict[str, Any] = source.spec["training"]["data"] if is_there else source.spec["experiment"]["data"]
+    named = [item["path"] for part in ("eval", "train") for item in data.get(part) or () if item.get("path")]
+    if is_there:
+        return named
+    places = []
+    for file in map(Path, named[:1]):
+        if file.is_file():
+            real = file.resolve()
+            content = take_stock("data", real.parent, [real.name])
+            contents.append(content)
+            places.append(str(paths.content("data", content.sha) / real.name))
+    return places

@@ -1,0 +1,22 @@
+"""What every run of the bundled payload gets: its environment variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.paths import HostPaths
+    from armada.provision.content import Content
+
+
+def payload_variables(paths: HostPaths, payload: Content) -> dict[str, str]:
+    """The variables with which the payload finds itself, and nothing else of that name."""
+    return {
+        # The payload alone: a project's own datasets.py must not stand in for the library of that name.
+        "PYTHONPATH": str(paths.content("code", payload.sha)),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPYCACHEPREFIX": str(paths.bytecode),  # or each start compiles torch's family anew: 14 s
+        "PYTHONDONTWRITEBYTECODE": "",  # which whoever logged in may have set
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }

@@ -1,0 +1,207 @@
+"""Experiment × profile × host, resolved: every number final, every file named, nothing started."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.launch.checks.registry import check_launch
+from armada.launch.checks.subject import Subject
+from armada.launch.engines.engine import ask_scheduler, job_files, scheduler_settings
+from armada.launch.engines.request import time_limit_s
+from armada.launch.plans.machine import count_gpus
+from armada.launch.plans.task import Place
+from armada.paths import new_run_id
+from armada.provision.content import Content, find
+
+if TYPE_CHECKING:
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Experiment
+    from armada.launch.batch import Batch
+    from armada.launch.checks.check import Check
+    from armada.launch.plans.task import Parts, Task
+    from armada.paths import HostPaths
+    from armada.provision.code import Snapshot
+    from armada.provision.environment import Environment
+    from armada.provision.hub import HubModel
+
+SPEC_FORMAT = 1
+
+SUBMISSION = 1
+"""The first hand-over; a later one (after a lost host, say) gets the next number."""
+
+OUTBOX_FLOOR_BYTES = 5_000_000_000
+"""With less free disk than this on the host, the outbox gives up middle checkpoints rather than stop the training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is needed to put one run on one host.
+
+    `spec` is what the host keeps as spec.json, `files` what a person would want to read beside it (`launch/…`);
+    `missing` are the contents the host does not have yet.
+    """
+
+    run_id: str
+    experiment: Experiment
+    host: Host
+    profile: Profile | None
+    gpus: int
+    batch: Batch | None
+    environment: Environment | None
+    contents: tuple[Content, ...]
+    missing: tuple[Content, ...]
+    spec: dict[str, Any]
+    files: dict[str, str]
+    checks: tuple[Check, ...]
+    dataset_rows: int
+    counts_on_host: bool
+    """Whether some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
+    facts: dict[str, Any]
+    hub: HubModel | None = None
+
+
+def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
+    """Resolve a task for the host it is ordered for; asks the host, changes nothing there.
+
+    Args:
+        task: What is asked for, and where.
+        run_id: Of a launch that broke off before the host had anything; a new one by default.
+        launch_key: What the run is recognised by when the same launch is asked for again.
+
+    Raises:
+        ConfigError: A file the experiment names is missing or wrong.
+        PreflightRefused: The batch arithmetic does not come out, or profile and resources do not go together.
+        HostUnreachable: The host does not answer.
+    """
+    snapshot, session = task.snapshot, task.order.session
+    task.read()
+    place = _place(task, run_id)
+    parts = task.parts(place)
+    gpus, processes = (0, 1) if parts.on_cpu else (place.gpus, place.processes)
+    job = {
+        "argv": parts.argv,
+        "env": place.variables | parts.variables,
+        "code": str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
+        "secrets": list(task.settings.secrets),
+        **({"data": parts.links} if parts.links else {}),
+    }
+    spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
+    command = {"argv": job["argv"], "cwd": str(place.paths.work(place.run_id)), "env": job["env"]}
+    files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
+    files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
+    contents = (*([snapshot.content] if snapshot else []), *parts.contents)
+    missing = tuple(content for content in contents if not find(session, content)["present"])
+    subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
+    subject = dataclasses.replace(subject, scheduler=ask_scheduler(session, files))
+    return Plan(
+        run_id=place.run_id,
+        experiment=task.settings,
+        host=place.host,
+        profile=place.profile,
+        gpus=gpus,
+        batch=parts.batch,
+        environment=parts.environment,
+        contents=contents,
+        missing=missing,
+        spec=spec,
+        files=files,
+        checks=check_launch(subject),
+        hub=parts.hub,
+        dataset_rows=task.rows,
+        counts_on_host=task.counts_on_host,
+        facts=place.facts,
+    )
+
+
+def _place(task: Task[Any], run_id: str | None) -> Place:
+    """Ask the host what it is, and take from it what the experiment asks for."""
+    session, resources = task.order.session, task.settings.resources
+    _ = task.named_profile  # a wrong one is said before the host is asked
+    facts = session.call("host.facts", {})
+    profile = task.profile(facts)
+    gpus = count_gpus(resources, session.host, profile, facts, takes_gpus=task.takes_gpus)
+    processes = gpus or resources.processes or 1
+    run_id = run_id or new_run_id(task.title)
+    return Place(
+        session=session,
+        facts=facts,
+        profile=profile,
+        run_id=run_id,
+        title=task.title,
+        gpus=gpus,
+        processes=processes,
+        cores=int(facts["cpu_count"]) if session.host.batch is None else resources.cpus or processes,
+        variables=task.variables(profile, run_id),
+    )
+
+
+def _spec(
+    task: Task[Any],
+    place: Place,
+    parts: Parts,
+    *,
+    gpus: int,
+    processes: int,
+    job: dict[str, Any],
+    launch_key: str | None,
+) -> dict[str, Any]:
+    settings, host = task.settings, place.host
+    return {
+        "format": SPEC_FORMAT,
+        "run_id": place.run_id,
+        "name": place.title,
+        "task": task.kind,
+        "created_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "host": host.name,
+        "profile": place.profile.name if place.profile else None,
+        "job": job,
+        "gpus": gpus,
+        "processes": processes,
+        "environment": _environment(parts.environment, place.paths),
+        "scheduler": scheduler_settings(host),
+        "stop_grace_s": settings.stop_grace_s,
+        "time_limit_s": time_limit_s(host, settings.resources),
+        "outbox": {"keep": task.outbox_keep, "disk_floor_bytes": OUTBOX_FLOOR_BYTES},
+        "watch": parts.watch,
+        "training": parts.training,
+        "sync": json.loads(settings.sync.model_dump_json()),
+        "experiment": task.recorded(),
+        "project": _project(task.snapshot),
+        "launch_key": launch_key,
+    }
+
+
+def _subject(
+    task: Task[Any], place: Place, parts: Parts, missing: tuple[Content, ...], *, gpus: int, processes: int
+) -> Subject:
+    return Subject(
+        experiment=task.settings,
+        host=place.host,
+        profile=place.profile,
+        facts=place.facts,
+        gpus=gpus,
+        processes=processes,
+        precision=parts.precision,
+        travelling_bytes=sum(content.size_bytes for content in missing),
+        fetched_bytes=parts.hub.size_bytes if parts.hub else 0,
+        checkpoint_bytes=parts.checkpoint_bytes,
+        environment_missing=parts.environment is not None and not parts.environment.ready,
+        snapshot=task.snapshot,
+        trained=parts.trained,
+    )
+
+
+def _project(snapshot: Snapshot | None) -> dict[str, Any] | None:
+    return {"revision": snapshot.revision, "dirty": snapshot.dirty} if snapshot else None
+
+
+def _environment(environment: Environment | None, paths: HostPaths) -> dict[str, str] | None:
+    if environment is None:
+        return None
+    place = {"key": environment.key, "path": str(paths.environment(environment.key))}
+    return place | ({"flash_attn": environment.flash_attn.why} if environment.flash_attn else {})

@@ -1,0 +1,43 @@
+"""`armada prepare`: a training's data tokenised on CPUs, as a run of its own, and no more."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from armada.config.tasks.sft import Sft
+from armada.errors import PreflightRefused
+from armada.launch.plans.sft import SftTask
+
+if TYPE_CHECKING:
+    from armada.config.tasks.experiment import Experiment
+    from armada.launch.plans.task import Order, Parts, Place
+
+
+class PrepareTask(SftTask):
+    """The training's own spec, of which only the data is read."""
+
+    @property
+    def kind(self) -> str:
+        return "prepare"
+
+    @property
+    def title(self) -> str:
+        return f"{super().title}: data"
+
+    def parts(self, place: Place) -> Parts:
+        parts = super().parts(place)
+        python = parts.argv[0]
+        argv = [python, "-m", "armada_train", "prepare", str(place.paths.run(place.run_id) / "spec.json")]
+        return dataclasses.replace(parts, argv=argv, files={}, batch=None, on_cpu=True)
+
+
+def prepare_task(experiment: Experiment, order: Order) -> PrepareTask:
+    """The preparation of an experiment's data.
+
+    Raises:
+        PreflightRefused: Its task has none that could be prepared.
+    """
+    if not isinstance(experiment, Sft):
+        raise PreflightRefused("there is no data to prepare", hint="`armada prepare` is for `task: sft`")
+    return PrepareTask(experiment, order)

@@ -1,0 +1,85 @@
+"""`task: script`: a script of the user's own under accelerate; the profile's flags and environment, and nothing of ours inside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from armada.config.tasks.script import Script
+from armada.errors import ConfigError
+from armada.launch.accelerate import launch_environment, render_accelerate
+from armada.launch.plans.job_data import plan_job_data
+from armada.launch.plans.task import Parts, Task
+from armada.launch.plans.watch import watch_of
+from armada.launch.user_files import Facts, read_user_files
+from armada.provision.environment import plan_environment
+from armada.provision.payload import payload_content
+
+if TYPE_CHECKING:
+    from armada.config.profiles import Profile
+    from armada.launch.plans.task import Place
+
+
+class ScriptTask(Task[Script]):
+    """The script with its project, started by accelerate.
+
+    Only our launcher comes before it, because accelerate's own neither passes SIGTERM on nor lets exit codes through; it
+    takes itself out of the script's environment.
+    """
+
+    def parts(self, place: Place) -> Parts:
+        settings, profile, paths = self.settings, place.need_profile(), place.paths
+        self._refuse_what_stays()
+        data = plan_job_data(settings, self.snapshot, paths)
+        environment = plan_environment(place.session, profile, place.facts)
+        payload = payload_content()
+        return Parts(
+            argv=[
+                # -P: a project's own accelerate.py must not stand in for the library of that name in the launcher.
+                *(str(paths.environment_python(environment.key)), "-P", "-m", "armada_train.launch"),
+                *("--config_file", str(paths.launch(place.run_id) / "accelerate.yaml")),
+                *("--spec", str(paths.run(place.run_id) / "spec.json")),
+                *("--script", settings.script, "--", *settings.arguments),
+            ],
+            variables=self._variables(place, profile, str(paths.content("code", payload.sha))),
+            environment=environment,
+            contents=(*data.contents, payload),
+            links=data.links,
+            files={"launch/accelerate.yaml": self._accelerate(place, profile)},
+            watch=watch_of(settings),
+            precision=profile.train.precision,
+        )
+
+    def _refuse_what_stays(self) -> None:
+        """Refuse a script that does not travel with its code."""
+        if self.snapshot is None or self.settings.script not in self.snapshot.content.files:
+            raise ConfigError(
+                f"`script`: {self.settings.script} does not travel: git ignores it, or it is a link",
+                path=self.settings.origin,
+                hint="take it out of .gitignore",
+            )
+
+    def _accelerate(self, place: Place, profile: Profile) -> str:
+        settings, device = self.settings, "cuda" if place.gpus else "cpu"
+        facts = Facts(settings, profile, place.processes, device, None, accelerate=settings.accelerate)
+        return render_accelerate(
+            processes=place.processes,
+            device="cuda" if place.gpus else "cpu",
+            precision=profile.train.precision,
+            extras=profile.accelerate,
+            extras_from=f"profile {profile.name}" + (f" ({profile.origin})" if profile.origin else ""),
+            checked=read_user_files(facts).accelerate,
+        )
+
+    def _variables(self, place: Place, profile: Profile, ours: str) -> dict[str, str]:
+        """What accelerate needs; but for the way to our launcher, what the experiment says counts."""
+        own = self.settings.env.get("PYTHONPATH") or profile.env.get("PYTHONPATH")
+        device: Literal["cuda", "cpu"] = "cuda" if place.gpus else "cpu"
+        found = {
+            "PYTHONPATH": f"{ours}:{own}" if own else ours,
+            "TOKENIZERS_PARALLELISM": "false",  # forked workers and the tokenizer's own threads deadlock
+            **launch_environment(processes=place.processes, device=device, cpu_count=place.cores),
+        }
+        if device == "cpu":
+            found["ACCELERATE_USE_CPU"] = "true"  # accelerate's launcher of several processes forgets to say so
+        said = self.settings.env
+        return {name: value for name, value in found.items() if name == "PYTHONPATH" or name not in said}

@@ -1,0 +1,140 @@
+"""`task: sft`: a training by the bundled payload."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from armada.config.tasks.sft import Sft
+from armada.errors import PreflightRefused
+from armada.launch.batch import resolve_batch
+from armada.launch.checks.subject import Trained
+from armada.launch.dataset import DataFacts, check_data
+from armada.launch.hook_check import check_hooks
+from armada.launch.plans.task import Parts, Task
+from armada.launch.plans.training import Training
+from armada.launch.warmstart import Start, find_start
+from armada.provision.content import Content
+from armada.provision.environment import Environment, plan_environment
+from armada.provision.environment_key import has_package
+from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
+
+if TYPE_CHECKING:
+    from armada.config.profiles import Profile
+    from armada.launch.plans.task import Place
+
+
+class SftTask(Task[Sft]):
+    """The trainer, its data, its model, and where it starts."""
+
+    @cached_property
+    def start(self) -> Start | None:
+        """The checkpoint it begins with."""
+        return find_start(self.order.database, self.order.session, self.settings)
+
+    @cached_property
+    def data(self) -> DataFacts:
+        """Its files of data, read through once."""
+        return check_data(self.settings.data)
+
+    def read(self) -> None:
+        _ = self.start
+        self.rows = self.data.rows
+        self.counts_on_host = None in self.data.counts.values() or not self.settings.data.is_local
+        check_hooks(self.settings, self.snapshot.content.files if self.snapshot else ())
+
+    def parts(self, place: Place) -> Parts:
+        settings, profile = self.settings, place.need_profile()
+        _refuse_quantization(settings, profile, place.gpus)
+        train = settings.train
+        batch = resolve_batch(
+            train.global_batch_size, train.micro_batch_size, profile.train.micro_batch_size, place.processes
+        )
+        environment = plan_environment(place.session, profile, place.facts)
+        hub = self._find_model(place)
+        training = Training(
+            settings=settings,
+            profile=profile,
+            paths=place.paths,
+            environment=environment,
+            batch=batch,
+            run_id=place.run_id,
+            title=place.title,
+            gpus=place.gpus,
+            cores=place.cores,
+            datasets=self.data.paths,
+            hub=hub,
+            wandb=self._wandb(place, environment),
+            start=self.start,
+        )
+        contents, section = training.contents(), training.section()
+        return Parts(
+            argv=training.argv(),
+            variables=training.variables(),
+            environment=environment,
+            contents=contents,
+            files=training.launch_files(),
+            training=section,
+            watch=None,
+            batch=batch,
+            hub=hub if isinstance(hub, HubModel) else None,
+            precision=profile.train.precision,
+            checkpoint_bytes=self._checkpoint_bytes(contents, hub),
+            trained=Trained(
+                section=section,
+                environment=environment,
+                model=hub.source if isinstance(hub, Content) else settings.local_model,
+                kind=self.data.kind,
+                hub_model=settings.hub_model,
+                answer=self._ask_hub(place),
+                max_steps=train.max_steps,
+            ),
+        )
+
+    def _find_model(self, place: Place) -> HubModel | Content | None:
+        """The hub's model, where a run cannot fetch it by itself."""
+        name = self.settings.hub_model
+        if place.host.has_internet or name is None:
+            return None
+        return find_model(place.session, self.order.home, name, place.variables, self.settings.secrets)
+
+    def _ask_hub(self, place: Place) -> HubAnswer:
+        """What the hub says of a model that the run will fetch itself."""
+        name = self.settings.hub_model
+        from_cache = place.variables.get("HF_HUB_OFFLINE", "") not in {"", "0"}
+        if name is None or from_cache or not place.host.has_internet:
+            return HubAnswer()
+        return ask_hub(place.session, name, place.variables, self.settings.secrets)
+
+    def _wandb(self, place: Place, environment: Environment) -> str | None:
+        """What `tracking.wandb: auto` means where runs have no internet; None leaves what the experiment says."""
+        if place.host.has_internet or self.settings.tracking.wandb != "auto":
+            return None
+        return "offline" if has_package(environment.requirements, "wandb") else "off"
+
+    def _checkpoint_bytes(self, contents: tuple[Content, ...], hub: HubModel | Content | None) -> int:
+        """An upper estimate of what checkpoints take on the host; 0 where the model's size is not known here.
+
+        Full fine-tuning saves weights and two fp32 moments: with bf16 weights five times the model's files. LoRA saves a
+        few per cent of them.
+        """
+        model = sum(content.size_bytes for content in contents if content.kind == "models")
+        model += hub.size_bytes if isinstance(hub, HubModel) else 0
+        each = model * (0.15 if self.settings.lora is not None else 5)
+        return int(each * (self.settings.checkpoint.keep_last + self.outbox_keep))
+
+
+def _refuse_quantization(experiment: Sft, profile: Profile, gpus: int) -> None:
+    wanted = experiment.lora.quantize if experiment.lora is not None else "none"
+    if wanted == "none":
+        return
+    if not gpus:
+        raise PreflightRefused(
+            f"lora.quantize is {wanted}, which bitsandbytes does on CUDA GPUs, and this run has none",
+            hint="leave it out, or launch on a host with GPUs",
+        )
+    if profile.train.precision != "bf16":
+        raise PreflightRefused(
+            f"lora.quantize is {wanted}, which is trained in bf16, and profile {profile.name} has {profile.train.precision}",
+            hint="leave it out, or take a GPU with bf16 (compute capability 8.0)",
+        )

@@ -1,0 +1,245 @@
+"""What a task is to a launch: it reads what lies at home, then says what one run of it needs on its host.
+
+A new task is a subclass of `Task` in a module of its own here, and a line in `armada.config.tasks.registry`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from armada.config.profiles import load_profile
+from armada.config.tasks.experiment import Experiment
+from armada.errors import PreflightRefused
+from armada.launch.plans.machine import find_profile
+from armada.provision.code import take_snapshot
+
+if TYPE_CHECKING:
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.launch.batch import Batch
+    from armada.launch.checks.subject import Trained
+    from armada.paths import HomePaths, HostPaths
+    from armada.provision.code import Snapshot
+    from armada.provision.content import Content
+    from armada.provision.environment import Environment
+    from armada.provision.hub import HubModel
+    from armada.session import HostSession
+    from armada.store.database import Database
+
+S = TypeVar("S", bound=Experiment)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Where a run is asked for.
+
+    Attributes:
+        session: With the host the run is meant for.
+        home: Where profiles are.
+        database: The store, which knows earlier runs.
+        profile: Its name, instead of the host's own.
+        name: Instead of the experiment's.
+    """
+
+    session: HostSession
+    home: HomePaths
+    database: Database
+    profile: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a run gets on its host, before its task has said what it needs there.
+
+    Attributes:
+        facts: What the host said of itself.
+        cores: Of the machine that the job runs on; in a cluster what is asked for, not what the login node has.
+        variables: That every job of this experiment gets.
+    """
+
+    session: HostSession
+    facts: dict[str, Any]
+    profile: Profile | None
+    run_id: str
+    title: str
+    gpus: int
+    processes: int
+    cores: int
+    variables: dict[str, str]
+
+    @property
+    def host(self) -> Host:
+        return self.session.host
+
+    @property
+    def paths(self) -> HostPaths:
+        return self.session.paths
+
+    def need_profile(self) -> Profile:
+        """The profile, for a task that cannot do without.
+
+        Raises:
+            PreflightRefused: There is none.
+        """
+        if self.profile is None:
+            raise PreflightRefused("this task needs a profile", hint="--profile NAME", host=self.host.name)
+        return self.profile
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one run needs on its host: what travels, which environment, which command, what is checked.
+
+    Attributes:
+        argv: The job.
+        variables: Of its environment, over those that every job gets.
+        environment: Python's; None where the job brings its own.
+        contents: Files that travel, beside the project's code.
+        links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
+        files: What a person would want to read beside the spec, by names below the run's folder.
+        training: spec["training"], which only the payload reads.
+        watch: How the host watches a job that tells nothing by itself, which is what a job is taken for. None: it
+            announces its checkpoints, the last one before it ends well, as the payload does. Where it was lost without
+            that one, it is taken to have failed, and may be run again.
+        batch: The samples of a step, where armada decides them.
+        hub: A model that the host fetches before the run.
+        precision: That the profile trains in, where it does.
+        checkpoint_bytes: An upper estimate of what checkpoints take on the host.
+        trained: What is checked of a training by the payload.
+        on_cpu: It takes one process and no GPU, whatever its experiment asks for.
+    """
+
+    argv: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    environment: Environment | None = None
+    contents: tuple[Content, ...] = ()
+    links: list[dict[str, str]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    training: dict[str, Any] | None = None
+    watch: dict[str, Any] | None = field(default_factory=lambda: {"checkpoints": None, "resume": []})
+    batch: Batch | None = None
+    hub: HubModel | None = None
+    precision: str | None = None
+    checkpoint_bytes: int = 0
+    trained: Trained | None = None
+    on_cpu: bool = False
+
+
+class Task(ABC, Generic[S]):
+    """One kind of run.
+
+    Args:
+        settings: What is asked for.
+        order: Where.
+    """
+
+    rows: int = 0
+    """Of data, as far as they were counted at home."""
+    counts_on_host: bool = False
+    """Some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
+
+    def __init__(self, settings: S, order: Order) -> None:
+        self.settings = settings
+        self.order = order
+
+    @property
+    def kind(self) -> str:
+        """spec["task"]."""
+        return self.settings.task
+
+    @property
+    def title(self) -> str:
+        """What the run is called."""
+        return self.order.name or self.settings.name
+
+    @property
+    def takes_gpus(self) -> bool:
+        """Whether it runs on every GPU of its profile unless it says otherwise, and so needs a profile."""
+        return self.settings.takes_gpus
+
+    @property
+    def outbox_keep(self) -> int:
+        """How many checkpoints the host keeps for home to fetch."""
+        return max(3, self.settings.checkpoint.keep_last) if self.settings.checkpoint is not None else 3
+
+    @cached_property
+    def snapshot(self) -> Snapshot | None:
+        """The project's code as it is now.
+
+        Raises:
+            ProvisionFailed: There is nothing to send, or it is far too much to be code.
+        """
+        return take_snapshot(self.settings.code) if self.settings.code is not None else None
+
+    @property
+    def profile_name(self) -> str | None:
+        """That the command line names, else the host; None: the GPUs that are there decide."""
+        return self.order.profile or self.order.session.host.profile
+
+    @cached_property
+    def named_profile(self) -> Profile | None:
+        """The profile of that name.
+
+        Raises:
+            ConfigError: It is wrong.
+            NotFound: There is none of that name.
+        """
+        return load_profile(self.profile_name, self.order.home) if self.profile_name else None
+
+    def read(self) -> None:
+        """Read what lies at home, before the host is asked: what is wrong there costs nothing yet.
+
+        Raises:
+            ArmadaError: A file it names is missing or wrong.
+        """
+
+    def profile(self, facts: dict[str, Any]) -> Profile | None:
+        """The profile to run with: the named one, else that of the GPUs that are there.
+
+        Raises:
+            PreflightRefused: It needs one, and the host's GPUs cannot be seen.
+        """
+        # What runs on CPUs alone needs nothing a profile says.
+        if self.named_profile is not None or not (self.takes_gpus or self.settings.resources.gpus):
+            return self.named_profile
+        order = self.order
+        return find_profile(order.session.host, facts, order.home, takes_gpus=self.takes_gpus)
+
+    def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
+        """The environment of every job of this experiment; values of the experiment itself count last."""
+        session = self.order.session
+        return {
+            "PYTHONUNBUFFERED": "1",
+            **_offline(session.host, session.paths, run_id),
+            **(profile.env if profile else {}),
+            **self.settings.env,
+        }
+
+    def recorded(self) -> dict[str, Any]:
+        """spec["experiment"]: what a person asked for."""
+        recorded: dict[str, Any] = json.loads(self.settings.model_dump_json())
+        return recorded
+
+    @abstractmethod
+    def parts(self, place: Place) -> Parts:
+        """Say what the run needs; may ask the host, changes nothing there.
+
+        Raises:
+            ConfigError: A file the experiment names is missing or wrong.
+            PreflightRefused: The experiment, the profile and the host do not go together.
+            HostUnreachable: The host does not answer.
+        """
+
+
+def _offline(host: Host, paths: HostPaths, run_id: str) -> dict[str, str]:
+    """Spare what would wait minutes for the internet where there is none."""
+    if host.has_internet:
+        return {}
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+    # Below the run's folder, from where W&B's files come home; a program's own place for them is its work folder.
+    return {**dict.fromkeys(names, "1"), "WANDB_MODE": "offline", "WANDB_DIR": str(paths.run(run_id))}

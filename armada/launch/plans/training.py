@@ -1,0 +1,231 @@
+"""How the bundled payload trains: its section of the spec, its files and its command line, in final numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from armada.launch.accelerate import launch_environment, render_accelerate
+from armada.launch.plans.job_data import names_below
+from armada.launch.plans.payload import payload_variables
+from armada.launch.user_files import Facts, read_user_files
+from armada.provision.content import Content, take_stock
+from armada.provision.hub import HubModel
+from armada.provision.model import model_content
+from armada.provision.payload import payload_content
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from armada.config.profiles import Profile
+    from armada.config.tasks.sft import Sft
+    from armada.config.training import DataSource
+    from armada.launch.batch import Batch
+    from armada.launch.user_files import UserFiles
+    from armada.launch.warmstart import Start
+    from armada.paths import HostPaths
+    from armada.provision.environment import Environment
+
+_DECIDED = ("global_batch_size", "micro_batch_size")
+"""Of `train`; they are in `batch`, solved."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training with every decision made.
+
+    Attributes:
+        cores: Of the machine it runs on.
+        datasets: Files and folders here that it reads.
+        hub: The hub's model that the experiment names, where runs cannot fetch it by themselves.
+        wandb: Stands in for what the experiment says of W&B.
+        start: The checkpoint it begins with.
+    """
+
+    settings: Sft
+    profile: Profile
+    paths: HostPaths
+    environment: Environment
+    batch: Batch
+    run_id: str
+    title: str
+    gpus: int
+    cores: int
+    datasets: Sequence[Path]
+    hub: HubModel | Content | None = None
+    wandb: str | None = None
+    start: Start | None = None
+
+    @property
+    def device(self) -> Literal["cuda", "cpu"]:
+        return "cuda" if self.gpus else "cpu"
+
+    @cached_property
+    def payload(self) -> Content:
+        """The trainer itself."""
+        return payload_content()
+
+    @cached_property
+    def model(self) -> Content | None:
+        """The model, where it travels."""
+        if isinstance(self.hub, Content):
+            return self.hub
+        return model_content(self.settings.local_model) if self.settings.local_model else None
+
+    @property
+    def model_path(self) -> str | None:
+        """Where the model lies on the host; None where the run fetches or makes it."""
+        if self.model is not None:
+            return str(self.paths.content("models", self.model.sha))
+        return self.hub.path if isinstance(self.hub, HubModel) else None
+
+    @cached_property
+    def data(self) -> dict[Path, Content]:
+        """What travels of each dataset: people keep links to data, and the file behind one is what is read."""
+        real = {path: path.resolve() for path in self.datasets}
+        return {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
+
+    @cached_property
+    def files(self) -> UserFiles:
+        """Accelerate's and DeepSpeed's own files, held against the plan."""
+        settings = self.settings
+        return read_user_files(
+            Facts(
+                settings,
+                self.profile,
+                self.batch.processes,
+                self.device,
+                self.batch,
+                accelerate=settings.accelerate,
+                deepspeed=settings.deepspeed,
+                train=settings.train,
+            )
+        )
+
+    def contents(self) -> tuple[Content, ...]:
+        """All that travels.
+
+        Raises:
+            ProvisionFailed: A file that should travel cannot be read.
+        """
+        begin = self.start.content if self.start else None
+        return (self.payload, *self.data.values(), *(content for content in (self.model, begin) if content is not None))
+
+    def argv(self) -> list[str]:
+        """The command."""
+        return [
+            str(self.paths.environment_python(self.environment.key)),
+            *("-m", "armada_train.launch", "--config_file", str(self.paths.launch(self.run_id) / "accelerate.yaml")),
+            *("--spec", str(self.paths.run(self.run_id) / "spec.json")),
+        ]
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables of the command."""
+        found = payload_variables(self.paths, self.payload) | {
+            "TOKENIZERS_PARALLELISM": "false",  # forked workers and the tokenizer's own threads deadlock
+            **launch_environment(processes=self.batch.processes, device=self.device, cpu_count=self.cores),
+        }
+        if not self._fetches():
+            found["HF_HUB_OFFLINE"] = "1"  # nothing is to be fetched: 2 s instead of 48 s where there is no internet
+        return found
+
+    def _fetches(self) -> bool:
+        """Whether the run asks the hub for anything: a kernel, data, or its model."""
+        kernel = self.device == "cuda" and self.profile.train.attention == "auto"
+        model = self.model_path is None and isinstance(self.settings.model, str)
+        return kernel or model or not self.settings.data.is_local
+
+    def launch_files(self) -> dict[str, str]:
+        """What accelerate is told, and DeepSpeed.
+
+        Raises:
+            ConfigError: A file of the user's own is not what it should be.
+            PreflightRefused: It, or the profile, says something else than the plan.
+        """
+        profile = self.profile
+        accelerate = render_accelerate(
+            processes=self.batch.processes,
+            device=self.device,
+            precision=profile.train.precision,
+            extras=profile.accelerate,
+            extras_from=f"profile {profile.name}" + (f" ({profile.origin})" if profile.origin else ""),
+            checked=self.files.accelerate,
+        )
+        deepspeed = self.files.deepspeed
+        more = {} if deepspeed is None else {"launch/deepspeed.json": json.dumps(deepspeed, indent=1)}
+        return {"launch/accelerate.yaml": accelerate} | more
+
+    def section(self) -> dict[str, Any]:
+        """spec["training"], which only the payload reads."""
+        values = self.settings.model_dump(mode="json")
+        profile, tracking = self.profile, values["tracking"]
+        wandb = {"wandb": self.wandb} if self.wandb else {}
+        deepspeed = str(self.paths.launch(self.run_id) / "deepspeed.json")
+        return {
+            "model": self._model_section(values["model"]),
+            "data": self._data_section(),
+            "batch": self._batch_section(),
+            "train": _without(values["train"], *_DECIDED)
+            | {"activation_checkpointing": profile.train.activation_checkpointing},
+            "lora": values["lora"],
+            "precision": profile.train.precision,
+            "attention": profile.train.attention,
+            "device": self.device,
+            "checkpoint": _without(values["checkpoint"], "pattern", "quiet_s"),
+            "resume": _without(values["resume"], "arguments"),
+            "evaluation": values["evaluation"],
+            "peak_flops": profile.peak_flops if self.device == "cuda" else None,
+            "tracking": {**tracking, **wandb, "name": self.title, "id": self.run_id},
+            **({} if self.files.deepspeed is None else {"deepspeed": deepspeed}),
+            "prepared": str(self.paths.prepared),
+            "start_from": self._start_section(),
+        }
+
+    def _model_section(self, model: Any) -> dict[str, Any]:
+        """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""
+        if isinstance(model, dict):
+            return model
+        path = self.model_path
+        return {"path": model} if path is None or path == model else {"path": path, "name": model}
+
+    def _data_section(self) -> dict[str, Any]:
+        data = self.settings.data
+        return {
+            "train": [{**self._origin(source), "weight": source.weight} for source in data.train],
+            "eval": [self._origin(source) for source in data.eval],
+            "workers": data.workers,
+        }
+
+    def _origin(self, source: DataSource) -> dict[str, Any]:
+        if source.hub is not None:
+            more = source.model_dump(include={"split", "config", "revision"}, exclude_none=True)
+            return {"hub": {"id": source.hub, **more}}
+        if source.hook is not None:
+            return {"hook": source.hook}
+        if source.path is None:
+            return {}
+        return {"path": str(self.paths.content("data", self.data[source.path].sha) / source.path.resolve().name)}
+
+    def _batch_section(self) -> dict[str, int]:
+        batch = self.batch
+        return {
+            "global": batch.global_,
+            "micro": batch.micro,
+            "accumulation": batch.accumulation,
+            "processes": batch.processes,
+        }
+
+    def _start_section(self) -> dict[str, Any] | None:
+        start = self.start
+        if start is None:
+            return None
+        place = str(self.paths.content("models", start.content.sha)) if start.content else start.place
+        return {"path": place, "optimizer": "moments" if start.moments else False}
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Leave out what is for jobs of the user's own, or decided elsewhere."""
+    return {key: value for key, value in values.items() if key not in names}

@@ -1,0 +1,210 @@
+"""Launch, resume, merge, prepare and retry, as whoever asks for them calls them: recorded, locked, looked up, carried out.
+
+The commands, and so the dashboard, which runs them, ask here; so do the daemon's retries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.admission import admit, refuse_while_clearing
+from armada.errors import NotFound
+from armada.launch.plans.merge import MergeTask, Source, refuse_unmergeable
+from armada.launch.plans.plan import make_plan
+from armada.launch.plans.prepare import prepare_task
+from armada.launch.plans.registry import task_of
+from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, launch_key, refuse_second
+from armada.launch.resume import resume_run
+from armada.launch.start import start
+from armada.operations import operation
+from armada.provision.turn import turn
+from armada.store import checkpoints, runs
+from armada.store import hosts as host_records
+from armada.sync.pull import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+    from pathlib import Path
+
+    from armada.config.tasks.experiment import Experiment
+    from armada.launch.plans.plan import Plan
+    from armada.launch.plans.task import Order, Task
+    from armada.operations import Listener
+    from armada.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        argv: The command, as it shows among operations.
+        project: The folder it was given in; its own hosts count too.
+        listener: Told how it goes.
+        planned: Told the plan, before anything is put anywhere.
+    """
+
+    argv: Sequence[str]
+    project: Path
+    listener: Listener
+    planned: Callable[[Plan], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A task to launch.
+
+    Attributes:
+        key: What makes two launches the same.
+        title: What is done, for who has to wait for it.
+    """
+
+    task: Task[Any]
+    key: str
+    title: str
+
+    def plan(self, run_id: str | None = None) -> Plan:
+        """Resolve it, under the id of a launch that broke off where there is one; changes nothing."""
+        return make_plan(self.task, run_id=run_id, launch_key=self.key)
+
+
+def launch_of(experiment: Experiment, order: Order, *, only_prepare: bool = False) -> Launch:
+    """The launch of an experiment, or of the preparation of its data.
+
+    Raises:
+        PreflightRefused: It has no data that could be prepared.
+    """
+    task = prepare_task(experiment, order) if only_prepare else task_of(experiment, order)
+    host = order.session.host.name
+    key = launch_key(experiment, host, order.profile, order.name, only_prepare=only_prepare)
+    return Launch(task, key, f"launch of {experiment.name}")
+
+
+def merge_of(source: Source, dtype: str, order: Order) -> Launch:
+    """The launch of a merge."""
+    run_id = source.run.run_id
+    asked = ["merge", run_id, source.checkpoint.digest, order.session.host.name, dtype, order.name]
+    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return Launch(MergeTask(source, dtype, order), key, f"merge of {run_id}")
+
+
+def find_source(
+    database: Database, run: Run, word: str, connect: Callable[[str], HostSession], known: Container[str]
+) -> Source:
+    """Find what a merge is asked of.
+
+    Args:
+        database: The store.
+        run: The training.
+        word: The checkpoint's step, `best` or `last`.
+        connect: Gives a session with a host by its name.
+        known: The names of the hosts that are configured.
+
+    Raises:
+        PreflightRefused: The run was no LoRA training.
+        NotFound: It has no such checkpoint.
+    """
+    spec = runs.spec(database, run.run_id)
+    refuse_unmergeable(run, spec)
+    try:
+        with connect(run.host) as session:
+            found = choose(database, session, run, word)
+    except NotFound:
+        at_home = _newest_at_home(database, run, word)
+        if run.host in known or at_home is None:
+            raise
+        # The host was given back and taken out of hosts.yaml: what is home is all there is.
+        found = at_home
+    return Source(run, spec, found)
+
+
+def _newest_at_home(database: Database, run: Run, word: str) -> Checkpoint | None:
+    home = [c for c in checkpoints.of_run(database, run.run_id) if c.home_path is not None]
+    named = home if word == "last" else [c for c in home if str(c.step) == word]
+    return named[-1] if named else None
+
+
+def carry_out(launch: Launch, caller: Caller) -> Run:
+    """Carry a launch out as an operation; one like it that broke off is found first, and followed or continued.
+
+    Args:
+        launch: What, and where.
+        caller: Who asks.
+
+    Returns:
+        The run as the host has it.
+
+    Raises:
+        Conflict: Another armada carried out the same launch since this one began, or released or removed the host.
+        ArmadaError: What planning, checks, provisioning or the hand-over refused; the run says how far it got.
+    """
+    order = launch.task.order
+    database, session, host = order.database, order.session, order.session.host
+    before = complete_launches(database, launch.key, host.name, time.time() - YOUNG_S)
+    with operation(database, kind="launch", host=host.name, argv=caller.argv) as progress:
+        admit(database, order.home, caller.project, host.name)
+        listener = progress.tells(caller.listener)
+        same = order.home.lock(f"launch-{launch.key[:16]}")
+        with turn(same, launch.title, lambda who: listener.stage("waiting", who)):
+            refuse_second(database, launch.key, host.name, before)
+            listener.now("plan", f"asking {host.name}")
+            former = find_former(database, session, launch.key, time.time())
+            if former is not None:
+                _say_former(caller.listener, former.run, host.name, started=former.started)
+            if former is not None and former.started:
+                progress.concerns(former.run.run_id)
+                return former.run
+            plan = launch.plan(former.run.run_id if former else None)
+            progress.concerns(plan.run_id)
+            host_records.record_facts(database, host.name, plan.facts, origin=str(host.origin) if host.origin else None)
+            host_records.mark_released(database, host.name, None)
+            caller.planned(plan)
+            lock = order.home.lock(f"host-{host.name}")
+            return start(database, session, plan, listener, lock=lock, again=former is not None)
+
+
+def _say_former(listener: Listener, run: Run, host: str, *, started: bool) -> None:
+    if started:
+        listener.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
+    else:
+        listener.stage("continues", f"{run.run_id}, whose launch broke off: {host} has nothing of it")
+
+
+def resume(order: Order, run: Run, caller: Caller) -> Run:
+    """Hand a failed or cancelled run to its host once more, as an operation.
+
+    Raises:
+        Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
+        ArmadaError: What `armada.launch.resume.resume_run` refuses.
+    """
+    database, listener = order.database, caller.listener
+    with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
+        admit(database, order.home, caller.project, run.host)
+        return resume_run(database, order.session, run, say=lambda who: listener.stage("waiting", who))
+
+
+def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:
+    """Hand a run that was lost to its host once more, with nobody there: its secrets have to be on the host still.
+
+    Args:
+        database: The store.
+        session: With the run's host.
+        run: Which.
+        words: Why, and which try it is.
+
+    Raises:
+        Conflict: It goes on already, or everything on the host is just being deleted.
+        ArmadaError: What `armada.launch.resume.resume_run` refuses.
+    """
+    argv = ["armada", "resume", run.run_id]
+    with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
+        refuse_while_clearing(database, run.host)
+        progress.step("resume", words)
+        return resume_run(database, session, run, unattended=True)

@@ -1,0 +1,103 @@
+"""`armada hosts provision`: a host's environment built before the first launch needs it; a launch does the same by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.admission import admit
+from armada.config.profiles import choose_profile, load_profile
+from armada.errors import UsageError
+from armada.operations import operation
+from armada.provision.environment import ensure_environment, plan_environment
+from armada.provision.turn import turn
+from armada.store import hosts as records
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.operations import Listener
+    from armada.paths import HomePaths
+    from armada.session import HostSession
+    from armada.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    """What a host has now: the environment of a profile, and in how many seconds it was built, if it was."""
+
+    profile: str
+    environment: str
+    built: bool
+    seconds: float
+
+
+def named_profile(host: Host, name: str | None, home: HomePaths) -> Profile | None:
+    """The profile that is asked for, or the host's; None where the GPUs that are there decide.
+
+    Raises:
+        UsageError: They would decide, and cannot be seen.
+        ConfigError: The profile is wrong.
+    """
+    name = name or host.profile
+    if name is None and host.batch is not None:
+        raise UsageError(
+            f"which GPUs {host.scheduler} hands out cannot be seen from its login node",
+            hint="--profile NAME, or `profile:` in hosts.yaml",
+        )
+    return load_profile(name, home) if name else None
+
+
+def provision_host(
+    database: Database,
+    home: HomePaths,
+    host: Host,
+    profile: Profile | None,
+    connect: Callable[[str], HostSession],
+    *,
+    argv: Sequence[str],
+    project: Path,
+    listener: Listener,
+) -> Provisioned:
+    """Build the environment of a host's profile there, unless it is there, as an operation.
+
+    Args:
+        database: The store.
+        home: Where profiles are.
+        host: Which.
+        profile: From `named_profile`.
+        connect: Gives a session with a host by its name.
+        argv: The command, as it shows among operations.
+        project: The folder it was given in; its own hosts count too.
+        listener: Told how it goes.
+
+    Raises:
+        Conflict: Another armada removed the host, or is just deleting everything on it.
+        ProvisionFailed: With the end of what the installer said.
+    """
+    origin = str(host.origin) if host.origin else None
+    with operation(database, kind="provision", host=host.name, argv=argv) as progress, connect(host.name) as session:
+        admit(database, home, project, host.name)
+        told = progress.tells(listener)
+        told.now("plan", f"asking {host.name}")
+        facts = session.call("host.facts", {})
+        records.record_facts(database, host.name, facts, origin=origin)
+        profile = profile or load_profile(choose_profile(facts, home), home)
+        environment = plan_environment(session, profile, facts)
+        records.mark_released(database, host.name, None)
+        told.stage("profile", f"{profile.name}, environment {environment.key}")
+        doing = f"provisioning of {host.name}"
+        with turn(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
+            built, seconds, left_out = ensure_environment(
+                session, environment, lambda text: told.now("provision", text)
+            )
+        for note in left_out:
+            told.stage("", f"⚠ {note}")
+        records.record_facts(database, host.name, session.call("host.facts", {}), origin=origin)
+        said = f"built in {span(seconds)}" if built else "was there already"
+        told.stage("ready", f"environment {environment.key} {said}")
+    return Provisioned(profile.name, environment.key, built, seconds)
