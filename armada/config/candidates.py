@@ -5,21 +5,21 @@ from __future__ import annotations
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from armada.config.experiments import Experiment
 from armada.config.settings import Settings
+from armada.config.tasks.registry import models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 def settings(word: str) -> Iterator[str]:
-    """Offer what may stand behind `--set`: `train.seed=`, or, where `word` has its `=` already, `train.compile=true`."""
+    """Offer what may stand behind `--set`, of any task: `train.seed=`, or, where `word` has its `=` already, `train.compile=true`."""
     wanted, equals, _ = word.partition("=")
-    for key, kind in _keys(Experiment, ""):
-        if not equals:
-            yield f"{key}="
-        elif key == wanted:
-            yield from dict.fromkeys(f"{key}={value}" for value in _values(kind))
+    of_all = [pair for model in models().values() for pair in _keys(model, "")]
+    if not equals:
+        yield from dict.fromkeys(f"{key}=" for key, _ in of_all)
+    else:
+        yield from dict.fromkeys(f"{key}={value}" for key, kind in of_all if key == wanted for value in _values(kind))
 
 
 def _keys(model: type[Settings], above: str) -> Iterator[tuple[str, Any]]:
