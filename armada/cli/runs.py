@@ -239,6 +239,7 @@ def _show(options: argparse.Namespace) -> int:
     if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
         clause = foreseen(host.forecast)
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
+    _say_log(context, run)
     for checkpoint in kept:
         trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
         if checkpoint.is_good_home:
@@ -263,6 +264,19 @@ def _show(options: argparse.Namespace) -> int:
     argv = (spec.get("job") or {}).get("argv") or []
     print("  command    " + inert_line(" ".join(map(str, argv)), 400))
     return 0
+
+
+def _say_log(context: Context, run: Run) -> None:
+    """Say of a log that came home in two parts that its middle did not."""
+    from armada.sync.long_logs import END
+    from armada.sync.outputs import output_log
+
+    begin = output_log(context.home, run.run_id)
+    end = begin.with_name(END) if begin is not None else None
+    if begin is None or end is None or not end.is_file() or end.is_symlink():
+        return
+    sizes = f"its first {amount(begin.stat().st_size)} and its last {amount(end.stat().st_size)} are at home"
+    print(f"  log        {sizes}; the middle is only on {run.host} (sync.log_limit): {begin.parent}")
 
 
 def _allowance(context: Context, run: Run, spec: dict[str, Any]) -> dict[str, Any] | None:

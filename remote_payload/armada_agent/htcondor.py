@@ -429,7 +429,8 @@ def _ask_schedd(options: List[str]) -> str:
     except EngineError as error:
         if error.missing:
             raise
-        raise EngineError("HTCondor's queue (the schedd) does not answer: " + error.message)
+        words = error.message.partition("Extra Info:")[0].strip()  # paragraphs about settings of its own
+        raise EngineError("HTCondor's queue (the schedd) does not answer: " + words)
 
 
 def _number(value: Any) -> int:

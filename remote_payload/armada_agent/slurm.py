@@ -410,7 +410,8 @@ class _Queue:
         except EngineError as error:
             self._failures, self._failed_at = self._failures + 1, time.time()
             self.error = error.message
-            self._next_at = now + min(_LONGEST_BACKOFF_S, self._poll_s * 2 ** min(self._failures, 10))
+            pause_s = max(self._poll_s * 2 ** min(self._failures, 10), self._failed_at - now)  # no command waits twice
+            self._next_at = self._failed_at + min(_LONGEST_BACKOFF_S, pause_s)
         else:
             slurm_nodes.note_failed(self.rows, answer.rows)
             self.rows, self.doubt, self.looked_at = answer.rows, answer.doubt, now

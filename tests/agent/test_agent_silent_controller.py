@@ -67,7 +67,8 @@ def handed(tmp_path: Path) -> Handed:
 def test_a_slurm_controller_that_is_down_is_asked_once_and_named(programs: Programs, handed: Handed, code: int) -> None:
     programs.say("scontrol", DOWN, code=code)
     words = "the Slurm controller does not answer: squeue did not answer within 0 s; Slurmctld(primary) at ctl is DOWN"
-    assert slurm.look(handed, 15.0)["error"] == words
+    assert slurm.look(handed, 0.01)["error"] == words
+    assert slurm.look(handed, 0.01)["error"] == words
     with pytest.raises(EngineError) as explained:
         slurm.explain(handed)
     assert explained.value.message == words
@@ -135,6 +136,14 @@ def test_a_frozen_schedd_is_asked_one_thing_by_each_command(programs: Programs, 
         with pytest.raises(EngineError, match=r"HTCondor's queue \(the schedd\) does not answer: condor_q did not"):
             ask()
         assert programs.asked() == [f"condor_q {number}"]
+
+
+def test_a_schedd_that_is_down_is_named_in_a_line(programs: Programs, handed: Handed) -> None:
+    programs.say("condor_q", "Error: Can't find address for schedd c\n\nExtra Info: You probably saw this …\n", code=1)
+    with pytest.raises(EngineError) as down:
+        htcondor.explain(handed)
+    words = "HTCondor's queue (the schedd) does not answer: condor_q: Error: Can't find address for schedd c"
+    assert down.value.message == words
 
 
 def test_a_program_that_prints_without_end_is_ended(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,8 @@ def test_of_a_log_whose_middle_did_not_come_home_both_parts_are_shown(armada: Ar
     whole = armada.run("logs", RUN, "--from", "0")
     assert whole.stdout == "first\nlater\nlast\n"
     assert "the middle did not come home (sync.log_limit)" in whole.stderr
+    log = "log        its first 6 B and its last 11 B are at home; the middle is only on box (sync.log_limit)"
+    assert log.replace("box", dead[0]) in armada.run("show", RUN).stdout
 
 
 def test_where_no_log_came_home_that_is_said(armada: Armada, dead: tuple[str, int]) -> None:
