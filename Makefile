@@ -77,9 +77,9 @@ quick: lint
 	@$(PYTHON) tests/tools/touched.py --run $(VENV)/bin/python -m pytest -q -n $(WORKERS) -m 'not long' $(PYTEST)
 
 # The long form of the fault tests; `make test` runs each a few times.
-# Every fault many times over, and the table of them in docs/reliability.md.
+# Every fault many times over, and the table of them in docs/explanation/reliability.md.
 faults: payload
-	ARMADA_FAULT_KILLS=150 $(RUN_TESTS) --timeout 7200 -p tests.fault_table --fault-table docs/reliability.md -m fault $(PYTEST)
+	ARMADA_FAULT_KILLS=150 $(RUN_TESTS) --timeout 7200 -p tests.fault_table --fault-table docs/explanation/reliability.md -m fault $(PYTEST)
 
 # One mypy for all, because three read most modules twice.
 lint: venv

@@ -60,7 +60,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     schema = verbs.add_parser(
         "schema",
         help="Print a JSON Schema for editors",
-        description="Print the JSON Schema (draft 7) of a kind of file; docs/editors.md says how editors use it.",
+        description="Print the JSON Schema (draft 7) of a kind of file. docs/how-to/editors.md explains how to use it in an editor.",
     )
     schema.add_argument("kind", choices=KINDS, help="Kind of file")
     schema.set_defaults(handler=_schema)

@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and docs/dashboard.md read this table."""
+"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and docs/reference/dashboard.md read this table."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def bindings(where: str) -> list[BindingType]:
 
 
 def markdown() -> str:
-    """The table as docs/dashboard.md holds it."""
+    """The table as docs/reference/dashboard.md holds it."""
     parts = []
     for where, title in SCREENS.items():
         parts.append(f"### {title}\n\n| key | what it does |\n|---|---|")

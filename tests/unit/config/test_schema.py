@@ -23,7 +23,7 @@ from armada.config.schema import FILES, schema_of
 from armada.config.settings import PROBLEM
 
 TREE = Path(__file__).parents[3]
-PAGES = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
+PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 EXAMPLES = sorted((TREE / "examples").glob("*/*.yaml"))
 PROFILES = sorted((TREE / "profiles").glob("*.yaml"))
 
