@@ -21,7 +21,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--web",
         action="store_true",
-        help="Serve the dashboard to a browser on this machine (needs the package textual-serve)",
+        help="Serve the dashboard to a browser on this machine (needs the extra `web`)",
     )
     parser.add_argument(
         "--port", type=int, metavar="N", help="With --web: listen on this port (default: any free port)"

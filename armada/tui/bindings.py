@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and docs/reference/dashboard.md read this table."""
+"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and dashboard.md read this table."""
 
 from __future__ import annotations
 

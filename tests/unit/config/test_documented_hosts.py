@@ -40,6 +40,6 @@ def test_every_key_of_a_cluster_is_documented() -> None:
 
 
 def test_every_key_of_a_host_is_documented() -> None:
-    text = (DOCS / "experiments.md").read_text("utf-8")
+    text = (DOCS / "reference" / "experiments.md").read_text("utf-8")
     keys = set(Host.model_fields) - {"name", "origin", "transport", "local"}
     assert {key for key in keys if not re.search(rf"^\|[^|]*`{key}`", text, re.MULTILINE)} == set()
