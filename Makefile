@@ -116,7 +116,7 @@ reference: venv
 
 docs: | python
 	@$(PYTHON) tests/tools/environments.py $(DOCS)
-	$(DOCS)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) $(PAYLOAD) $(DOCS) site $(VENV).lock $(DOCS).lock $(PAYLOAD).lock $(PAYLOAD).txt $(DEMO) $(DURATIONS) .tools .ci-logs dist build
