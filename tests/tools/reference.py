@@ -11,7 +11,7 @@ import ast
 import inspect
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def _page(title: str, source: str, intro: str, parts: list[str]) -> str:
     return "\n\n".join([f"# {title}", _MADE.format(source=source), intro, *parts]) + "\n"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     cells = [head, tuple("---" for _ in head), *([tuple(cell.replace("|", "\\|") for cell in row) for row in rows])]
     return "\n".join("| " + " | ".join(row) + " |" for row in cells)
 
