@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are made from the code: `python -m tests.tools.reference`, or `make reference`.
+"""Write docs/schemas, and the pages of docs/reference that are made from the code: `make reference`.
 
 Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from `armada.errors`,
 JSON shapes from `armada.cli.shapes`, launch checks from the table that stands where they are numbered.
@@ -10,6 +10,7 @@ import argparse
 import ast
 import inspect
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import Any
 
 from armada import errors
 from armada.cli.main import build_parser
-from armada.cli.shapes import ERROR, SHAPES
-from armada.config.schema import schema_of
+from armada.cli.shapes import ERROR, SHAPES, all_schemas
+from armada.config.schema import FILES, schema_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/reference"
@@ -74,7 +75,8 @@ def _reached(top: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
     found: list[str] = []
     waiting = [top]
     while waiting:
-        for name in re.findall(r"#/\$defs/(\w+)", repr(waiting.pop(0).get("properties"))):
+        definition = waiting.pop(0)
+        for name in re.findall(r"#/\$defs/(\w+)", repr((definition.get("properties"), definition.get("allOf")))):
             if name not in found and definitions[name].get("properties"):
                 found.append(name)
                 waiting.append(definitions[name])
@@ -100,23 +102,36 @@ def _default(value: dict[str, Any]) -> str:
 
 
 def _type(value: dict[str, Any]) -> str:
-    if "$ref" in value:
-        name = value["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+    return " or ".join(dict.fromkeys(kind for kind in _kinds(value) if kind != "null")) or "nothing"
+
+
+def _kinds(value: dict[str, Any]) -> Iterator[str]:
+    """What a value may be, each in a few words."""
     if several := value.get("anyOf") or value.get("allOf") or value.get("oneOf"):
-        kinds = dict.fromkeys(_type(each) for each in several)
-        return " or ".join(kind for kind in kinds if kind != "null") or "nothing"
-    if "const" in value:
-        return f"`{_word(value['const'])}`"
-    if "enum" in value:
-        return ", ".join(f"`{_word(each)}`" for each in value["enum"])
-    kind = value.get("type", "any value")
+        for each in several:
+            yield from _kinds(each)
+    elif "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        yield f"[{name}](#{name.lower()})"
+    elif "const" in value:
+        yield f"`{_word(value['const'])}`"
+    elif "enum" in value:
+        yield ", ".join(f"`{_word(each)}`" for each in value["enum"])
+    elif isinstance(value.get("type"), list):
+        for kind in value["type"]:
+            yield from _kinds({**value, "type": kind})
+    else:
+        yield _plain_kind(value)
+
+
+def _plain_kind(value: dict[str, Any]) -> str:
+    kind = str(value.get("type", "any value"))
     if kind == "array":
         return f"list of {_type(value.get('items', {}))}"
     if kind == "object":
         inner = value.get("additionalProperties") or next(iter(value.get("patternProperties", {}).values()), None)
         return f"mapping of names to {_type(inner)}" if isinstance(inner, dict) else "mapping"
-    return {"string": "text", "boolean": "`true` or `false`"}.get(str(kind), f"{kind}{_bounds(value)}")
+    return {"string": "text", "boolean": "`true` or `false`"}.get(kind, f"{kind}{_bounds(value)}")
 
 
 def _word(value: object) -> str:
@@ -254,9 +269,13 @@ def _fields(shape: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Write every page that is not what it should be."""
-    for name, text in pages().items():
-        path = FOLDER / name
+    """Write every schema and page that is not what it should be."""
+    schemas = {f"{kind}.schema.json": schema_of(kind) for kind in FILES} | {"output.schema.json": all_schemas()}
+    wanted = {
+        ROOT / "docs/schemas" / name: f"{json.dumps(schema, indent=1, ensure_ascii=name == 'output.schema.json')}\n"
+        for name, schema in schemas.items()
+    }
+    for path, text in (wanted | {FOLDER / name: text for name, text in pages().items()}).items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
