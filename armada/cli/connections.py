@@ -64,5 +64,5 @@ def _disconnect(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"name": host.name, "connected": False, "changed": bool(ended)})
         return 0
-    print(f"{host.name}: {'disconnected; runs go on' if ended else 'no connection was open'}")
+    print(f"{host.name}: {'disconnected; runs continue' if ended else 'no connection was open'}")
     return 0

@@ -132,7 +132,7 @@ def _stop(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"stopped": True, "pid": pid})
     else:
-        print(f"the daemon (process {pid}) has ended; runs go on")
+        print(f"the daemon (process {pid}) has stopped; runs continue")
     return 0
 
 

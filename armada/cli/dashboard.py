@@ -55,7 +55,7 @@ def show(*, read_only: bool = False) -> int:
     board.run()
     if board.return_code:
         return 1
-    print("The dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    print("The dashboard is closed. Runs, operations and the daemon continue: armada ps")
     return 0
 
 
@@ -79,7 +79,7 @@ def serve(*, port: int, read_only: bool) -> int:
     Context().database.close()
     listening = server.listen(port)
     asyncio.run(server.serve(listening, read_only=read_only, tell=_tell))
-    print("\nThe dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    print("\nThe dashboard is closed. Runs, operations and the daemon continue: armada ps")
     return 0
 
 

@@ -118,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     except ArmadaError as error:
         return _say(error, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("\narmada: interrupted; runs that were started go on (armada ps)\n")
+        sys.stderr.write("\narmada: interrupted; started runs continue (armada ps)\n")
         return 130
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths

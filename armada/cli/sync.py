@@ -296,7 +296,7 @@ def _moving(transfer: Transfer) -> str:
     from armada.store.transfers import LIVES_S
 
     if transfer.state == "running" and time.time() - (transfer.updated_at or 0.0) > LIVES_S:
-        return f"broken off at {amount(transfer.done_bytes)}; the next sync goes on there"
+        return f"interrupted at {amount(transfer.done_bytes)}; the next sync continues from there"
     if transfer.state != "running":
         return f"{transfer.state}: {inert_line(transfer.reason or '', 60)}"
     text = f"{amount(transfer.done_bytes)} of {amount(transfer.total_bytes or 0)}"

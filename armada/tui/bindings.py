@@ -61,7 +61,7 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "question_mark,f1", "?", "help", "help", "This page"),
     Key("everywhere", "ctrl+p", "^p", "command_palette", "all", "Every action by its name", always=True),
     Key("everywhere", "ctrl+t", "^t", "next_theme", "", "Next theme: dark, light, high contrast", always=True),
-    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon go on"),
+    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon continue"),
     Key("everywhere", "ctrl+c,ctrl+q", "^c", "leave", "", "The same, from anywhere", always=True),
     Key("lists", "up", "↑", "move(-1)", "", "Up"),
     Key("lists", "down", "↓", "move(1)", "", "Down"),
