@@ -150,7 +150,7 @@ def _commands_page() -> str:
     for parser in _walk(build_parser()):
         parts += [f"## {parser.prog}", _usage(parser), parser.description or ""]
         rows = [row for action in parser._actions if _is_shown(action) for row in _rows(action)]  # noqa: SLF001
-        parts.append(_table(("Argument or option", "Meaning"), rows))
+        parts.append(_table(("Name", "Meaning"), rows))
         if parser.epilog:
             raw = parser.formatter_class is argparse.RawDescriptionHelpFormatter
             parts.append(f"```sh\n{parser.epilog}\n```" if raw else parser.epilog)
