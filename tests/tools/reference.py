@@ -87,9 +87,16 @@ def _keys_table(definition: dict[str, Any]) -> str:
     required = definition.get("required", [])
     rows = []
     for key, value in definition["properties"].items():
-        default = "required" if key in required else _default(value)
-        rows.append((f"`{key}`", _type(value), default, value.get("description", "")))
+        if kind := _type(value):  # a key of other tasks may only be empty
+            default = "required" if key in required else _default(value)
+            rows.append((f"`{key}`", kind, default, _meaning(value)))
     return _table(("Key", "Value", "Default", "Meaning"), rows)
+
+
+def _meaning(value: dict[str, Any]) -> str:
+    """What the model says of a key, or the first of several models that say it apart."""
+    said = (value.get("description"), *(_meaning(each) for each in value.get("anyOf", []) if "$ref" not in each))
+    return next(filter(None, said), "")
 
 
 def _default(value: dict[str, Any]) -> str:
@@ -102,7 +109,7 @@ def _default(value: dict[str, Any]) -> str:
 
 
 def _type(value: dict[str, Any]) -> str:
-    return " or ".join(dict.fromkeys(kind for kind in _kinds(value) if kind != "null")) or "nothing"
+    return " or ".join(dict.fromkeys(kind for kind in _kinds(value) if kind != "null"))
 
 
 def _kinds(value: dict[str, Any]) -> Iterator[str]:
