@@ -66,7 +66,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     install = verbs.add_parser(
         "install",
         help="Install as a login service",
-        description="Install the daemon as a systemd user service, or as a launch agent on macOS.",
+        description="Write a systemd user service (on macOS a launch agent), and print the commands that enable it.",
     )
     install.add_argument("--json", action="store_true", help="Print a JSON object")
     install.set_defaults(handler=_install)

@@ -38,7 +38,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     show = commands.add_parser(
         "show",
         help="Show the details of a run",
-        description="Show the details of a run: its state, progress, checkpoints and folders.",
+        description="Show the details of a run: its state, history, checkpoints and command.",
     )
     show.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     show.add_argument("--json", action="store_true", help="Print a JSON object, including the run's spec")

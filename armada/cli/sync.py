@@ -70,7 +70,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     verify.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters (default: all runs)")
     verify.add_argument("--read-data", action="store_true", help="Verify every byte, not only names and sizes")
     verify.add_argument("--no-repair", action="store_true", help="Report damage; repair nothing")
-    verify.add_argument("--json", action="store_true", help="Print a JSON list of objects")
+    verify.add_argument("--json", action="store_true", help="Print a JSON object")
     verify.set_defaults(handler=_verify)
 
     retention = verbs.add_parser(

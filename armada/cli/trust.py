@@ -25,7 +25,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "trust", help="Pin a host's changed SSH key", description="Show the SSH key that the host has now and pin it."
     )
     trust.add_argument("name", help="Name of the host, as in hosts.yaml")
-    trust.add_argument("--yes", "-y", action="store_true", help="Do not ask")
+    trust.add_argument("--yes", "-y", action="store_true", help="Pin without asking")
     trust.add_argument("--dry-run", action="store_true", help="Show the new key and the pinned one; pin nothing")
     add_expect(trust)
     trust.add_argument("--json", action="store_true", help="Print a JSON object")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from armada.cli.main import build_parser
+from armada.cli.shapes import SHAPES
 
 _RIDDLES = ("go on", "goes on", "look over", "it lives", " of its own", "broke off", "what it said", "anew")
 
@@ -49,3 +50,11 @@ def test_help_has_no_riddles_and_no_long_sentences(prog: str) -> None:
     assert [riddle for riddle in _RIDDLES if riddle in text] == []
     for sentence in (PARSERS[prog].description or "").split(". "):
         assert len(sentence.split()) <= 40, sentence
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in SHAPES if "--" not in command and command != "help exit-codes"]
+)
+def test_help_says_what_json_prints(command: str) -> None:
+    (said,) = (said or "" for name, said in helps(PARSERS[f"armada {command}"]) if name == "json")
+    assert ("a JSON list" in said) is isinstance(SHAPES[command], list), said
