@@ -20,6 +20,7 @@ from armada import errors
 from armada.cli.main import build_parser
 from armada.cli.shapes import ERROR, SHAPES, all_schemas
 from armada.config.schema import FILES, schema_of
+from tests.tools.reflow import reflow
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/reference"
@@ -50,7 +51,7 @@ def pages() -> dict[str, str]:
 
 
 def _page(title: str, source: str, intro: str, parts: list[str]) -> str:
-    return "\n\n".join([f"# {title}", _MADE.format(source=source), intro, *parts]) + "\n"
+    return reflow("\n\n".join([f"# {title}", _MADE.format(source=source), intro, *parts]) + "\n")
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
