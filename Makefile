@@ -97,6 +97,7 @@ check: lint test
 format: venv
 	$(VENV)/bin/python -m ruff format .
 	$(VENV)/bin/python -m ruff check --fix .
+	$(VENV)/bin/python -m tests.tools.reflow
 
 # The table in docs/contributing/tests.md, from what the last runs wrote down.
 durations: | python
