@@ -7,6 +7,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 PAYLOAD := .venv-payload
+DOCS := .venv-docs
 DEMO := .demo
 WORKERS ?= auto
 # Options for pytest, such as PYTEST='-k resume' or PYTEST=tests/fleet.
@@ -19,7 +20,7 @@ RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/
 # Where it is set, every process that a test starts compiles armada's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots clean python venv payload what-runs
+.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots docs reference clean python venv payload what-runs
 
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
@@ -30,6 +31,8 @@ help:
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
 	@echo 'make mutants  changes of one condition each in the decisions, and which tests notice them; half an hour'
 	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
+	@echo 'make docs    the documentation as a site, in site/; fails at a broken link or anchor'
+	@echo 'make reference  the pages of docs/reference that are made from the models, the command line and the checks'
 	@echo 'make lint    ruff, mypy --strict, import-linter, vermin'
 	@echo 'make check   lint and tests'
 
@@ -77,9 +80,9 @@ quick: lint
 	@$(PYTHON) tests/tools/touched.py --run $(VENV)/bin/python -m pytest -q -n $(WORKERS) -m 'not long' $(PYTEST)
 
 # The long form of the fault tests; `make test` runs each a few times.
-# Every fault many times over, and the table of them in docs/reliability.md.
+# Every fault many times over, and the table of them in docs/explanation/reliability.md.
 faults: payload
-	ARMADA_FAULT_KILLS=150 $(RUN_TESTS) --timeout 7200 -p tests.fault_table --fault-table docs/reliability.md -m fault $(PYTEST)
+	ARMADA_FAULT_KILLS=150 $(RUN_TESTS) --timeout 7200 -p tests.fault_table --fault-table docs/explanation/reliability.md -m fault $(PYTEST)
 
 # One mypy for all, because three read most modules twice.
 lint: venv
@@ -94,6 +97,7 @@ check: lint test
 format: venv
 	$(VENV)/bin/python -m ruff format .
 	$(VENV)/bin/python -m ruff check --fix .
+	$(VENV)/bin/python -m tests.tools.reflow
 
 # The table in docs/contributing/tests.md, from what the last runs wrote down.
 durations: | python
@@ -107,5 +111,13 @@ mutants: venv
 screenshots: venv
 	$(VENV)/bin/python docs/screenshots.py
 
+# The same pages as committed, made from the code; tests/unit/test_reference.py compares.
+reference: venv
+	$(VENV)/bin/python -m tests.tools.reference
+
+docs: | python
+	@$(PYTHON) tests/tools/environments.py $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) $(PAYLOAD) $(VENV).lock $(PAYLOAD).lock $(PAYLOAD).txt $(DEMO) $(DURATIONS) .tools .ci-logs dist build
+	rm -rf $(VENV) $(PAYLOAD) $(DOCS) site $(VENV).lock $(DOCS).lock $(PAYLOAD).lock $(PAYLOAD).txt $(DEMO) $(DURATIONS) .tools .ci-logs dist build

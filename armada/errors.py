@@ -42,7 +42,7 @@ EXIT_CODES: dict[int, str] = {
     8: "conflict: it exists already, or something else is using it",
     9: "outcome unknown: it may or may not have happened; run the same command again to find out",
     10: "done, but what it printed could not be written (a full disk)",
-    130: "interrupted (runs go on)",
+    130: "interrupted (runs continue)",
 }
 
 

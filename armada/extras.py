@@ -1,18 +1,17 @@
-"""What armada can use and does not bring: packages by their own names, because `armada` on PyPI is a stranger's."""
+"""What armada can use and does not bring, and the command that installs it."""
 
 from __future__ import annotations
 
-EXTRAS = {
-    "notify": "apprise>=1.9,<3",
-    "wandb": "wandb>=0.21,<1",
-    "web": "textual-serve==1.1.3",
-}
-"""Requirements by the name of the extra; pyproject.toml has the same."""
+DISTRIBUTION = "armada-gpu"
+"""What pip calls armada: `armada` on PyPI is a project of strangers. pyproject.toml has the same."""
+
+EXTRAS = ("notify", "wandb", "web")
+"""The extras of that distribution, as in pyproject.toml; `docs` and `dev` are for who works on armada."""
 
 
 def install_command(extra: str) -> str:
-    """The command that puts an extra's package beside this armada."""
+    """Return the command that installs one of `EXTRAS` beside this armada."""
     import shlex
     import sys
 
-    return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(EXTRAS[extra])}"
+    return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(f'{DISTRIBUTION}[{extra}]')}"

@@ -1,4 +1,4 @@
-"""Writes the table in docs/reliability.md from what the tests marked `fault` did.
+"""Writes the table in docs/explanation/reliability.md from what the tests marked `fault` did.
 
 A test says with `@pytest.mark.fault(fault, end_state)` what it breaks and how that must end. How often it broke it, and what
 it saw, it may add with `record_property("times", …)` and `record_property("seen", …)`.

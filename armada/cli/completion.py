@@ -78,14 +78,15 @@ _armada_settings() {
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "completion",
-        help="completion for bash, zsh and fish",
-        description="Print a script that makes a shell complete armada's commands, options, run ids, hosts and profiles.",
+        help="Print a completion script for bash, zsh or fish",
+        description="Print a script that completes armada's commands, options, run ids, hosts and profiles "
+        "in your shell.",
         epilog="""bash: armada completion bash > ~/.local/share/bash-completion/completions/armada
 zsh:  armada completion zsh > "${fpath[1]}/_armada"
 fish: armada completion fish > ~/.config/fish/completions/armada.fish""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    parser.add_argument("shell", choices=SHELLS, help="Your shell")
     parser.set_defaults(handler=_print)
 
 

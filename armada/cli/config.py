@@ -23,33 +23,46 @@ KINDS = ("experiment", "hosts", "profile", "project")
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "config",
-        help="what holds, and which line says so",
-        description="What the files say about an experiment and a host, and schemas of the files for editors.",
+        help="Show effective settings and where each comes from",
+        description="Show the effective settings of an experiment and a host, or print JSON Schemas for editors.",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
 
     show = verbs.add_parser(
         "show",
-        help="every value that holds",
-        description="Every value of a host, its profile and an experiment, as a launch would work with them. Asks no host.",
+        help="Show effective settings",
+        description="Show every setting of a host, its profile and an experiment, as a launch would use "
+        "them. Asks no host.",
     )
-    show.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a YAML file, or quickstart")
-    show.add_argument("--host", metavar="NAME", help="the host; its profile too")
-    show.add_argument("--profile", metavar="NAME", help="instead of the host's own")
     show.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", dest="overrides", help="as for launch; again for more"
+        "experiment",
+        nargs="?",
+        metavar="EXPERIMENT",
+        help="Experiment file (YAML), or `quickstart` for the bundled one",
     )
-    show.add_argument("--gpus", metavar="N", help="as for launch")
-    show.add_argument("--origin", action="store_true", help="the file and line, option or variable that says it")
-    show.add_argument("--json", action="store_true", help="an object, origins among it")
+    show.add_argument("--host", metavar="NAME", help="Show this host and its profile")
+    show.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
+    show.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        dest="overrides",
+        help="Override a setting, as in `armada launch`; repeatable",
+    )
+    show.add_argument("--gpus", metavar="N", help="Use this many GPUs, as in `armada launch`")
+    show.add_argument(
+        "--origin", action="store_true", help="Show where each value comes from: file and line, option or variable"
+    )
+    show.add_argument("--json", action="store_true", help="Print a JSON object, including where each value comes from")
     show.set_defaults(handler=_show)
 
     schema = verbs.add_parser(
         "schema",
-        help="a JSON Schema for editors",
-        description="Print the JSON Schema (draft 7) of a kind of file; docs/editors.md says how editors use it.",
+        help="Print a JSON Schema for editors",
+        description="Print the JSON Schema (draft 7) of a kind of file. docs/how-to/editors.md explains how to use it in an editor.",
     )
-    schema.add_argument("kind", choices=KINDS, help="which files")
+    schema.add_argument("kind", choices=KINDS, help="Kind of file")
     schema.set_defaults(handler=_schema)
 
 

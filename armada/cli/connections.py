@@ -11,21 +11,22 @@ from armada.errors import UsageError
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     connect = verbs.add_parser(
         "connect",
-        help="log in by hand, once",
-        description="Open the connection that everything to this host goes through (`transport: openssh`). "
-        "ssh asks at this terminal for passphrases and one-time codes; nothing asks again until the connection ends.",
+        help="Log in at this terminal and keep the connection open",
+        description="Open the one connection that armada uses for this host (`transport: openssh`). ssh asks "
+        "at this terminal for passphrases and one-time codes. armada does not ask again until "
+        "the connection ends.",
     )
-    connect.add_argument("name")
-    connect.add_argument("--json", action="store_true", help="an object")
+    connect.add_argument("name", help="Name of the host, as in hosts.yaml")
+    connect.add_argument("--json", action="store_true", help="Print a JSON object")
     connect.set_defaults(handler=_connect)
 
     disconnect = verbs.add_parser(
         "disconnect",
-        help="end that connection",
-        description="End the connection that `transport: openssh` keeps open. Runs go on.",
+        help="Close that connection",
+        description="Close the connection that `transport: openssh` keeps open. Runs continue.",
     )
-    disconnect.add_argument("name")
-    disconnect.add_argument("--json", action="store_true", help="an object")
+    disconnect.add_argument("name", help="Name of the host, as in hosts.yaml")
+    disconnect.add_argument("--json", action="store_true", help="Print a JSON object")
     disconnect.set_defaults(handler=_disconnect)
 
 
@@ -63,5 +64,5 @@ def _disconnect(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"name": host.name, "connected": False, "changed": bool(ended)})
         return 0
-    print(f"{host.name}: {'disconnected; runs go on' if ended else 'no connection was open'}")
+    print(f"{host.name}: {'disconnected; runs continue' if ended else 'no connection was open'}")
     return 0

@@ -23,45 +23,52 @@ if TYPE_CHECKING:
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "daemon",
-        help="watch hosts and bring checkpoints home, all the time",
-        description="The daemon watches hosts and brings checkpoints home by each run's schedule. `launch` starts one by itself.",
+        help="Control the daemon, which watches hosts and syncs",
+        description="Control the daemon. It watches hosts and brings checkpoints home on each run's "
+        "schedule. `armada launch` starts it automatically.",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
 
-    run = verbs.add_parser("run", help="be the daemon, here", description="Be the daemon, in the foreground.")
-    run.add_argument("--auto", action="store_true", help="end when nothing is left to watch or sync for 5 minutes")
+    run = verbs.add_parser("run", help="Run in the foreground", description="Run the daemon in the foreground.")
+    run.add_argument("--auto", action="store_true", help="Exit after 5 minutes with nothing to watch or sync")
     run.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
     run.set_defaults(handler=_run)
 
-    start = verbs.add_parser("start", help="start it in the background", description="Start it in the background.")
-    start.add_argument(
-        "--auto", action="store_true", help="it ends when nothing is left to watch or sync for 5 minutes"
-    )
-    start.add_argument("--json", action="store_true", help="an object")
+    start = verbs.add_parser("start", help="Start in the background", description="Start the daemon in the background.")
+    start.add_argument("--auto", action="store_true", help="Let it exit after 5 minutes with nothing to watch or sync")
+    start.add_argument("--json", action="store_true", help="Print a JSON object")
     start.set_defaults(handler=_start)
 
-    stop = verbs.add_parser("stop", help="end it", description="End it. Runs go on; what is half fetched is kept.")
-    stop.add_argument("--json", action="store_true", help="an object")
+    stop = verbs.add_parser(
+        "stop",
+        help="Stop the daemon",
+        description="Stop the daemon. Runs continue. Partly fetched files are kept, and the next sync continues them.",
+    )
+    stop.add_argument("--json", action="store_true", help="Print a JSON object")
     stop.set_defaults(handler=_stop)
 
     status = verbs.add_parser(
-        "status", help="does it live, and what does it see", description="0 if it does its work, else 7."
+        "status",
+        help="Show the state of the daemon and its hosts",
+        description="Show the state of the daemon and its hosts. Exits with 0 if the daemon works, else with 7.",
     )
-    status.add_argument("--json", action="store_true", help="an object")
+    status.add_argument("--json", action="store_true", help="Print a JSON object")
     status.set_defaults(handler=_status)
 
-    logs = verbs.add_parser("logs", help="what it said", description="What it said.")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
-    logs.add_argument("--tail", type=_lines, default=50, metavar="N", help="begin so many lines from the end (50)")
-    logs.add_argument("--json", action="store_true", help="an object a line")
+    logs = verbs.add_parser("logs", help="Show the log", description="Show the log of the daemon.")
+    logs.add_argument("-f", "--follow", action="store_true", help="Follow the log until Ctrl-C")
+    logs.add_argument(
+        "--tail", type=_lines, default=50, metavar="N", help="Start this many lines before the end (default: 50)"
+    )
+    logs.add_argument("--json", action="store_true", help="Print one JSON object per line")
     logs.set_defaults(handler=_logs)
 
     install = verbs.add_parser(
         "install",
-        help="have it started with the machine",
-        description="Write a systemd user service, or a launch agent on macOS.",
+        help="Install as a login service",
+        description="Write a systemd user service (on macOS a launch agent), and print the commands that enable it.",
     )
-    install.add_argument("--json", action="store_true", help="an object")
+    install.add_argument("--json", action="store_true", help="Print a JSON object")
     install.set_defaults(handler=_install)
 
 
@@ -125,7 +132,7 @@ def _stop(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"stopped": True, "pid": pid})
     else:
-        print(f"the daemon (process {pid}) has ended; runs go on")
+        print(f"the daemon (process {pid}) has stopped; runs continue")
     return 0
 
 

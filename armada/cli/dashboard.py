@@ -13,14 +13,19 @@ from armada.extras import install_command
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "dashboard",
-        help="watch everything on one screen",
-        description="Runs, hosts, transfers and curves, live. `armada` alone opens it too. Leaving it stops nothing.",
+        help="Open the dashboard",
+        description="Open the dashboard: runs, hosts, transfers and loss curves, live. `armada` without a "
+        "command opens it too. Runs continue when you leave it.",
     )
-    parser.add_argument("--read-only", action="store_true", help="show; start, stop and fetch nothing")
+    parser.add_argument("--read-only", action="store_true", help="Only show: never start, stop or fetch anything")
     parser.add_argument(
-        "--web", action="store_true", help="serve it to a browser on this machine (needs the package textual-serve)"
+        "--web",
+        action="store_true",
+        help="Serve the dashboard to a browser on this machine (needs the extra `web`)",
     )
-    parser.add_argument("--port", type=int, metavar="N", help="with --web: listen there, not on any free port")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="With --web: listen on this port (default: any free port)"
+    )
     parser.set_defaults(handler=_handle)
 
 
@@ -50,7 +55,7 @@ def show(*, read_only: bool = False) -> int:
     board.run()
     if board.return_code:
         return 1
-    print("The dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    print("The dashboard is closed. Runs, operations and the daemon continue: armada ps")
     return 0
 
 
@@ -74,7 +79,7 @@ def serve(*, port: int, read_only: bool) -> int:
     Context().database.close()
     listening = server.listen(port)
     asyncio.run(server.serve(listening, read_only=read_only, tell=_tell))
-    print("\nThe dashboard is closed. Runs, operations and the daemon go on: armada ps")
+    print("\nThe dashboard is closed. Runs, operations and the daemon continue: armada ps")
     return 0
 
 

@@ -25,13 +25,13 @@ _WORST_FIRST = (2, 4, 5, 3)
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="look for what breaks hosts, and say what to do",
-        description="Look at home and at all hosts, or at some: everything that is known to break them, with the remedy. "
-        "Exit 0 when nothing keeps runs from working, whatever warnings there are; 2 a file is wrong, 4 a host is out of reach, "
-        "5 its agent does not start, 3 launches there would fail.",
+        help="Diagnose home and hosts, and advise",
+        description="Check home and hosts for every known problem, and say how to fix each. Exits with 0 if "
+        "runs can work, even if there are warnings; 2 if a file is invalid; 3 if launches would "
+        "fail; 4 if a host cannot be reached; 5 if its agent does not start.",
     )
-    doctor.add_argument("hosts", nargs="*", metavar="HOST", help="which (home and all hosts by default)")
-    doctor.add_argument("--json", action="store_true", help="an object")
+    doctor.add_argument("hosts", nargs="*", metavar="HOST", help="Host to diagnose (default: home and all hosts)")
+    doctor.add_argument("--json", action="store_true", help="Print a JSON object")
     doctor.set_defaults(handler=_doctor)
 
 

@@ -17,12 +17,12 @@ TOPICS = ("exit-codes", "json")
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "help",
-        help="explain a command or a topic",
-        description="Explain a command, such as `armada help hosts add`, or a topic: exit-codes lists what exit codes mean, "
-        "json prints the JSON Schema of what --json prints.",
+        help="Explain a command or a topic",
+        description="Explain a command, such as `armada help hosts add`, or a topic. `exit-codes` lists the "
+        "exit codes. `json` prints the JSON Schema of what --json prints.",
     )
-    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="a command, exit-codes, or json")
-    parser.add_argument("--json", action="store_true", help="an object, of exit-codes")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="A command, `exit-codes`, or `json`")
+    parser.add_argument("--json", action="store_true", help="Print the exit codes as a JSON object")
     parser.set_defaults(handler=_explain)
 
 

@@ -25,22 +25,26 @@ FLAG = "--other-home"
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     homes = verbs.add_parser(
         "homes",
-        help="which homes use it",
-        description="List the homes that registered for runs on a host, and what each has not fetched. The host keeps that for them.",
+        help="List the homes that use a host",
+        description="List the homes that registered for runs on a host, and what each has not fetched yet. "
+        "The host keeps those results for them.",
     )
-    homes.add_argument("name")
-    homes.add_argument("--json", action="store_true", help="a list of objects")
+    homes.add_argument("name", help="Name of the host, as in hosts.yaml")
+    homes.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     homes.set_defaults(handler=_homes)
 
     forget = verbs.add_parser(
         "forget-home",
-        help="stop keeping things for a home",
-        description="Say that a home is gone, or needs nothing more from a host. What it has not fetched may then be deleted there, "
-        "when another home asks for it. A home that syncs again registers again.",
+        help="Stop keeping results for a home",
+        description="Declare that a home is gone, or needs nothing more from a host. Another home may then "
+        "delete the results that it has not fetched. If that home syncs again, it registers "
+        "again.",
     )
-    forget.add_argument("name")
-    forget.add_argument("home", metavar="HOME", help="its id, or the beginning, as `armada hosts homes` shows it")
-    forget.add_argument("--json", action="store_true", help="an object")
+    forget.add_argument("name", help="Name of the host, as in hosts.yaml")
+    forget.add_argument(
+        "home", metavar="HOME", help="Id of the home, or its first characters, as `armada hosts homes` shows it"
+    )
+    forget.add_argument("--json", action="store_true", help="Print a JSON object")
     forget.set_defaults(handler=_forget)
 
 
@@ -138,7 +142,9 @@ def owner(context: Context, run: Run) -> Home | None:
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(FLAG, action="store_true", help="although another home launched it, or needs it")
+    parser.add_argument(
+        FLAG, action="store_true", help="Continue even if another home launched the run or still needs its results"
+    )
 
 
 def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str) -> None:

@@ -28,54 +28,69 @@ if TYPE_CHECKING:
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "hosts", help="add, list and check hosts", description="Hosts: the places that run work."
+        "hosts",
+        help="Add, check, list and release hosts",
+        description="Manage hosts: the machines and clusters that run your experiments.",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
 
     add = verbs.add_parser(
-        "add", help="add a host and pin its key", description="Add a host to hosts.yaml and pin its key."
+        "add", help="Add a host and pin its SSH key", description="Add a host to hosts.yaml and pin its SSH key."
     )
-    add.add_argument("name", help="what you call it")
+    add.add_argument("name", help="Name of the host in armada")
     add.add_argument(
         "target",
-        help="user@address:port, a name from your ssh_config, or a whole line in quotes: 'ssh -p 50022 root@…'",
+        help="user@address:port, a name from your ssh_config, or a whole ssh command in quotes: 'ssh -p 50022 root@…'",
     )
-    add.add_argument("--profile", metavar="NAME", help="what kind of machine it is (chosen by its GPUs otherwise)")
-    add.add_argument("--identity", type=Path, metavar="FILE", help="private key to log in with")
-    add.add_argument("--root", metavar="PATH", help="armada's folder there (~/.armada)")
-    add.add_argument("--price", type=float, metavar="PER_HOUR", help="what an hour of it costs")
+    add.add_argument("--profile", metavar="NAME", help="GPU profile of the machine (default: chosen by its GPUs)")
+    add.add_argument("--identity", type=Path, metavar="FILE", help="Private key to log in with")
+    add.add_argument("--root", metavar="PATH", help="armada's folder on the host (default: ~/.armada)")
+    add.add_argument("--price", type=float, metavar="PER_HOUR", help="Price per hour, in dollars")
     add.add_argument(
-        "--scheduler", choices=("direct", "slurm", "htcondor"), default="direct", help="what starts runs there"
+        "--scheduler",
+        choices=("direct", "slurm", "htcondor"),
+        default="direct",
+        help="What starts runs there: armada itself (direct), Slurm or HTCondor",
     )
     add.add_argument(
         "--transport",
         choices=("fabric", "openssh"),
         default="fabric",
-        help="openssh: one connection that stays open, used by everything",
+        help="openssh: use your ssh program and keep one connection open for everything",
     )
     add.add_argument(
-        "--reuse-only", action="store_true", help="with it: only `armada hosts connect` opens it (one-time codes)"
+        "--reuse-only",
+        action="store_true",
+        help="With --transport openssh: only `armada hosts connect` opens the connection (sites with one-time codes)",
     )
-    add.add_argument("--yes", "-y", action="store_true", help="pin the key it shows without asking")
+    add.add_argument("--yes", "-y", action="store_true", help="Pin the key that the host shows; do not ask")
     trust.add_expect(add)
-    add.add_argument("--dry-run", action="store_true", help="show its key; pin and add nothing")
-    add.add_argument("--json", action="store_true", help="a list of one object, as `check` prints it")
+    add.add_argument("--dry-run", action="store_true", help="Show the key; pin and add nothing")
+    add.add_argument("--json", action="store_true", help="Print a JSON list with one object, as `hosts check` does")
     add.set_defaults(handler=_add)
 
-    ls = verbs.add_parser("ls", help="list hosts", description="List hosts, as last seen.")
-    ls.add_argument("--json", action="store_true", help="a list of objects")
+    ls = verbs.add_parser(
+        "ls", help="List hosts", description="List hosts with what armada last saw of them. Asks no host."
+    )
+    ls.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ls.set_defaults(handler=_ls)
 
-    check = verbs.add_parser("check", help="log in and look", description="Log in to hosts and say what is there.")
-    check.add_argument("names", nargs="*", metavar="NAME", help="which (all by default)")
-    check.add_argument("--json", action="store_true", help="a list of objects")
+    check = verbs.add_parser(
+        "check",
+        help="Test the connection and inspect hosts",
+        description="Log in to hosts and show their GPUs, disks, programs and problems.",
+    )
+    check.add_argument("names", nargs="*", metavar="NAME", help="Host to check (default: all hosts)")
+    check.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     check.set_defaults(handler=_check)
 
     remove = verbs.add_parser(
-        "rm", help="forget a host", description="Forget a host and its key. Nothing on it is touched."
+        "rm",
+        help="Remove a host from hosts.yaml",
+        description="Remove a host from hosts.yaml and forget its SSH key. Nothing on the host changes.",
     )
-    remove.add_argument("name")
-    remove.add_argument("--json", action="store_true", help="an object")
+    remove.add_argument("name", help="Name of the host, as in hosts.yaml")
+    remove.add_argument("--json", action="store_true", help="Print a JSON object")
     remove.set_defaults(handler=_remove)
 
     provision.register(verbs)

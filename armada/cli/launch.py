@@ -12,40 +12,51 @@ from armada.errors import UsageError
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "launch",
-        help="put an experiment on a host",
-        description="Plan, check, provision and start an experiment on a host. `quickstart` names the bundled one.",
+        help="Start an experiment on a host",
+        description="Plan an experiment, check it, provision the host and start the run. `quickstart` names "
+        "the bundled experiment.",
     )
     _take_options(parser)
     parser.set_defaults(handler=_launch, only_prepare=False)
     parser = commands.add_parser(
         "prepare",
-        help="tokenise an experiment's data before GPUs wait for it",
-        description="Tokenise the data of an experiment on a host's CPUs, as a run of its own, and say what there is to train "
-        "on. Trainings with the same data, model and chat template find it.",
+        help="Tokenise an experiment's data on CPUs in advance",
+        description="Tokenise an experiment's data on a host's CPUs, as a separate run, and report how many "
+        "tokens there are to train on. Later trainings with the same data, model and chat "
+        "template reuse the result.",
     )
     _take_options(parser)
     parser.set_defaults(handler=_launch, only_prepare=True)
 
 
 def _take_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", metavar="EXPERIMENT", help="a YAML file, or quickstart")
-    parser.add_argument("--host", required=True, metavar="NAME", help="where; `local` is this machine")
-    parser.add_argument("--profile", metavar="NAME", help="instead of the host's own")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", dest="overrides", help="change a setting; again for more"
+        "experiment", metavar="EXPERIMENT", help="Experiment file (YAML), or `quickstart` for the bundled one"
     )
-    parser.add_argument("--gpus", metavar="N", help="instead of resources.gpus: a number, or all")
-    parser.add_argument("--name", metavar="TEXT", help="instead of the experiment's name")
+    parser.add_argument("--host", required=True, metavar="NAME", help="Host to use; `local` is this machine")
+    parser.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
     parser.add_argument(
-        "--dry-run", action="store_true", help="stop after the checks and print the plan; nothing is sent or started"
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        dest="overrides",
+        help="Override a setting of the experiment; repeatable",
+    )
+    parser.add_argument("--gpus", metavar="N", help="Use this many GPUs, or `all`, instead of resources.gpus")
+    parser.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
+    parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
+    parser.add_argument(
+        "--follow", "-f", action="store_true", help="Watch the run until it ends, then bring its checkpoints home"
     )
     parser.add_argument(
-        "--follow", "-f", action="store_true", help="watch until it ends, then bring its checkpoints home"
+        "--no-daemon",
+        action="store_true",
+        help="Do not start the daemon, which watches the run and syncs its checkpoints",
     )
     parser.add_argument(
-        "--no-daemon", action="store_true", help="start no daemon to watch it and bring checkpoints home"
+        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
     )
-    parser.add_argument("--json", action="store_true", help="one object on stdout, progress on stderr")
 
 
 def _launch(options: argparse.Namespace) -> int:

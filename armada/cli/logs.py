@@ -30,20 +30,25 @@ _TAIL_BYTES = 1 << 16
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     logs = commands.add_parser(
         "logs",
-        help="what a run printed",
-        description="What a run printed, from its host; what came home of it where the host cannot be asked.",
+        help="Show the log of a run",
+        description="Show the log of a run, read from its host. If the host does not answer, show the part "
+        "that is already at home.",
     )
-    logs.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    logs.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     logs.add_argument(
         "-f",
         "--follow",
         action="store_true",
-        help="go on until the run ends, with its exit code: 0 or 6 (Ctrl-C leaves it running)",
+        help="Follow the log until the run ends; exit with 0 if it succeeded, else 6 (Ctrl-C leaves the run running)",
     )
-    logs.add_argument("--tail", type=_count, default=100, metavar="N", help="begin so many lines from the end (100)")
-    logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="begin there instead")
-    logs.add_argument("--pid", type=_pid, metavar="PID", help="with --follow: end also when that process does")
-    logs.add_argument("--json", action="store_true", help="an object a line: the byte where it begins, and the text")
+    logs.add_argument(
+        "--tail", type=_count, default=100, metavar="N", help="Start this many lines before the end (default: 100)"
+    )
+    logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="Start at this byte instead")
+    logs.add_argument("--pid", type=_pid, metavar="PID", help="With --follow: also stop when this process ends")
+    logs.add_argument(
+        "--json", action="store_true", help="Print one JSON object per line of the log: its byte offset and its text"
+    )
     logs.set_defaults(handler=_logs)
 
 
@@ -55,7 +60,9 @@ def _count(text: str) -> int:
 
 def _byte(text: str) -> int:
     if not text.isdecimal() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text!r} is no place in a file: a number of bytes from its beginning")
+        raise argparse.ArgumentTypeError(
+            f"invalid byte offset {text!r}: give a number of bytes from the start of the log"
+        )
     return int(text)
 
 

@@ -7,7 +7,7 @@ import importlib
 import re
 import sqlite3
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada import __version__, ascii_text
 from armada.errors import ArmadaError, UsageError
@@ -60,6 +60,10 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 class _Parser(argparse.ArgumentParser):
     """Argparse, leaving through our own errors so that there is one way out."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(add_help=False, **settings)
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit")
+
     def error(self, message: str) -> NoReturn:
         if found := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message, re.DOTALL):
             near = nearest(found[1], [word for words in COMMANDS.values() for word in words])
@@ -76,10 +80,12 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="armada",
-        description="One terminal over all your GPUs: launch, watch, bring every checkpoint home verified.",
-        epilog="`armada help exit-codes` lists the exit codes.",
+        description="Launch fine-tuning runs on all your GPUs, watch them, and bring every checkpoint home verified.",
+        epilog="`armada help exit-codes` lists the exit codes. `armada help COMMAND` explains a command.",
     )
-    parser.add_argument("-V", "--version", action="version", version=f"armada {__version__}")
+    parser.add_argument(
+        "-V", "--version", action="version", version=f"armada {__version__}", help="Show the version and exit"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     named = [module for module, words in COMMANDS.items() if word in words]
     for module in named or COMMANDS:
@@ -112,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     except ArmadaError as error:
         return _say(error, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("\narmada: interrupted; runs that were started go on (armada ps)\n")
+        sys.stderr.write("\narmada: interrupted; started runs continue (armada ps)\n")
         return 130
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths

@@ -16,20 +16,30 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "merge",
-        help="merge a run's adapter into its base model",
-        description="Merge a LoRA run's adapter into its base as a run of its own on CPUs; the merged model comes home as checkpoints do.",
+        help="Merge a run's LoRA adapter into its base model",
+        description="Merge the adapter of a LoRA run into its base model. The merge is a separate run on "
+        "CPUs. The merged model comes home like a checkpoint.",
     )
-    parser.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    parser.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     parser.add_argument(
-        "--checkpoint", metavar="N", default="last", help="its step, `best` (evaluation loss) or `last`"
+        "--checkpoint",
+        metavar="N",
+        default="last",
+        help="Checkpoint to merge: its step, `best` (lowest evaluation loss) or `last`",
     )
-    parser.add_argument("--host", metavar="NAME", help="where; by default where the checkpoint lies")
-    parser.add_argument("--dtype", choices=DTYPES, default="auto", help="of the merged weights (auto: the base's)")
-    parser.add_argument("--name", metavar="TEXT", help="instead of one made of the training's")
-    parser.add_argument("--dry-run", action="store_true", help="stop after the checks and print the plan")
-    parser.add_argument("--follow", "-f", action="store_true", help="watch until it ends, then bring the model home")
-    parser.add_argument("--no-daemon", action="store_true", help="start no daemon to bring the model home")
-    parser.add_argument("--json", action="store_true", help="one object on stdout, progress on stderr")
+    parser.add_argument("--host", metavar="NAME", help="Host to merge on (default: the host that holds the checkpoint)")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, default="auto", help="Data type of the merged weights (auto: that of the base model)"
+    )
+    parser.add_argument("--name", metavar="TEXT", help="Name of the merge (default: made from the training's name)")
+    parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
+    parser.add_argument(
+        "--follow", "-f", action="store_true", help="Watch the merge until it ends, then bring the model home"
+    )
+    parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which brings the model home")
+    parser.add_argument(
+        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
+    )
     parser.set_defaults(handler=_merge)
 
 

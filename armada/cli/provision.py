@@ -12,12 +12,13 @@ from armada.cli.printing import print_json
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     provision = verbs.add_parser(
         "provision",
-        help="build its environment now",
-        description="Build the Python environment of a host's profile there, unless it is there. A launch does the same.",
+        help="Build the host's Python environment now",
+        description="Build the Python environment of the host's profile on the host, unless it exists. A "
+        "launch does the same.",
     )
-    provision.add_argument("name")
-    provision.add_argument("--profile", metavar="NAME", help="instead of the host's own")
-    provision.add_argument("--json", action="store_true", help="an object")
+    provision.add_argument("name", help="Name of the host, as in hosts.yaml")
+    provision.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
+    provision.add_argument("--json", action="store_true", help="Print a JSON object")
     provision.set_defaults(handler=_provision)
 
 

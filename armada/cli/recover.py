@@ -21,20 +21,19 @@ WRONG = 7
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "recover",
-        help="make a lost or damaged store anew",
-        description="Read all hosts and what lies at home, and write what they hold into the store; a damaged store is kept under "
-        "another name. Repeat it when hosts answer that did not. 4 if one did not answer.",
+        help="Rebuild a lost or damaged store",
+        description="Rebuild the local database from all hosts and from the files at home. A damaged "
+        "database is kept under another name. Exits with 4 if a host did not answer; run the "
+        "command again when it does.",
     )
-    parser.add_argument(
-        "--host", action="append", metavar="NAME", dest="hosts", help="ask only this host; again for more"
-    )
+    parser.add_argument("--host", action="append", metavar="NAME", dest="hosts", help="Ask only this host; repeatable")
     parser.add_argument(
         "--sizes-only",
         action="store_true",
-        help="take checkpoints at home for verified by names and sizes, without reading every byte",
+        help="Accept checkpoints at home by names and sizes, without reading every byte",
     )
-    parser.add_argument("--dry-run", action="store_true", help="do it in a copy, say what came of it, change nothing")
-    parser.add_argument("--json", action="store_true", help="an object")
+    parser.add_argument("--dry-run", action="store_true", help="Rebuild a copy and report the result; change nothing")
+    parser.add_argument("--json", action="store_true", help="Print a JSON object")
     parser.set_defaults(handler=_recover)
 
 

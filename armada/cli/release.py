@@ -28,24 +28,25 @@ WIPED = "wiped"
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     release = verbs.add_parser(
         "release",
-        help="can it be destroyed?",
-        description="Say what destroying a host would lose: exit 0 if nothing, 8 otherwise. Deletes the secrets on it.",
+        help="Check whether a host can be destroyed",
+        description="List what would be lost if you destroyed the host. Exits with 0 if nothing, with 8 "
+        "otherwise. Deletes the secrets on the host.",
     )
-    release.add_argument("name")
-    release.add_argument("--drain", action="store_true", help="bring everything home first")
+    release.add_argument("name", help="Name of the host, as in hosts.yaml")
+    release.add_argument("--drain", action="store_true", help="Bring everything home first")
     release.add_argument(
         "--ignore-work",
         action="store_true",
-        help="do not count files that no sync.outputs names, nor the middle of logs beyond sync.log_limit",
+        help="Ignore files that sync.outputs does not name, and the parts of logs that exceed sync.log_limit",
     )
     release.add_argument(
-        "--wipe", action="store_true", help="if nothing would be lost, delete everything of armada's on it"
+        "--wipe", action="store_true", help="If nothing would be lost, delete all of armada's files on the host"
     )
     release.add_argument(
-        "--dry-run", action="store_true", help="only say it: bring nothing home, delete nothing, not even secrets"
+        "--dry-run", action="store_true", help="Only report: fetch nothing and delete nothing, not even secrets"
     )
-    release.add_argument("--yes", "-y", action="store_true", help="wipe without asking")
-    release.add_argument("--json", action="store_true", help="an object")
+    release.add_argument("--yes", "-y", action="store_true", help="Wipe without asking")
+    release.add_argument("--json", action="store_true", help="Print a JSON object")
     release.set_defaults(handler=_release)
 
 

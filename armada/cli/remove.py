@@ -25,24 +25,25 @@ if TYPE_CHECKING:
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     remove = commands.add_parser(
         "rm",
-        help="forget a run",
-        description="Forget an ended run, on its host and at home. Checkpoints at home stay. Where the host is gone, --force forgets the "
-        "run at home alone, and names what is lost with it; --dry-run names that before.",
+        help="Delete a run's files on its host and forget it",
+        description="Delete an ended run's files on its host, and forget the run at home. Checkpoints at "
+        "home stay. If the host is gone, --force forgets the run at home only and lists what is "
+        "lost. --dry-run lists it in advance.",
     )
-    remove.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    remove.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     remove.add_argument(
         "--force",
         action="store_true",
-        help="even if the host holds checkpoints that are not at home, its root is away, or the host itself is gone",
+        help="Remove even if checkpoints exist only on the host, if the host's root is missing, or if the host is gone",
     )
     remove.add_argument(
         "--without-host",
         action="store_true",
-        help="forget it at home alone; refused where the host answers, so that nothing is deleted there",
+        help="Forget the run at home only and delete nothing on the host; refused if the host answers",
     )
     add_flag(remove)
-    remove.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    remove.add_argument("--json", action="store_true", help="an object")
+    remove.add_argument("--dry-run", action="store_true", help="List what would be deleted; delete nothing")
+    remove.add_argument("--json", action="store_true", help="Print a JSON object")
     remove.set_defaults(handler=_remove)
 
 

@@ -12,17 +12,19 @@ from armada.cli.homes import add_flag, ask_owner
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "resume",
-        help="go on with a run that failed or was stopped",
-        description="Start a failed or cancelled run again where it was: the same run on the same host, from its last whole "
-        "checkpoint there.",
+        help="Resume a failed or stopped run",
+        description="Resume a failed or cancelled run on the same host, from its last complete checkpoint "
+        "there. It keeps its run id.",
     )
-    parser.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    parser.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     parser.add_argument(
-        "--follow", "-f", action="store_true", help="watch until it ends, then bring its checkpoints home"
+        "--follow", "-f", action="store_true", help="Watch the run until it ends, then bring its checkpoints home"
     )
     add_flag(parser)
-    parser.add_argument("--no-daemon", action="store_true", help="start no daemon to watch it")
-    parser.add_argument("--json", action="store_true", help="one object on stdout, progress on stderr")
+    parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which watches the run")
+    parser.add_argument(
+        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
+    )
     parser.set_defaults(handler=_resume)
 
 

@@ -25,37 +25,50 @@ if TYPE_CHECKING:
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     ps = commands.add_parser(
-        "ps", help="list runs", description="List runs, newest first, after a look at their hosts."
+        "ps", help="List runs", description="Ask the hosts for the state of their runs and list them, newest first."
     )
-    ps.add_argument("--cached", action="store_true", help="what the store knows, without a look")
-    ps.add_argument("--all", "-a", action="store_true", help="ended runs older than a day too")
-    ps.add_argument("--why", action="store_true", help="the evidence each state comes from")
-    ps.add_argument("--json", action="store_true", help="a list of objects")
+    ps.add_argument("--cached", action="store_true", help="List what the local database holds; ask no host")
+    ps.add_argument("--all", "-a", action="store_true", help="Also list runs that ended more than a day ago")
+    ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
+    ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
 
-    show = commands.add_parser("show", help="all about one run", description="All about one run.")
-    show.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    show.add_argument("--json", action="store_true", help="an object, with the spec")
+    show = commands.add_parser(
+        "show",
+        help="Show the details of a run",
+        description="Show the details of a run: its state, history, checkpoints and command.",
+    )
+    show.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    show.add_argument("--json", action="store_true", help="Print a JSON object, including the run's spec")
     show.set_defaults(handler=_show)
 
     stop = commands.add_parser(
-        "stop", help="end a run", description="End a run: SIGTERM, then, after a grace time, SIGKILL."
+        "stop", help="Stop a run", description="Stop a run: send SIGTERM, wait for the grace period, then send SIGKILL."
     )
-    stop.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    stop.add_argument("--grace", type=_seconds, metavar="S", help="seconds between the two (default: the experiment's)")
+    stop.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
     add_flag(stop)
-    stop.add_argument("--json", action="store_true", help="an object: the run as it ended")
+    stop.add_argument("--json", action="store_true", help="Print a JSON object: the run after it ended")
     stop.set_defaults(handler=_stop)
 
     pull = commands.add_parser(
-        "pull", help="bring checkpoints home", description="Bring a run's checkpoints home, every byte verified."
+        "pull",
+        help="Download a run's checkpoints and verify them",
+        description="Bring a run's checkpoints home and verify every byte.",
     )
-    pull.add_argument("run", metavar="RUN", help="run id, or its beginning")
+    pull.add_argument("run", metavar="RUN", help="Run id, or its first characters")
     pull.add_argument(
-        "--checkpoint", metavar="N", help="one only: its step, `best` (evaluation loss), `last`, or its digest"
+        "--checkpoint",
+        metavar="N",
+        help="Fetch only this checkpoint: its step, `best` (lowest evaluation loss), `last`, or its digest",
     )
-    pull.add_argument("--to", type=Path, metavar="DIR", help="copy it there as well (`last` unless --checkpoint says)")
-    pull.add_argument("--json", action="store_true", help="an object")
+    pull.add_argument(
+        "--to",
+        type=Path,
+        metavar="DIR",
+        help="Also copy the checkpoint into this folder (`last`, unless you give --checkpoint)",
+    )
+    pull.add_argument("--json", action="store_true", help="Print a JSON object")
     pull.set_defaults(handler=_pull)
 
 
@@ -170,7 +183,9 @@ def _say_unfinished(context: Context, now: float) -> None:
     for each in unfinished(context.database, now):
         what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}{f' on {each.host}' if each.host else ''}"
         again = inert_line(shlex.join(["armada", *each.argv[1:]]), 200)
-        print(f"⚠ {what} broke off {span(now - each.updated_at)} ago; the same command continues it: {again}")
+        print(
+            f"⚠ {what} was interrupted {span(now - each.updated_at)} ago. Run the same command again to continue: {again}"
+        )
 
 
 def _evidence(run: Run, now: float) -> tuple[str, ...]:

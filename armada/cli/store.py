@@ -21,17 +21,18 @@ AMISS = 7
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "store",
-        help="home's own records",
-        description="Home's records of runs, checkpoints and hosts: one SQLite file.",
+        help="Inspect the local database",
+        description="Inspect the local database of runs, checkpoints and hosts (one SQLite file).",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
     check = verbs.add_parser(
         "check",
-        help="is it whole, and does it agree with what lies at home",
-        description="Hold the store against itself and against the checkpoints at home; changes nothing. 2 if it is damaged, 7 if it "
-        "disagrees.",
+        help="Check the database against the checkpoints at home",
+        description="Check the integrity of the database and compare it with the checkpoints at home. "
+        "Changes nothing. Exits with 2 if the database is damaged, with 7 if it disagrees with "
+        "the files.",
     )
-    check.add_argument("--json", action="store_true", help="an object")
+    check.add_argument("--json", action="store_true", help="Print a JSON object")
     check.set_defaults(handler=_check)
 
 

@@ -33,43 +33,59 @@ DAMAGED = 7
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "sync", help="bring results home, and what stays where", description="Checkpoints, logs and outputs come home."
+        "sync",
+        help="Sync, verify and prune results",
+        description="Bring checkpoints, logs and outputs home, verify them, and delete what no rule keeps.",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
 
     now = verbs.add_parser(
-        "now", help="sync at once", description="Sync runs now, all hosts at once (by default all that may have news)."
+        "now",
+        help="Sync runs now",
+        description="Sync runs now, all hosts in parallel (default: all runs that may have new results).",
     )
-    now.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning")
+    now.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters")
     now.add_argument(
-        "--dry-run", action="store_true", help="ask the hosts what would come and go; bring and delete nothing"
+        "--dry-run",
+        action="store_true",
+        help="Ask the hosts and list what would be fetched and deleted; fetch and delete nothing",
     )
-    now.add_argument("--json", action="store_true", help="a list of objects")
+    now.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     now.set_defaults(handler=_now)
 
-    ls = verbs.add_parser("ls", help="what is home, what waits", description="Per run: what is home, what waits, why.")
-    ls.add_argument("--json", action="store_true", help="a list of objects")
+    ls = verbs.add_parser(
+        "ls",
+        help="List what is at home and what is pending",
+        description="List for each run which checkpoints are at home, which are pending, and why.",
+    )
+    ls.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ls.set_defaults(handler=_ls)
 
     verify = verbs.add_parser(
         "verify",
-        help="look over what is home",
-        description="Hold checkpoints at home against their manifests; what is damaged is fetched again if it still can be.",
+        help="Verify checkpoints at home",
+        description="Compare checkpoints at home with their manifests. Fetch damaged ones again if the host "
+        "still has them.",
     )
-    verify.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning (all by default)")
-    verify.add_argument("--read-data", action="store_true", help="read every byte, not only names and sizes")
-    verify.add_argument("--no-repair", action="store_true", help="only say what is damaged")
-    verify.add_argument("--json", action="store_true", help="a list of objects")
+    verify.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters (default: all runs)")
+    verify.add_argument("--read-data", action="store_true", help="Verify every byte, not only names and sizes")
+    verify.add_argument("--no-repair", action="store_true", help="Report damage; repair nothing")
+    verify.add_argument("--json", action="store_true", help="Print a JSON object")
     verify.set_defaults(handler=_verify)
 
     retention = verbs.add_parser(
         "retention",
-        help="what stays and why",
-        description="Delete what no rule keeps: at home, and on the host only what is verified at home.",
+        help="Delete checkpoints that no rule keeps",
+        description="Delete checkpoints that no retention rule keeps. On a host, delete only those that are "
+        "verified at home.",
     )
-    retention.add_argument("runs", nargs="*", metavar="RUN", help="run id, or its beginning (all by default)")
-    retention.add_argument("--dry-run", action="store_true", help="print the table and delete nothing")
-    retention.add_argument("--json", action="store_true", help="a list of objects")
+    retention.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters (default: all runs)")
+    retention.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="List each checkpoint with the rule that keeps or deletes it; delete nothing",
+    )
+    retention.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     retention.set_defaults(handler=_retention)
 
 
@@ -280,7 +296,7 @@ def _moving(transfer: Transfer) -> str:
     from armada.store.transfers import LIVES_S
 
     if transfer.state == "running" and time.time() - (transfer.updated_at or 0.0) > LIVES_S:
-        return f"broken off at {amount(transfer.done_bytes)}; the next sync goes on there"
+        return f"interrupted at {amount(transfer.done_bytes)}; the next sync continues from there"
     if transfer.state != "running":
         return f"{transfer.state}: {inert_line(transfer.reason or '', 60)}"
     text = f"{amount(transfer.done_bytes)} of {amount(transfer.total_bytes or 0)}"

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    trust = verbs.add_parser("trust", help="pin a changed key", description="Show the key a host has now and pin it.")
-    trust.add_argument("name")
-    trust.add_argument("--yes", "-y", action="store_true", help="without asking")
-    trust.add_argument("--dry-run", action="store_true", help="show it beside the pinned one; pin nothing")
+    trust = verbs.add_parser(
+        "trust", help="Pin a host's changed SSH key", description="Show the SSH key that the host has now and pin it."
+    )
+    trust.add_argument("name", help="Name of the host, as in hosts.yaml")
+    trust.add_argument("--yes", "-y", action="store_true", help="Pin without asking")
+    trust.add_argument("--dry-run", action="store_true", help="Show the new key and the pinned one; pin nothing")
     add_expect(trust)
-    trust.add_argument("--json", action="store_true", help="an object")
+    trust.add_argument("--json", action="store_true", help="Print a JSON object")
     trust.set_defaults(handler=_trust)
 
 
@@ -68,7 +70,7 @@ def add_expect(parser: argparse.ArgumentParser) -> None:
         "--expect",
         action="append",
         metavar="FINGERPRINT",
-        help="pin without asking, if this is the key it shows (again for each hop on the way)",
+        help="Pin without asking if the host shows this key; repeat the option for each jump host",
     )
 
 

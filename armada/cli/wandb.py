@@ -11,20 +11,23 @@ from armada.units import counted
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "wandb", help="upload what W&B wrote offline", description="W&B's offline records, which came home with a run."
+        "wandb",
+        help="Upload W&B's offline records",
+        description="Upload the offline records of Weights & Biases that came home with a run.",
     )
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
     sync = verbs.add_parser(
         "sync",
-        help="upload a run's records",
-        description="Upload a run's offline records with this machine's wandb program and key; restarts are one W&B run.",
+        help="Upload the records of a run",
+        description="Upload a run's offline records with the wandb program and the API key of this machine. "
+        "All attempts of a run become one W&B run.",
     )
-    sync.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    sync.add_argument("--project", metavar="NAME", help="at W&B, instead of the experiment's")
-    sync.add_argument("--entity", metavar="NAME", help="at W&B, instead of your default")
-    sync.add_argument("--all", action="store_true", help="again what was uploaded before, too")
-    sync.add_argument("--dry-run", action="store_true", help="print the command, upload nothing")
-    sync.add_argument("--json", action="store_true", help="an object")
+    sync.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    sync.add_argument("--project", metavar="NAME", help="W&B project (default: the experiment's)")
+    sync.add_argument("--entity", metavar="NAME", help="W&B entity (default: your own default there)")
+    sync.add_argument("--all", action="store_true", help="Also upload records that were uploaded before")
+    sync.add_argument("--dry-run", action="store_true", help="Print the command; upload nothing")
+    sync.add_argument("--json", action="store_true", help="Print a JSON object")
     sync.set_defaults(handler=_sync)
 
 

@@ -27,13 +27,13 @@ _LAST_LINES = 20
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     why = commands.add_parser(
         "why",
-        help="why a run is in its state, or still waits",
-        description="One page about a run: its state and the evidence for it, its exit code or signal, the last lines of the "
-        "rank that failed first, checkpoints taken and not taken, retries used, and what to do next. While a batch system "
-        "has the run, also what that says about it.",
+        help="Explain why a run failed, stopped or still waits",
+        description="Explain the state of a run on one page: the evidence, the exit code or signal, the last "
+        "log lines of the rank that failed first, its checkpoints, the retries used, and what to "
+        "do next. If a batch system manages the run, show its answer too.",
     )
-    why.add_argument("run", metavar="RUN", help="run id, or its beginning")
-    why.add_argument("--json", action="store_true", help="an object")
+    why.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    why.add_argument("--json", action="store_true", help="Print a JSON object")
     why.set_defaults(handler=_why)
 
 

@@ -24,7 +24,9 @@ class Checkpoint(Settings):
     every_steps: Count | None = None
     """100 where neither this nor `every_minutes` is given; with both, whichever comes first."""
     every_minutes: Positive | None = None
+    """Minutes between two checkpoints."""
     keep_last: Count = 3
+    """Checkpoints that the trainer keeps on the host, beside the best one."""
     pattern: FilledText | None = None
     """Of a script's or command's own checkpoints, below the folder it works in: `out/checkpoint-*`."""
     quiet_s: Annotated[float, Field(ge=0, le=86_400)] = 30.0

@@ -75,13 +75,17 @@ class Host(Settings):
     ssh: Annotated[FilledText, AfterValidator(_ssh_target)] | None = None
     """What `ssh` is told: an alias of ssh_config, or user@address:port."""
     local: bool = False
+    """This machine itself; the built-in host `local` has it."""
     profile: FilledText | None = None
     """None: chosen by the GPUs that are found there."""
     root: Annotated[FilledText, AfterValidator(_root)] | None = None
     """The folder on the host; None is the default, `~/.armada`."""
     scheduler: Literal["direct", "slurm", "htcondor"] = "direct"
+    """What starts runs there: armada's own supervisor (`direct`), or a batch system."""
     slurm: SlurmSettings | None = None
+    """What Slurm is told, with `scheduler: slurm`."""
     htcondor: HtcondorSettings | None = None
+    """What HTCondor is told, with `scheduler: htcondor`."""
     setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Shell lines before anything there: `module load cuda/12.4`."""
     internet: bool | None = None
@@ -89,7 +93,9 @@ class Host(Settings):
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
     identity: FilePath | None = None
+    """A private key to log in with; by default ssh's own choice."""
     price_per_hour: Annotated[float, Field(ge=0)] | None = None
+    """What an hour of the host costs, in dollars."""
     transport: Literal["fabric", "openssh"] = "fabric"
     """`openssh`: one connection of armada's own, kept open by OpenSSH and used by everything."""
     reuse_only: bool = False
@@ -160,6 +166,7 @@ class ProjectFile(Settings):
     """A project's armada.yaml."""
 
     hosts: dict[str, Any] | None = None
+    """How to reach each host, and what it is."""
 
 
 class HostsFile(ProjectFile):

@@ -76,8 +76,11 @@ class Gpus(Settings):
     """What the profile is for; `count: 0` is a machine without GPUs."""
 
     count: Annotated[int, Field(ge=0)]
+    """GPUs of one machine."""
     model: FilledText | None = None
+    """Their name, such as `A100-SXM4-80GB`."""
     memory_gb: Annotated[float, Field(gt=0)] | None = None
+    """Memory of one GPU, in GB."""
     peak_tflops: Annotated[float, Field(gt=0)] | None = None
     """Dense, in 16 bits with 32-bit sums: what the MFU of a training is a share of."""
 
@@ -104,8 +107,11 @@ class TrainSettings(Settings):
     micro_batch_size: Annotated[int, Field(ge=1)]
     """The most samples that fit on a GPU at once, at the usual lengths."""
     precision: Literal["bf16", "fp16", "fp32"]
+    """Number format of the training; `bf16` needs compute capability 8.0."""
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = "auto"
+    """Attention kernel; `auto` takes the best one that the environment has."""
     activation_checkpointing: bool = False
+    """Compute activations again in the backward pass instead of keeping them: less memory, more time."""
 
 
 class EnvironmentSettings(Settings):
@@ -116,7 +122,9 @@ class EnvironmentSettings(Settings):
     }
 
     python: Annotated[FilledText, AfterValidator(_python)] = ">=3.11,<3.14"
+    """Versions of Python that fit."""
     torch: Annotated[FilledText, AfterValidator(_version), shaped(_VERSION)]
+    """The one version of torch."""
     torch_index: Annotated[str, AfterValidator(_index), shaped(_INDEX)] | None = None
     """Where torch's build for this machine is, on hosts whose own pip configuration names no index."""
     requirements: Annotated[
@@ -124,6 +132,7 @@ class EnvironmentSettings(Settings):
     ] = ("train.txt",)
     """Files in a `requirements/` folder beside the user's profiles, or bundled."""
     packages: Annotated[tuple[Annotated[Text, AfterValidator(_pin), shaped(_PIN)], ...], Field(strict=False)] = ()
+    """Further pinned packages: `einops==0.8.1`."""
     optional: Annotated[tuple[Annotated[Text, AfterValidator(_pin), shaped(_PIN)], ...], Field(strict=False)] = ()
     """Pinned packages that are installed where the host's index has them, and done without where not."""
     flash_attn: Literal["auto", "wheel", "build", "none"] = "auto"
@@ -145,17 +154,23 @@ class Profile(Settings):
 
     name: FilledText
     description: Text = ""
+    """One line for people."""
     extends: FilledText | None = None
+    """The name of a profile that this one takes over; keys given here win."""
     gpus: Gpus
+    """Which GPUs the machine has."""
     match: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """Parts of the GPU's name, as nvidia-smi prints it, by which the profile is chosen."""
     train: TrainSettings
+    """What the machine decides about training."""
     environment: EnvironmentSettings
+    """The Python environment of trainings and scripts."""
     accelerate: dict[Annotated[Text, Field(json_schema_extra={"enum": [*sorted(ACCELERATE_KEYS)]})], Any] = Field(
         default_factory=dict
     )
     """More keys of accelerate.yaml, such as `fsdp_config`; what the plan decides cannot be said here."""
     env: Environment = Field(default_factory=dict)
+    """Variables for every job on such a machine."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` of every key, of whichever of the profiles laid over each other it comes from."""

@@ -166,14 +166,21 @@ class SlurmSettings(BatchSettings):
     }
 
     partition: Word | None = None
+    """`--partition`."""
     account: Word | None = None
+    """`--account`."""
     qos: Word | None = None
+    """`--qos`."""
     gpus: Literal["gres", "gpus-per-node"] = "gres"
     """How GPUs are asked for: `--gres=gpu:4` or `--gpus-per-node=4`."""
     gpu_type: Word | None = None
+    """The type in `--gres=gpu:TYPE:N`."""
     exclude: Annotated[tuple[Word, ...], Field(strict=False)] = ()
+    """`--exclude`: nodes that must not be used."""
     constraint: Word | None = None
+    """`--constraint`: features that a node must have."""
     lines: Annotated[tuple[Annotated[FilledText, AfterValidator(_is_sbatch_line)], ...], Field(strict=False)] = ()
+    """Further `#SBATCH` lines; options that armada decides are refused."""
 
 
 class HtcondorSettings(BatchSettings):
@@ -187,11 +194,18 @@ class HtcondorSettings(BatchSettings):
     }
 
     requirements: Line | None = None
+    """The submit command `requirements`."""
     rank: Line | None = None
+    """The submit command `rank`."""
     universe: Literal["vanilla", "docker", "container"] = "vanilla"
+    """`docker` and `container` need an `image`."""
     image: Word | None = None
+    """The Docker or container image that runs are started in."""
     accounting_group: Word | None = None
+    """The submit command `accounting_group`."""
     getenv: Annotated[
         tuple[Annotated[FilledText, AfterValidator(_is_a_variable), shaped(_VARIABLES)], ...], Field(strict=False)
     ] = ()
+    """Names of variables of the login node that jobs see. Job ads can be read by the whole pool, so never name a secret."""
     lines: Annotated[tuple[Annotated[FilledText, AfterValidator(_is_submit_line)], ...], Field(strict=False)] = ()
+    """Further submit lines, such as `+ProjectName = "mine"`; commands that armada decides are refused."""

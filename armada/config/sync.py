@@ -63,9 +63,11 @@ class Kept(Settings):
     other_names: ClassVar[dict[str, str]] = {"keep_last": "last", "newest": "last", "every": "every_steps"}
 
     last: Count | None = None
+    """How many of the newest stay; without it all of them."""
     best: Annotated[int, Field(ge=0)] = 1
     """By evaluation loss; the best one is never deleted, not even with 0."""
     every_steps: Count | None = None
+    """Those whose step is a multiple of this stay, too."""
 
 
 class SyncSettings(Settings):
@@ -85,16 +87,21 @@ class SyncSettings(Settings):
     }
 
     every: Annotated[FilledText, shaped(DURATION, blanks=True)] = "10m"
+    """How often a run is synced; a finished checkpoint is fetched at once."""
     keep_home: Kept = Kept()
+    """Which checkpoints stay at home."""
     keep_remote: Count = 2
     """So many stay on the host after they came home; the newest and what is not home yet always do."""
     include_optimizer: bool | Literal["last"] = True
+    """Whether optimizer states come home, too; `last`: only the newest checkpoint's."""
     bwlimit: Rate | None = None
+    """Bytes a second that may come home from one run: `20M`."""
     window: Annotated[FilledText, shaped(_WINDOW)] | None = None
     """Local time; outside it only a run's last sync and `sync now` move checkpoints."""
     transfer: Literal["auto", "rsync", "stream"] = "auto"
     """What carries checkpoints; `auto`: rsync where one connection fills the link and both ends have it, else the stream."""
     streams: Annotated[int, Field(ge=1, le=8)] | Literal["auto"] = "auto"
+    """Connections that carry one checkpoint; `auto` decides by the round trip."""
     outputs: Annotated[tuple[FilledText, ...], Field(strict=False, max_length=100)] = ()
     """Patterns below the run's work folder: `results/**`, `*.csv`."""
     log_limit: LogLimit | Literal["none"] = "200M"

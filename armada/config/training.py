@@ -20,11 +20,17 @@ class TinyModel(Settings):
     """A Qwen2 with random weights, made on the spot: for tests and the quickstart."""
 
     hidden_size: Count = 128
+    """Width of the model; a multiple of `heads`."""
     layers: Count = 4
+    """Number of layers."""
     heads: Count = 4
+    """Attention heads; a multiple of `kv_heads`."""
     kv_heads: Count = 2
+    """Heads for keys and values."""
     intermediate_size: Count = 352
+    """Width of the feed-forward layers."""
     vocab_size: Annotated[int, Field(ge=300)] = 560
+    """Number of tokens."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> TinyModel:
@@ -37,6 +43,7 @@ class TinyModel(Settings):
 
 class TinyChoice(Settings):
     tiny: TinyModel
+    """The sizes of a model with random weights."""
 
 
 class DataSource(Settings):
@@ -45,11 +52,13 @@ class DataSource(Settings):
     other_names: ClassVar[dict[str, str]] = {"dataset": "hub", "name": "config", "subset": "config", "file": "path"}
 
     path: FilePath | None = None
+    """A file or a folder at home."""
     hub: Annotated[FilledText, shaped(HUB_ID)] | None = None
     """A dataset's id; the host fetches it, or finds it in its cache."""
     split: FilledText | None = None
     """Of the hub's dataset; `train` in data.train unless it says otherwise."""
     config: FilledText | None = None
+    """The configuration of the hub's dataset, where it has several."""
     revision: FilledText | None = None
     """A commit keeps the data as it is; without one a resume is refused when it has changed."""
     hook: Annotated[FilledText, shaped(_HOOK)] | None = None
@@ -90,7 +99,9 @@ class Data(Settings):
     }
 
     train: Annotated[tuple[DataSource, ...], Field(strict=False, min_length=1)]
+    """What is trained on."""
     eval: Annotated[tuple[DataSource, ...], Field(strict=False)] = ()
+    """What the evaluation loss is computed on; always the same rows."""
     workers: Annotated[int, Field(ge=0, le=256)] = 0
     """Processes of each rank that make or fetch rows beside the training."""
 
@@ -142,9 +153,13 @@ class Train(Settings):
     global_batch_size: Count
     """Samples per optimizer step over all processes; the same on every host."""
     micro_batch_size: Count | Literal["auto"] = "auto"
+    """Samples per process at once; `auto` takes the largest that divides, up to the profile's."""
     max_steps: Count | None = None
+    """Optimizer steps; give this or `epochs`."""
     epochs: Positive | None = None
+    """Passes over the data; give this or `max_steps`."""
     max_length: Annotated[int, Field(ge=8)] = 2048
+    """Longest sample, in tokens."""
     long_samples: Literal["drop", "truncate", "split"] = "drop"
     """What is done about samples beyond max_length; counted and reported in any case."""
     drop_limit: Annotated[float, Field(ge=0, le=1)] = 0.1
@@ -152,20 +167,31 @@ class Train(Settings):
     packing: bool = False
     """Fill each row of max_length with several samples, which do not see each other."""
     group_by_length: bool = False
+    """Put samples of like length into one batch, so that less is padding."""
     neftune_alpha: Positive | None = None
+    """Strength of NEFTune's noise on embeddings."""
     kernels: Literal["none", "liger", "hub"] = "none"
+    """Faster kernels: Liger's, or those of the hub; they need GPUs."""
     compile: bool = False
+    """Use torch.compile."""
     learning_rate: Positive = 5e-5
+    """The highest learning rate of the schedule."""
     warmup_steps: Annotated[int, Field(ge=0)] | Share = 0
     """A whole number is steps, a fraction below 1 a share of all steps."""
     lr_scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt"] = (
         "cosine"
     )
+    """How the learning rate changes after the warm-up."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """AdamW's weight decay."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+    """Gradients are clipped to this norm; 0 clips nothing."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 5
+    """Seed of the weights that are new, the data's order and dropout."""
     log_every_steps: Count = 1
+    """Steps between two points of the curves."""
     eval_every_steps: Count | None = None
+    """Steps between two evaluations; one before the first step and one after the last always happen."""
 
     @model_validator(mode="after")
     def _an_end_and_a_warmup(self) -> Train:
@@ -202,16 +228,23 @@ class Lora(Settings):
     }
 
     r: Count = 16
+    """Rank of the adapter."""
     alpha: Positive = 32.0
+    """Scale of the adapter."""
     dropout: Share = 0.0
+    """Dropout before the adapter."""
     dora: bool = False
+    """Weight-decomposed LoRA (DoRA)."""
     rslora: bool = True
+    """Scale by alpha / √r instead of alpha / r."""
     target_modules: Literal["all-linear"] | Annotated[tuple[FilledText, ...], Field(strict=False, min_length=1)] = (
         "all-linear"
     )
+    """Modules that get an adapter."""
     init: Literal[True, "gaussian", "pissa", "olora"] = True
     """pissa_niter_N is left out: its random SVD is another at every load, so adapter and base no longer fit (PEFT #2184)."""
     modules_to_save: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    """Modules that are trained whole, and saved with the adapter."""
     quantize: Literal["none", "nf4", "fp4"] = "none"
     """QLoRA: the frozen base in 4 bits, by bitsandbytes, on CUDA GPUs."""
 
@@ -236,6 +269,7 @@ class StartFrom(Settings):
     """Another training's weights to begin with; the schedule, the learning rate and the data's order are this run's own."""
 
     run: FilledText | None = None
+    """A run of this home: its id, or its first characters."""
     checkpoint: Literal["best", "last"] | Annotated[int, Field(ge=0)] | None = None
     """Of `run`; the last one by default."""
     path: FilePath | None = None
@@ -263,3 +297,4 @@ class Evaluation(Settings):
     samples: Annotated[int, Field(ge=0, le=1000)] = 0
     """Prompts of data.eval that are answered after each evaluation, into samples.jsonl."""
     sample_tokens: Count = 128
+    """Longest answer to such a prompt, in tokens."""

@@ -131,7 +131,7 @@ class SyncClock:
                 for outcome in self._sync_host(database, session, self._home, run_ids, news=news):
                     _say(name, outcome)
         except ArmadaError as error:
-            log.warning("%s: sync broke off (%s); it goes on after a while", name, inert_line(error.message))
+            log.warning("%s: sync interrupted (%s); armada retries it later", name, inert_line(error.message))
         except Exception:
             log.exception("%s: sync failed", name)
             self._rests_until[name] = time.monotonic() + COOL_S

@@ -155,7 +155,11 @@ class Daemon:
         if self._settled_at is None or not 0 <= now - self._settled_at < SETTLE_S:
             self._settled_at = now
             for each in operations.settle(database):
-                log.info("%s of %s broke off; the same command continues it", each.kind, each.run_id or each.host)
+                log.info(
+                    "%s of %s was interrupted; run the same command again to continue",
+                    each.kind,
+                    each.run_id or each.host,
+                )
         if self._synced_at is None or not 0 <= now - self._synced_at < SYNC_S:
             self._synced_at = now
             self._sync.tick(database, hosts, now)

@@ -194,7 +194,7 @@ class Watcher:
         former = self._board.failed(name, inert_line(why), self._now() + wait_s)
         if former is None or former.state != "unreachable":
             log.warning(
-                "%s: does not answer (%s); its runs go on; next look in %s", name, inert_line(why), span(wait_s)
+                "%s: does not answer (%s); its runs continue; next try in %s", name, inert_line(why), span(wait_s)
             )
         return wait_s
 

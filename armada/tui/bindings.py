@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and docs/dashboard.md read this table."""
+"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and dashboard.md read this table."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "question_mark,f1", "?", "help", "help", "This page"),
     Key("everywhere", "ctrl+p", "^p", "command_palette", "all", "Every action by its name", always=True),
     Key("everywhere", "ctrl+t", "^t", "next_theme", "", "Next theme: dark, light, high contrast", always=True),
-    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon go on"),
+    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon continue"),
     Key("everywhere", "ctrl+c,ctrl+q", "^c", "leave", "", "The same, from anywhere", always=True),
     Key("lists", "up", "↑", "move(-1)", "", "Up"),
     Key("lists", "down", "↓", "move(1)", "", "Down"),
@@ -227,7 +227,7 @@ def bindings(where: str) -> list[BindingType]:
 
 
 def markdown() -> str:
-    """The table as docs/dashboard.md holds it."""
+    """The table as docs/reference/dashboard.md holds it."""
     parts = []
     for where, title in SCREENS.items():
         parts.append(f"### {title}\n\n| key | what it does |\n|---|---|")

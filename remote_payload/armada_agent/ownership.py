@@ -1,6 +1,6 @@
 """Refuse what somebody else could have put in the place of what we execute.
 
-The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/hosts.md has them as a table.
+The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a table.
 The bootstrap carries this file to the host as text and applies it before any agent runs there. So it stands alone:
 it imports nothing of ours, and its names do not clash with those of the bootstrap.
 """

@@ -95,5 +95,5 @@ def test_ctrl_c_inside_an_exec_of_text_ends_with_the_code_of_the_table(armada: A
     answer = armada.run("ps", process=True)
     assert (answer.returncode, answer.stderr) == (
         130,
-        "\narmada: interrupted; runs that were started go on (armada ps)\n",
+        "\narmada: interrupted; started runs continue (armada ps)\n",
     )

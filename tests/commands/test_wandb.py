@@ -20,7 +20,7 @@ def offline(armada: Armada) -> None:
 
 
 def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada) -> None:
-    pytest.importorskip("wandb", reason="pip install 'armada[wandb]': real offline records are made with it")
+    pytest.importorskip("wandb", reason="pip install 'armada-gpu[wandb]': real offline records are made with it")
     offline(armada)
     run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", LOGS))["run_id"]
     eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"))

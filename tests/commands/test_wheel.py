@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from armada.extras import DISTRIBUTION, EXTRAS
 from tests.conftest import Armada
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,16 @@ def test_the_wheel_carries_payload_profiles_and_quickstart(wheel: Path) -> None:
         "quickstart/data/train.jsonl",
     ):
         assert f"armada/bundled/{name}" in names
+
+
+def test_the_wheel_says_its_name_its_types_and_its_extras(wheel: Path) -> None:
+    built = zipfile.ZipFile(wheel)
+    assert "armada/py.typed" in built.namelist()
+    (metadata,) = (name for name in built.namelist() if name.endswith(".dist-info/METADATA"))
+    said = built.read(metadata).decode()
+    assert f"\nName: {DISTRIBUTION}\n" in said
+    assert {f"Provides-Extra: {extra}" for extra in EXTRAS} <= set(said.splitlines())
+    assert "\nProject-URL: " in said
 
 
 def use(armada: Armada, argv: list[str], changes: dict[str, str] | None = None) -> None:

@@ -166,7 +166,7 @@ def test_a_launch_of_unknown_outcome_is_looked_at_before_anything_is_started(arm
     assert again["run_id"] == run_id
     eventually(lambda: (armada.folder / "count").exists() and (armada.folder / "count").read_text() == "x\n")
     assert len(armada.json("ps", "--all")) == 1
-    assert "broke off" not in armada.run("ps").stdout
+    assert "was interrupted" not in armada.run("ps").stdout
 
 
 def test_ps_shows_what_broke_off_and_how_to_continue(armada: Armada) -> None:
@@ -181,7 +181,7 @@ def test_ps_shows_what_broke_off_and_how_to_continue(armada: Armada) -> None:
             os.killpg(launch.pid, signal.SIGKILL)
             launch.communicate()
     said = armada.run("ps").stdout
-    assert "broke off" in said
+    assert "was interrupted" in said
     assert "launch --host local exp.yaml" in said
 
 

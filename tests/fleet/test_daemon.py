@@ -97,7 +97,7 @@ def test_a_launch_whose_outcome_is_unknown_is_found_by_the_same_command(
     link.toggle()
     _, err = launch.communicate(timeout=240)
     assert launch.returncode == 9, err
-    assert "broke off" in armada.run("ps", "--cached").stdout
+    assert "was interrupted" in armada.run("ps", "--cached").stdout
     (run,) = armada.json("ps", "--cached")
     assert (run["state"], run["reason"]) == ("unknown", "link_lost")
     link.toggle()

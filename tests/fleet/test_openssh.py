@@ -371,7 +371,7 @@ def test_a_hop_that_wants_a_code_asks_for_it_too(armada: Armada, fleet: Fleet, c
     home = HomePaths(config=armada.folder / "home/config", state=armada.folder / "home/state")
     home.make()
     home.hosts_file.write_text("hosts: {box: {ssh: far, transport: openssh, reuse_only: true}}\n")
-    # By hand, as docs/hosts.md has it: to read the host's key one would have to log in at the hop.
+    # By hand, as docs/how-to/hosts.md has it: to read the host's key one would have to log in at the hop.
     shown = {alias: fleet.run(name, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()
              for alias, name in (("armada-box+hop1", "workstation"), ("armada-box", "a100-1"))}  # fmt: skip
     home.known_hosts.write_text("".join(f"{alias} {kind} {blob}\n" for alias, (kind, blob, *_) in shown.items()))

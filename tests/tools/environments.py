@@ -1,7 +1,8 @@
-"""Make the two environments that the tests run in, or leave them alone where they are made of the same things.
+"""Make the environments of the tests and of the documentation, or leave them alone where they are made of the same things.
 
     environments.py .venv             armada itself, editable, with everything in its extra `dev`
     environments.py .venv-payload     what a host without GPUs gets from profiles/cpu.yaml: torch and its family
+    environments.py .venv-docs        MkDocs with its theme and plug-ins, and armada, whose reference pages are made from its models
     environments.py --key FOLDER      only say what it would be made of, as a hash
 
 Only the standard library is used, and the agent's own way to read pip's configuration: uv installs with a fifth of pip's CPU
@@ -23,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools"
-HOME, PAYLOAD = ".venv", ".venv-payload"
+HOME, PAYLOAD, DOCS = ".venv", ".venv-payload", ".venv-docs"
 _MADE_OF = "made-of"
 _LISTS = """
 from pathlib import Path
@@ -33,6 +34,7 @@ from armada.provision.environment_key import requirements_text
 print(requirements_text(load_profile("cpu", HomePaths(Path("/nowhere"), Path("/nowhere")))))
 """
 _IMPORTS = {
+    DOCS: "mkdocs.commands.build material pymdownx.superfences",
     HOME: "armada.* fabric paramiko pydantic textual.widgets ruamel.yaml hypothesis pytest"
     " pytest_timeout xdist.remote execnet.gateway_base xdist.dsession apprise aiohttp.web textual_serve.server jsonschema",
     PAYLOAD: "torch._dynamo torch.distributed.elastic.multiprocessing.errors transformers.trainer trl.trainer.sft_trainer"
@@ -55,7 +57,7 @@ for name in sys.argv[1:]:
 def main(arguments: list[str]) -> int:
     """Make one environment, or print its key."""
     folder = ROOT / arguments[-1]
-    if folder.name not in {HOME, PAYLOAD}:
+    if folder.name not in {HOME, PAYLOAD, DOCS}:
         print(__doc__)
         return 2
     if arguments[0] == "--key":
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
 def _key(folder: Path) -> str:
     """Hash what the environment is made of; comments and the settings of tools are no part of it."""
     made_of: dict[str, object] = {"python": sys.version, "place": str(folder)}
-    if folder.name == HOME:
+    if folder.name in {HOME, DOCS}:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         made_of |= {"build": project["build-system"], "packages": project["tool"]["hatch"]["build"]["targets"]["wheel"]}
         made_of |= {name: project["project"].get(name) for name in ("dependencies", "optional-dependencies", "scripts")}
@@ -104,8 +106,8 @@ def _build(folder: Path) -> None:
 
 def _wanted(folder: Path) -> tuple[list[str], str | None]:
     """What to ask the installer for, and where torch is for who has configured no index."""
-    if folder.name == HOME:
-        return ["-e", f"{ROOT}[dev]"], None
+    if folder.name in {HOME, DOCS}:
+        return ["-e", f"{ROOT}[{'dev' if folder.name == HOME else 'docs'}]"], None
     home = str(ROOT / HOME / "bin/python")
     said = subprocess.run([home, "-c", _LISTS], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     listed = ROOT / f"{folder.name}.txt"

@@ -163,7 +163,7 @@ def test_no_key_means_two_things_in_one_place() -> None:
 
 
 def test_the_docs_hold_the_table_of_keys() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "dashboard.md").read_text()
     assert markdown() in page
 
 

@@ -316,4 +316,4 @@ sys.exit(main(["dashboard", "--web"]))
 """
     refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 2
-    assert "-m pip install textual-serve==1.1.3" in refused.stderr
+    assert "-m pip install 'armada-gpu[web]'" in refused.stderr

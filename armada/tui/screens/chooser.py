@@ -83,7 +83,7 @@ class Chooser(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(
-                Text(self._symbols.text(f"{self._title}   (enter takes it, esc leaves)"), style="bold", no_wrap=True)
+                Text(self._symbols.text(f"{self._title}   (Enter selects, Esc cancels)"), style="bold", no_wrap=True)
             )
             yield Input(placeholder="type to narrow it down")
             self.table = ListTable((Column("", 20, grow=2), Column("", 20, grow=3, rank=1)), self._symbols)

@@ -191,7 +191,7 @@ class RunScreen(View):
         elif self.board.read_only:
             empty = "its output is not at home, and with --read-only nothing is fetched"
         else:
-            empty = "its output is not at home yet: l fetches and follows it"
+            empty = "log not synced yet; press l to follow"
         file = LogFile(path) if path is not None else None
         view.show(file, empty=empty)
         self._say_age(row, path)

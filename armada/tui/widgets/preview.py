@@ -108,7 +108,7 @@ class Preview(Horizontal):
 
     def _read(self, path: Path | None, height: int, width: int, old: str) -> Text:
         if path is None:
-            return Text(self.symbols.text(" its output is not at home yet: l fetches and follows it"), style="dim")
+            return Text(self.symbols.text(" log not synced yet; press l to follow"), style="dim")
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))

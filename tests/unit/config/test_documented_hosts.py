@@ -1,4 +1,4 @@
-"""The worked hosts of docs/clusters.md are read as a person would paste them."""
+"""The worked hosts of docs/how-to/clusters.md are read as a person would paste them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armada.config.schedulers import BatchSettings, HtcondorSettings, SlurmSetti
 from armada.paths import HomePaths
 
 DOCS = Path(__file__).parents[3] / "docs"
-BLOCKS = re.findall(r"```yaml\n(.*?)```", (DOCS / "clusters.md").read_text("utf-8"), re.DOTALL)
+BLOCKS = re.findall(r"```yaml\n(.*?)```", (DOCS / "how-to" / "clusters.md").read_text("utf-8"), re.DOTALL)
 
 
 def test_every_worked_host_is_accepted_with_its_profile(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_every_worked_host_is_accepted_with_its_profile(tmp_path: Path) -> None:
 
 
 def test_every_key_of_a_cluster_is_documented() -> None:
-    text = (DOCS / "clusters.md").read_text("utf-8")
+    text = (DOCS / "how-to" / "clusters.md").read_text("utf-8")
     keys = {key for kind in (BatchSettings, SlurmSettings, HtcondorSettings) for key in kind.model_fields}
     keys |= {"scheduler", "profile", "internet", "quota"}
     assert {key for key in keys if not re.search(rf"^\|[^|]*`{key}`", text, re.MULTILINE)} == set()
 
 
 def test_every_key_of_a_host_is_documented() -> None:
-    text = (DOCS / "experiments.md").read_text("utf-8")
+    text = (DOCS / "reference" / "experiments.md").read_text("utf-8")
     keys = set(Host.model_fields) - {"name", "origin", "transport", "local"}
     assert {key for key in keys if not re.search(rf"^\|[^|]*`{key}`", text, re.MULTILINE)} == set()

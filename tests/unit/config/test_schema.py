@@ -24,7 +24,7 @@ from armada.config.tasks.script import Script
 from armada.config.tasks.sft import Sft
 
 TREE = Path(__file__).parents[3]
-PAGES = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
+PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 EXAMPLES = sorted((TREE / "examples").glob("*/*.yaml"))
 PROFILES = sorted((TREE / "profiles").glob("*.yaml"))
 
