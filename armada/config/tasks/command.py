@@ -20,7 +20,9 @@ class Command(OwnJob):
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {"accelerate": _AS_IT_IS, "deepspeed": _AS_IT_IS}
 
     task: Literal["command"]
+    """What the run does."""
     command: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] = ()
+    """`[program, argument, …]`; no shell reads it."""
 
     @field_validator("command", mode="before")
     @classmethod

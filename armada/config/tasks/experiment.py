@@ -69,17 +69,25 @@ class Experiment(Settings):
     """Keys for which `null` is the same as leaving them out."""
 
     name: FilledText
+    """Free text; run ids and folders are made from it."""
     task: str
+    """What the run does."""
     code: FilePath | None = None
+    """Folder whose git-tracked and not-ignored files travel; the run works in a copy."""
     data: Data | None = None
+    """What is trained on, or what a script or command reads."""
     checkpoint: Checkpoint | None = None
     """None where no pattern finds any."""
     resume: ResumeSettings | None = None
+    """How the run continues from its own checkpoints."""
     resources: Resources = Resources()
+    """GPUs, processes, memory and time."""
     secrets: Annotated[tuple[VariableName, ...], Field(strict=False)] = ()
     """Names of variables taken from home's environment."""
     env: Environment = Field(default_factory=dict)
+    """Further variables for the job."""
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
     """For how long nothing may get on before the run is called stalled: `30m`, `never`. `task: sft` has 30m."""
     budget: Annotated[float, Field(gt=0, le=1e9)] | None = None
@@ -87,6 +95,7 @@ class Experiment(Settings):
     retries: Annotated[int, Field(ge=0, le=100)] = 0
     """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
     sync: SyncSettings = SyncSettings()
+    """What comes home, how often, how fast."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""

@@ -28,11 +28,13 @@ class Script(OwnJob):
     }
 
     task: Literal["script"]
+    """What the run does."""
     script: FilledText
     """A Python file below `code`, started by accelerate once per GPU with the profile's flags."""
     arguments: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     """The script's."""
     code: FilePath
+    """Folder whose git-tracked and not-ignored files travel; the run works in a copy."""
     accelerate: FilePath | None = None
     """A file of accelerate's own, for what neither profile nor experiment says; what it repeats must agree."""
 

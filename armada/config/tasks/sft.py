@@ -20,7 +20,9 @@ _WITH_DEFAULTS = ("checkpoint", "resume", "evaluation", "tracking")
 
 class Tracking(Settings):
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
+    """`auto` uses W&B where the key is, and writes offline where runs have no internet."""
     project: FilledText | None = None
+    """Project at W&B."""
 
 
 class Sft(Experiment):
@@ -35,22 +37,29 @@ class Sft(Experiment):
     if_missing: ClassVar[dict[str, str]] = dict.fromkeys(_NEEDED, "`task: sft` needs model, data and train")
 
     task: Literal["sft"]
+    """What the run does."""
     model: FilledText | TinyChoice
     """A hub id, an absolute folder, or a tiny one made on the spot."""
     data: Data
+    """What is trained on, or what a script or command reads."""
     train: Train
+    """How it is trained."""
     lora: Lora | None = None
     """None trains every weight."""
     start_from: StartFrom | None = None
+    """Another training's weights to begin with."""
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     """When one is saved, and how many are kept."""
     resume: ResumeSettings = Field(default_factory=ResumeSettings)
+    """How the run continues from its own checkpoints."""
     evaluation: Evaluation = Field(default_factory=Evaluation)
+    """Sample answers after each evaluation."""
     accelerate: FilePath | None = None
     """A file of accelerate's own, for what neither profile nor experiment says; what it repeats must agree."""
     deepspeed: FilePath | None = None
     """A DeepSpeed configuration, under the same rule."""
     tracking: Tracking = Field(default_factory=Tracking)
+    """Where curves are reported, beside armada."""
     stall_after: StallAfter | None = "30m"
 
     @property
