@@ -196,25 +196,7 @@ def explain(handed: Handed) -> str:
 
 def describe_queue() -> Dict[str, Any]:
     """Count what is there, what is free, and who waits."""
-    partitions: Dict[str, Dict[str, Any]] = {}
-    # Every field with room: sinfo's default of 20 characters cuts lists of GPUs.
-    names = ("Partition", "Available", "Time", "CPUsState", "Gres", "GresUsed", "StateCompact")
-    wide = ",".join("%s:200|" % name for name in names)
-    for line in slurm_controller.ask(["sinfo", "--noheader", "--Node", "--Format=" + wide])[0].splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) < len(names):
-            continue
-        name, available, limit, cpus, gres, used, state = cells[: len(names)]
-        fresh = {"name": name.rstrip("*"), "state": available, "time_limit": limit}
-        entry = partitions.setdefault(name, engines.empty_counts(fresh))
-        counts = [int(word) if word.isdigit() else 0 for word in cpus.split("/")] + [0, 0, 0, 0]
-        usable = re.match(r"(idle|mix|alloc|comp)[a-z]*$", state) is not None
-        entry["nodes"] += 1
-        entry["cpus"] += counts[3]
-        entry["cpus_free"] += counts[1] if usable else 0
-        total, taken = slurm_nodes.count_gres(gres), slurm_nodes.count_gres(used)
-        entry["gpus"] += total
-        entry["gpus_free"] += max(0, total - taken) if usable else 0
+    partitions = slurm_nodes.count_free(slurm_controller.ask(slurm_nodes.COUNTED)[0])
     lines = engines.run_tool(["squeue", "--noheader", "--states=PD,R", "--format=%U|%T"]).splitlines()
     own = str(os.getuid())
     mine = engines.count_words([line.partition("|")[2] for line in lines if line.partition("|")[0] == own])

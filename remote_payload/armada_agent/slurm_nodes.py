@@ -9,6 +9,8 @@ from armada_agent import engines
 _NAMES = ("Partition", "NodeHost", "StateCompact", "CPUs", "Memory", "Gres", "Reason")
 # Every field with room: sinfo's default of 20 characters cuts lists of GPUs.
 ARGV = ["sinfo", "--noheader", "--Node", "--Format=" + ",".join("%s:200|" % name for name in _NAMES)]
+_COUNTED = ("Partition", "Available", "Time", "CPUsState", "Gres", "GresUsed", "StateCompact")
+COUNTED = ["sinfo", "--noheader", "--Node", "--Format=" + ",".join("%s:200|" % name for name in _COUNTED)]
 _IN_USE = re.compile(r"(idle|mix|alloc|comp)[a-z]*$")
 _MOST_NAMED = 4
 _FAILED = re.compile(r"(down|fail)|.*\*$", re.IGNORECASE)  # a star: it does not answer
@@ -124,3 +126,24 @@ def count_gres(text: str, kind: Optional[str] = None) -> int:
 
 def _number(text: str) -> Optional[int]:
     return int(text) if text.isdigit() else None
+
+
+def count_free(said: str) -> Dict[str, Dict[str, Any]]:
+    """Count each partition's nodes, CPUs and GPUs, and how many are free, from what `COUNTED` said."""
+    partitions: Dict[str, Dict[str, Any]] = {}
+    for line in said.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) < len(_COUNTED):
+            continue
+        name, available, limit, cpus, gres, used, state = cells[: len(_COUNTED)]
+        fresh = {"name": name.rstrip("*"), "state": available, "time_limit": limit}
+        entry = partitions.setdefault(name, engines.empty_counts(fresh))
+        counts = [int(word) if word.isdigit() else 0 for word in cpus.split("/")] + [0, 0, 0, 0]
+        usable = _IN_USE.match(state) is not None
+        entry["nodes"] += 1
+        entry["cpus"] += counts[3]
+        entry["cpus_free"] += counts[1] if usable else 0
+        total, taken = count_gres(gres), count_gres(used)
+        entry["gpus"] += total
+        entry["gpus_free"] += max(0, total - taken) if usable else 0
+    return partitions
