@@ -120,7 +120,7 @@ def test_an_engine_that_is_not_there_is_a_sentence(armada: Armada, fleet: Fleet,
     amend(armada, "slurm", root=there, scheduler="htcondor", quota=["/nonexistent/saldo", "-b"])
     said = armada.run("hosts", "check", "slurm")
     assert said.returncode == 0, said.stderr
-    assert "htcondor does not answer: condor_status is not installed on this host" in said.stdout
+    assert re.search("htcondor does not answer: condor_[a-z]+ is not installed on this host", said.stdout)
     assert "/nonexistent/saldo is not installed" in said.stdout
     assert "Traceback" not in said.stdout + said.stderr
 

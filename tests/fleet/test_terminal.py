@@ -74,7 +74,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
         terminal.keys("1")
         terminal.shows("cancelled")
         terminal.keys("q")
-        terminal.shows("go on: armada ps", "left with 0")
+        terminal.shows("continue: armada ps", "left with 0")
     finally:
         armada.run("daemon", "stop")
     (checkpoint,) = armada.json("show", run_id)["checkpoints"]

@@ -84,7 +84,7 @@ def test_a_log_that_is_not_at_home_is_fetched_and_followed_until_the_screen_is_l
     run_id = json.loads(launched.stdout)["run_id"]
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "talker", "l fetches and follows it")
+        await shows(pilot, "talker", "press l to follow")
         await pilot.press("l")
         await shows(pilot, "word 1", "word 2")
         (world.home.local_root / "runs" / run_id / "work" / "more").touch()

@@ -46,7 +46,7 @@ def test_launch_watch_chart_log_stop_and_leave(armada: Armada, terminal: Termina
     terminal.keys("1")
     terminal.shows("cancelled")
     terminal.keys("q")
-    terminal.shows("go on: armada ps", "left with 0")
+    terminal.shows("continue: armada ps", "left with 0")
 
 
 @pytest.mark.parametrize(
