@@ -137,14 +137,14 @@ def test_a_run_that_was_stopped_while_it_waited_can_be_resumed(cluster: Cluster)
 LIMITS = {"slurm": "30m", "htcondor": "1m"}
 
 
-def reach_the_limit(cluster: Cluster, run_id: str) -> None:
-    cluster.says(run_id, "attempt 1")
+def reach_the_limit(cluster: Cluster, run_id: str, begun: str = "attempt 1") -> None:
+    cluster.says(run_id, begun)
     if cluster.engine == "slurm":  # what `--signal=B:USR1@…` sends
         cluster.shell(f"scancel --batch --signal=USR1 {cluster.job_id(run_id)}")
 
 
 def test_a_run_that_can_resume_puts_itself_back_at_its_time_limit(cluster: Cluster) -> None:
-    saving = "trap 'mkdir -p out/step-60; echo w > out/step-60/w; exit 85' TERM; sleep 600 & wait $!"
+    saving = "trap 'mkdir -p out/step-60; echo w > out/step-60/w; exit 85' TERM; echo its trap is set; sleep 600 & wait $!"
     script = f"{COUNT}; [ $ARMADA_ATTEMPT = 2 ] && echo $@ && exit 0; {saving}"
     more: dict[str, Any] = {
         "checkpoint": {"pattern": "out/step-*", "quiet_s": 1},
@@ -152,7 +152,7 @@ def test_a_run_that_can_resume_puts_itself_back_at_its_time_limit(cluster: Clust
     }
     cluster.armada.command("sh", "-c", script, "sh", resources={"memory": "200M"}, stop_grace_s=5, **more)
     run_id = cluster.launch("--set", f"resources.time_limit={LIMITS[cluster.engine]}")
-    reach_the_limit(cluster, run_id)
+    reach_the_limit(cluster, run_id, "its trap is set")
     again = eventually(
         lambda: (r := cluster.look(run_id))["state"] in ("succeeded", "failed") or (r["reason"] == "time_limit" and r),
         within_s=120,
