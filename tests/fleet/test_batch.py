@@ -144,7 +144,9 @@ def reach_the_limit(cluster: Cluster, run_id: str, begun: str = "attempt 1") -> 
 
 
 def test_a_run_that_can_resume_puts_itself_back_at_its_time_limit(cluster: Cluster) -> None:
-    saving = "trap 'mkdir -p out/step-60; echo w > out/step-60/w; exit 85' TERM; echo its trap is set; sleep 600 & wait $!"
+    saving = (
+        "trap 'mkdir -p out/step-60; echo w > out/step-60/w; exit 85' TERM; echo its trap is set; sleep 600 & wait $!"
+    )
     script = f"{COUNT}; [ $ARMADA_ATTEMPT = 2 ] && echo $@ && exit 0; {saving}"
     more: dict[str, Any] = {
         "checkpoint": {"pattern": "out/step-*", "quiet_s": 1},
