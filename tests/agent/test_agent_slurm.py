@@ -132,6 +132,10 @@ def look(host: Conversation) -> dict[str, Any]:
     return sight
 
 
+def becomes(host: Conversation, state: str) -> None:
+    eventually(lambda: look(host)["state"] == state)
+
+
 def been_away(host: Conversation, seconds: float, looks: int) -> None:
     """Have the job missed for so long already."""
     file = host.root / "runs" / "a-1" / "submissions" / "1" / "liveness.json"
@@ -149,21 +153,21 @@ def test_an_empty_answer_is_believed_only_when_it_persists(
     host = slurm_host()
     hand_over(host, programs)
     programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "running")
+    becomes(host, "running")
     programs.say("squeue", "")
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
     programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "running")
+    becomes(host, "running")
     assert not (host.root / "runs" / "a-1" / "submissions" / "1" / "liveness.json").exists()
 
 
 def test_a_job_that_stays_away_is_gone(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     hand_over(host, programs)
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
     been_away(host, 40, looks=2)
     programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
-    assert eventually(lambda: look(host)["state"] == "gone")
+    becomes(host, "gone")
 
 
 def test_a_job_that_is_only_gone_keeps_its_secrets_until_a_person_ends_it(
@@ -171,10 +175,10 @@ def test_a_job_that_is_only_gone_keeps_its_secrets_until_a_person_ends_it(
 ) -> None:
     host = slurm_host()
     hand_over(host, programs, TOKEN="x")
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
     been_away(host, 40, looks=2)
     programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
-    assert eventually(lambda: look(host)["state"] == "gone")
+    becomes(host, "gone")
     secrets = host.root / "runs" / "a-1" / "secrets.env"
     assert secrets.exists()
     assert host.call("host.forget_secrets")["kept"] == ["a-1"]
@@ -194,7 +198,7 @@ def test_a_job_that_its_scheduler_says_has_ended_leaves_no_secrets(
     host = slurm_host()
     hand_over(host, programs, TOKEN="x")
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "ended")
+    becomes(host, "ended")
     assert not (host.root / "runs" / "a-1" / "secrets.env").exists()
 
 
@@ -202,9 +206,9 @@ def test_a_gone_job_can_be_handed_over_again(slurm_host: Callable[[], Conversati
     host = slurm_host()
     hand_over(host, programs)
     programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
     been_away(host, 40, looks=2)
-    assert eventually(lambda: look(host)["state"] == "gone")
+    becomes(host, "gone")
     (host.root / "runs" / "a-1" / "launch" / "job.sbatch").write_text("# armada_submission\n")
     programs.say("sbatch", "12;cluster\n")
     assert host.call("run.submit", run_id="a-1", submission=2)["job"]["job_id"] == "12"
@@ -216,7 +220,7 @@ def test_accounting_knows_how_a_job_that_is_gone_ended(
     host = slurm_host()
     hand_over(host, programs)
     programs.say("sacct", "11|TIMEOUT|0:0|2026-11-20T15:00:17|node2|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
     been_away(host, 40, looks=9)
     programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
     seen = eventually(lambda: (s := look(host))["state"] == "ended" and s)
@@ -229,7 +233,7 @@ def test_how_a_job_ended_is_remembered_when_slurm_has_forgotten_the_job(
     host = slurm_host()
     hand_over(host, programs)
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "ended")
+    becomes(host, "ended")
     programs.say("squeue", "")
     been_away(host, 7200, looks=2)
     asked, seen = programs.calls("squeue"), []
@@ -243,9 +247,9 @@ def test_how_a_job_ended_is_remembered_when_slurm_has_forgotten_the_job(
         ("ended", "node_failure", "NODE_FAIL")
     }
     programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "running")
+    becomes(host, "running")
     programs.say("squeue", "")
-    assert eventually(lambda: look(host)["state"] == "unknown")  # that end was another one's
+    becomes(host, "unknown")  # that end was another one's
 
 
 def test_an_end_is_not_recalled_of_a_job_that_has_written_since(
@@ -254,10 +258,10 @@ def test_an_end_is_not_recalled_of_a_job_that_has_written_since(
     host = slurm_host()
     hand_over(host, programs)
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
-    assert eventually(lambda: look(host)["state"] == "ended")
+    becomes(host, "ended")
     (host.root / "runs" / "a-1" / "output.log").write_text("I live\n")
     programs.say("squeue", "")
-    assert eventually(lambda: look(host)["state"] == "unknown")
+    becomes(host, "unknown")
 
 
 def test_a_controller_that_is_down_changes_only_the_age(
