@@ -174,7 +174,7 @@ def _say_former(listener: Listener, run: Run, host: str, *, started: bool) -> No
     if started:
         listener.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
     else:
-        listener.stage("continues", f"{run.run_id}, whose launch broke off: {host} has nothing of it")
+        listener.stage("continues", f"{run.run_id}, whose launch was interrupted before {host} had anything of it")
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:

@@ -71,7 +71,7 @@ class BulkChannel(LocalChannel):
             if isinstance(error, HostUnreachable) and not isinstance(error, LinkLost):
                 return error
         last = said.splitlines()[-1] if said else f"ssh ended with {status}"
-        return LinkLost(f"the transfer broke off: {last}", hint="run it again", host=self._host)
+        return LinkLost(f"the transfer was interrupted: {last}", hint="run it again", host=self._host)
 
 
 def open_bulk_channel(spec: HostSpec, home: HomePaths) -> BulkChannel:

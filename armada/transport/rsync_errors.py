@@ -54,7 +54,9 @@ def explain_exit(status: int, said: str, *, host: str, pinned: PinnedKeys, reuse
     return (
         _explain_connection(said, host=host, pinned=pinned)
         or _explain_files(status, said, host=host)
-        or LinkLost(f"the transfer broke off (rsync {_ending(status)}): {_last(said)}", hint="run it again", host=host)
+        or LinkLost(
+            f"the transfer was interrupted (rsync {_ending(status)}): {_last(said)}", hint="run it again", host=host
+        )
     )
 
 
