@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from armada.output import checked, guard
+from armada.foundation.standard_streams import checked, guard
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -84,7 +84,7 @@ def launched_by(spec: Mapping[str, Any]) -> Home | None:
 
 
 def _plain(text: str) -> str:
-    from armada.inert import inert_line
+    from armada.foundation.sanitize import inert_line
 
     return inert_line(text, 200)
 

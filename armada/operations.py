@@ -15,9 +15,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from armada import identity
 from armada.errors import ArmadaError, OutcomeUnknown
-from armada.inert import inert_line
+from armada.foundation import process_identity
+from armada.foundation.sanitize import inert_line
 from armada.store import operations as records
 from armada.store.database import Database
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.store.operations import Operation
-    from armada.transport.protocol import TransferProgress
+    from armada.transport.interface import TransferProgress
 
 WRITE_EVERY_S = 0.5
 """Progress goes into the store at most so often; a new step at once."""
@@ -132,7 +132,7 @@ def operation(
     An `ArmadaError` ends it as failed with its exit code, Ctrl-C as interrupted, and both go on to the caller.
     """
     id_ = f"{kind}-{secrets.token_hex(6)}"
-    me = identity.current()
+    me = process_identity.current()
     records.begin(
         database,
         id=id_,
@@ -161,8 +161,8 @@ def operation(
 
 def is_alive(found: Operation) -> bool:
     """Whether its process is still at it."""
-    process = identity.Process(found.pid, found.start_time, found.boot_id)
-    return found.state == "running" and identity.lives(process)
+    process = process_identity.Process(found.pid, found.start_time, found.boot_id)
+    return found.state == "running" and process_identity.lives(process)
 
 
 def being_launched(database: Database) -> set[str | None]:

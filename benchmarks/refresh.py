@@ -23,16 +23,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from armada.agent import Question
 from armada.config.hosts import Host
-from armada.daemon.board import Board
+from armada.daemon.host_status import Board
 from armada.daemon.watcher import Watcher
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.client import Question
+from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
-from armada.transport.host_keys import pin, scan
-from armada.transport.resolve import resolve
+from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
 
 MACHINES = ("workstation", "a100-1", "a100-2")

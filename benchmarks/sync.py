@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.runs import Verdict
-from armada.sync.engine import sync_host, sync_run
-from armada.sync.together import sync_together
-from armada.transport.resolve import resolve
-from armada.transport.ssh_config import write_ssh_config
+from armada.sync.runs.sync_hosts import sync_together
+from armada.sync.runs.sync_run import sync_host, sync_run
+from armada.transport.ssh.config_file import write_ssh_config
+from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
 from tests.fleet.conftest import Fleet
 from tests.fleet.remote_run import Remote

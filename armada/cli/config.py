@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 if TYPE_CHECKING:
     import argparse

@@ -32,9 +32,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def _connect(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.transport.resolve import resolve
-    from armada.transport.shared_connection import SharedConnection
-    from armada.transport.ssh_config import KEPT_OPEN_S
+    from armada.transport.ssh.config_file import KEPT_OPEN_S
+    from armada.transport.ssh.resolve import resolve
+    from armada.transport.ssh.shared_connection import SharedConnection
 
     context = Context()
     host = context.host(options.name)
@@ -56,7 +56,7 @@ def _connect(options: argparse.Namespace) -> int:
 
 def _disconnect(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.transport.shared_connection import end_connections
+    from armada.transport.ssh.shared_connection import end_connections
 
     context = Context()
     host = context.host(options.name)

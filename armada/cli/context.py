@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from armada.cli.progress import say
 from armada.errors import ConfigError, HostUnreachable, NotFound
 from armada.home import own
-from armada.link import listen
 from armada.paths import HomePaths
+from armada.rpc.outage import listen
 from armada.store import runs
 from armada.store.database import Database
 from armada.store.read_only import is_read_only, open_copy
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
 
@@ -117,7 +117,7 @@ class Context:
             NotFound: There is none of that name.
             HostNotAsked: Home cannot be written, and with it neither keys nor connections.
         """
-        from armada.session import HostSession
+        from armada.rpc.session import HostSession
 
         if self.is_read_only:
             raise HostNotAsked("not asked, because this home cannot be written", host=name)

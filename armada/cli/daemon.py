@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
-from armada.inert import inert_line, inert_text
-from armada.output import takes_no_more
+from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.standard_streams import takes_no_more
 from armada.units import span
 
 if TYPE_CHECKING:

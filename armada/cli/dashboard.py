@@ -7,7 +7,7 @@ import importlib.util
 import sys
 
 from armada.errors import UsageError
-from armada.extras import install_command
+from armada.foundation.extras import install_command
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, OutcomeUnknown
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import counted, span
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
 
@@ -102,7 +102,7 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
     Raises:
         ArmadaError: The run succeeded, and what it saved did not come home.
     """
-    from armada.sync.pull import pull
+    from armada.sync.runs.pull import pull
 
     try:
         pulled = pull(

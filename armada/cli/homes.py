@@ -14,9 +14,9 @@ from armada.units import counted, span
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.home import Home
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.runs import Run
-    from armada.sync.telling import Registered
+    from armada.sync.runs.acknowledgements import Registered
 
 _AT_ONCE = 200
 FLAG = "--other-home"
@@ -51,8 +51,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _by_home(session: HostSession) -> dict[str, list[tuple[Registered, str, int]]]:
     """The homes of all runs on a host: for each run its record, the run, and how many checkpoints it has not fetched."""
     from armada.monitor.observe import outbox_entries
-    from armada.sync.release import runs_there
-    from armada.sync.telling import registered
+    from armada.sync.release.judge import runs_there
+    from armada.sync.runs.acknowledgements import registered
 
     run_ids = runs_there(session)
     found: dict[str, list[tuple[Registered, str, int]]] = {}

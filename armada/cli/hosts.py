@@ -15,15 +15,15 @@ from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
-from armada.inert import inert_line
-from armada.plausible import sentences
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.config.hosts import Host
     from armada.store.hosts import DiskForecast
-    from armada.sync.link import Judged
+    from armada.sync.transfer.link_quality import Judged
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -174,7 +174,7 @@ def _check_identity(path: Path) -> None:
     Raises:
         UsageError: It is the public half of a key, or others can read it.
     """
-    from armada.transport.authentication import exposed_words, is_exposed
+    from armada.transport.ssh.authentication import exposed_words, is_exposed
 
     with path.open("rb") as stream:
         head = stream.read(100)
@@ -259,10 +259,10 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.monitor.queue import look_at_queue
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store import hosts as records
-    from armada.sync.forecast import note_forecast
-    from armada.sync.link import judge_link
+    from armada.sync.schedule.disk_forecast import note_forecast
+    from armada.sync.transfer.link_quality import judge_link
 
     def ask(host: Host) -> tuple[dict[str, Any], Judged] | ArmadaError:
         try:
@@ -362,14 +362,14 @@ def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from armada.admission import forget_host
     from armada.cli.context import Context
     from armada.config.hosts_file import remove_host
+    from armada.provision.admission import forget_host
     from armada.store import hosts as records
     from armada.store import runs
-    from armada.sync.given_up import given_up
-    from armada.transport.host_keys import unpin
-    from armada.transport.shared_connection import end_connections
+    from armada.sync.release.given_up import given_up
+    from armada.transport.ssh.host_keys import unpin
+    from armada.transport.ssh.shared_connection import end_connections
 
     context = Context()
     host = context.host(options.name)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_line
 from armada.errors import ArmadaError, HostUnreachable, NotFound, ProvisionFailed
-from armada.inert import OutputText, inert_line
-from armada.output import takes_no_more
+from armada.foundation.sanitize import OutputText, inert_line
+from armada.foundation.standard_streams import takes_no_more
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ class _Reading:
             RunFailed: The run that was followed ended badly.
         OutcomeUnknown: Its end is only guessed.
         """
-        from armada import identity
         from armada.cli.runs import verdict
+        from armada.foundation import process_identity
         from armada.monitor.follow import goes_on
         from armada.monitor.observe import observe
         from armada.store import runs
 
         database, run_id, options = self._context.database, self._run.run_id, self._options
-        reader = identity.of(options.pid) if options.pid else None
+        reader = process_identity.of(options.pid) if options.pid else None
         with self._context.session_about(self._run) as session:
             question: dict[str, object] = {"run_id": run_id}
             question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
@@ -139,7 +139,7 @@ class _Reading:
                     return 0
                 if not goes_on(run, time.time()):
                     return verdict(run)
-                if reader is not None and not identity.lives(reader):
+                if reader is not None and not process_identity.lives(reader):
                     return 0
                 time.sleep(0.5)
 
@@ -159,8 +159,8 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
         ArmadaError: Why it cannot be asked, where the log at home may not be all of it.
     """
     from armada.store import run_sync
-    from armada.sync.long_logs import END
-    from armada.sync.outputs import output_log
+    from armada.sync.outputs.long_logs import END
+    from armada.sync.outputs.outputs import output_log
 
     place = output_log(context.home, run.run_id)
     if place is None:

@@ -9,9 +9,10 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada import __version__, ascii_text
+from armada import __version__
 from armada.errors import ArmadaError, UsageError
-from armada.inert import inert_line, inert_text
+from armada.foundation import ascii_text
+from armada.foundation.sanitize import inert_line, inert_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.config.tasks.script import Script
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.launch.checks.check import refuse_failures
 from armada.units import amount, counted
 

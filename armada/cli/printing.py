@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line, inert_text
+from armada.foundation.sanitize import inert_line, inert_text
 
 if TYPE_CHECKING:
     from armada.errors import ArmadaError

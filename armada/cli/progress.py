@@ -7,13 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import amount, span
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from armada.transport.protocol import TransferProgress
+    from armada.transport.interface import TransferProgress
 
 PLAIN_EVERY_S = 10.0
 """In a pipe, what changes all the time is said so often."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import counted
 
 if TYPE_CHECKING:

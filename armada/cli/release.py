@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import Conflict, UsageError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import counted
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.operations import Listener, Progress
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.operations import Operation
 
 WIPED = "wiped"
@@ -51,10 +51,10 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _release(options: argparse.Namespace) -> int:
-    from armada.admission import begin_clearing, putting
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.sync.release import judge_host, losses, settle_stopped
+    from armada.provision.admission import begin_clearing, putting
+    from armada.sync.release.judge import judge_host, losses, settle_stopped
 
     context = Context()
     host = context.host(options.name)
@@ -117,7 +117,7 @@ def _alone(
     context: Context, host: str, options: argparse.Namespace, reporter: Reporter
 ) -> contextlib.AbstractContextManager[None]:
     """One release of a host after the other, unless it is only a look."""
-    from armada.provision.turn import turn
+    from armada.provision.exclusive_lock import turn
 
     if options.dry_run:
         return contextlib.nullcontext()
@@ -155,8 +155,8 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
     from armada.cli.sync import Told
     from armada.errors import ArmadaError, HostUnreachable
     from armada.store import runs
-    from armada.sync.engine import sync_whole
-    from armada.sync.release import runs_there
+    from armada.sync.release.judge import runs_there
+    from armada.sync.runs.sync_run import sync_whole
 
     there = set(runs_there(session))
     for run in runs.every(context.database, host=session.host.name):

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
     import argparse
 
     from armada.cli.context import Context
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
 
@@ -50,7 +50,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _remove(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.sync.staging import only_one
+    from armada.sync.checkpoints.staging import only_one
 
     context = Context()
     run = context.run(options.run)
@@ -108,7 +108,7 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     from armada.home import own
     from armada.monitor.observe import ask_about, observe, where
     from armada.store import checkpoints, runs
-    from armada.sync.keeping import tidy, wanted
+    from armada.sync.checkpoints.apply_retention import tidy, wanted
     from armada.verdicts.presence import AWAY_WORDS, There
 
     runs.require(context.database, run.run_id)
@@ -167,8 +167,8 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         ArmadaError: What kept its host from being asked, where nobody said that the host is gone.
     """
     from armada.store import runs
-    from armada.sync.given_up import given_up
-    from armada.sync.keeping import tidy
+    from armada.sync.checkpoints.apply_retention import tidy
+    from armada.sync.release.given_up import given_up
 
     runs.require(context.database, run.run_id)
     run = runs.find(context.database, run.run_id)
@@ -216,7 +216,7 @@ def _told(context: Context, run: Run) -> dict[str, Any]:
 def _forget(context: Context, run: Run) -> str:
     """Take it out of the store; says which checkpoints stay."""
     from armada.store import checkpoints, runs
-    from armada.sync.staging import leave
+    from armada.sync.checkpoints.staging import leave
 
     folder = context.home.checkpoints(run.run_id)
     home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]

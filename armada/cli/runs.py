@@ -14,7 +14,7 @@ from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.printing import FORMAT, print_json
 from armada.errors import HostUnreachable, LoginNeeded, NotFound, OutcomeUnknown, RunFailed
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import amount, counted, span
 from armada.verdicts.states import STATE_GLYPHS
 
@@ -283,8 +283,8 @@ def _show(options: argparse.Namespace) -> int:
 
 def _say_log(context: Context, run: Run) -> None:
     """Say of a log that came home in two parts that its middle did not."""
-    from armada.sync.long_logs import END
-    from armada.sync.outputs import output_log
+    from armada.sync.outputs.long_logs import END
+    from armada.sync.outputs.outputs import output_log
 
     begin = output_log(context.home, run.run_id)
     end = begin.with_name(END) if begin is not None else None
@@ -342,7 +342,7 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.operations import operation
     from armada.store import checkpoints, runs
-    from armada.sync.pull import choose, copy_to, pull, pull_from_home
+    from armada.sync.runs.pull import choose, copy_to, pull, pull_from_home
 
     context = Context()
     run = context.run(options.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import amount, counted
 
 if TYPE_CHECKING:

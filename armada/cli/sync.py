@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
+from armada.foundation.sanitize import inert_line
 from armada.home import own
-from armada.inert import inert_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
-    from armada.sync.report import SyncOutcome
-    from armada.transport.protocol import TransferProgress
+    from armada.sync.runs.report import SyncOutcome
+    from armada.transport.interface import TransferProgress
     from armada.verdicts.retention import Decision
 
 DAMAGED = 7
@@ -117,7 +117,7 @@ def _now(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.store import checkpoints, run_sync
-    from armada.sync.together import sync_together
+    from armada.sync.runs.sync_hosts import sync_together
 
     context = Context()
     done = run_sync.every(context.database)
@@ -169,7 +169,7 @@ def _now(options: argparse.Namespace) -> int:
 
 
 def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
-    from armada.sync.preview import Preview, preview
+    from armada.sync.runs.preview import Preview, preview
 
     by_host: dict[str, list[str]] = {}
     for run in chosen:
@@ -222,7 +222,7 @@ def _ls(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.table import table
     from armada.store import checkpoints, run_sync, runs, transfers
-    from armada.sync.schedule import NOT_WANTED
+    from armada.sync.schedule.due import NOT_WANTED
 
     context = Context(reads=True)
     now = time.time()
@@ -319,8 +319,8 @@ def _retention(options: argparse.Namespace) -> int:
     from armada.cli.table import table
     from armada.config.sync import settings_of
     from armada.store import runs
-    from armada.sync import keeping
-    from armada.sync.staging import only_one
+    from armada.sync.checkpoints import apply_retention
+    from armada.sync.checkpoints.staging import only_one
 
     context = Context()
     rows: list[tuple[str, ...]] = []
@@ -332,8 +332,11 @@ def _retention(options: argparse.Namespace) -> int:
         if not options.dry_run and not all(decision.keep for decisions in plans.values() for decision in decisions):
             with only_one(context.home.checkpoints(run.run_id)):
                 plans = _retention_plans(context, run, settings)  # another may have done it meanwhile
-                keeping.retain_home(context.database, context.home, run.run_id, settings)
-                code = _prune(context, run, keeping.surplus_on_host(context.database, run.run_id, settings)) or code
+                apply_retention.retain_home(context.database, context.home, run.run_id, settings)
+                code = (
+                    _prune(context, run, apply_retention.surplus_on_host(context.database, run.run_id, settings))
+                    or code
+                )
         for where, decisions in plans.items():
             for decision in decisions:
                 rows.append(_row(run, where, decision))
@@ -359,11 +362,11 @@ def _retention(options: argparse.Namespace) -> int:
 
 
 def _retention_plans(context: Context, run: Run, settings: SyncSettings) -> dict[str, list[Decision]]:
-    from armada.sync import keeping
+    from armada.sync.checkpoints import apply_retention
 
     return {
-        "home": keeping.plan_home(context.database, run.run_id, settings),
-        run.host: keeping.plan_host(context.database, run.run_id, settings),
+        "home": apply_retention.plan_home(context.database, run.run_id, settings),
+        run.host: apply_retention.plan_host(context.database, run.run_id, settings),
     }
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
-from armada.inert import inert_line
-from armada.link import waiting_for
+from armada.foundation.sanitize import inert_line
+from armada.rpc.outage import waiting_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.config.hosts import Host
-    from armada.transport.host_keys import HostKey
+    from armada.transport.ssh.host_keys import HostKey
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,7 +41,7 @@ def pin_key(context: Context, host: Host, options: argparse.Namespace, stream: T
         HostKeyChanged: It is not the key of `--expect`.
         HostUnreachable: It does not answer.
     """
-    from armada.transport.host_keys import pin
+    from armada.transport.ssh.host_keys import pin
 
     offered, former, whose = _keys(context, host)
     _show(offered, former, whose, stream)
@@ -76,7 +76,7 @@ def add_expect(parser: argparse.ArgumentParser) -> None:
 
 def _trust(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.transport.host_keys import pin
+    from armada.transport.ssh.host_keys import pin
 
     context = Context()
     host = context.host(options.name)
@@ -100,8 +100,8 @@ def _trust(options: argparse.Namespace) -> int:
 
 def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], dict[str, str]]:
     """The keys of the host and of the hops on its way: (shown now, pinned), and whose each alias is."""
-    from armada.transport.host_keys import pinned_keys, scan
-    from armada.transport.resolve import resolve
+    from armada.transport.ssh.host_keys import pinned_keys, scan
+    from armada.transport.ssh.resolve import resolve
 
     spec = resolve(host)
     with waiting_for(f"{host.name} to show its key", lambda: True):

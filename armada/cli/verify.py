@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, NotFound
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.store.runs import Run
-    from armada.sync.scrub import Finding
+    from armada.sync.checkpoints.verify import Finding
 
 
 def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace) -> bool:
@@ -32,7 +32,7 @@ def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace)
         Whether anything stays damaged.
     """
     from armada.cli.progress import Reporter
-    from armada.sync.scrub import look_over
+    from armada.sync.checkpoints.verify import look_over
 
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     looked_at = 0
@@ -72,7 +72,7 @@ def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Re
     Returns:
         Why each could not be repaired; None where it was.
     """
-    from armada.sync.scrub import note_damage, repair_from_home
+    from armada.sync.checkpoints.verify import note_damage, repair_from_home
 
     left = [finding for _, finding in damaged]
     whys: list[str | None] = [None] * len(damaged)
@@ -102,7 +102,7 @@ def _ask_host(context: Context, run: Run, finding: Finding, reporter: Reporter) 
     Raises:
         ArmadaError: It cannot be had there.
     """
-    from armada.sync.scrub import repair, without_damage
+    from armada.sync.checkpoints.verify import repair, without_damage
 
     with context.session_about(run, patience_s=10) as session:
         name = finding.place.name

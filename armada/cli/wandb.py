@@ -38,7 +38,7 @@ def _sync(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.operations import operation
     from armada.store import runs
-    from armada.sync.wandb import compose_command, find_program, offline_runs, upload
+    from armada.sync.outputs.wandb import compose_command, find_program, offline_runs, upload
 
     context = Context()
     run = context.run(options.run)

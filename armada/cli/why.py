@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from armada.cli.homes import owner
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
-from armada.inert import inert_line, inert_text, last_states
+from armada.foundation.sanitize import inert_line, inert_text, last_states
 from armada.units import amount, counted
 
 if TYPE_CHECKING:

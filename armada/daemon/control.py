@@ -9,9 +9,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from armada import identity
 from armada.daemon import instance, journal, status
 from armada.errors import ArmadaError, Conflict, NotFound
+from armada.foundation import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     )
 
 
-def _is_in_session(process: identity.Process | None, session: int) -> bool:
+def _is_in_session(process: process_identity.Process | None, session: int) -> bool:
     """Whether a process descends from one that was started as a session of its own, which ours was."""
     try:
         return process is not None and os.getsid(process.pid) == session
@@ -101,7 +101,7 @@ def stop(home: HomePaths) -> int:
             "another process holds the daemon's lock and does not say which", hint=str(instance.lock_file(home))
         )
     process = instance.holder(home)
-    if process is None or not identity.lives(process):
+    if process is None or not process_identity.lives(process):
         raise NotFound("no daemon is running", hint="armada daemon start")
     os.kill(process.pid, signal.SIGTERM)
     if not _wait(lambda: instance.holder(home) != process, STOP_S):

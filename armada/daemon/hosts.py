@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armada.config.documents import read_document
 from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
 from armada.errors import ConfigError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.store import hosts as records
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada import identity
 from armada.errors import Conflict
+from armada.foundation import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def only_instance(home: HomePaths) -> Iterator[None]:
             who = f"process {held.pid}" if held else "another process"
             raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status")
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(dataclasses.asdict(identity.current())).encode(), 0)
+        os.pwrite(descriptor, json.dumps(dataclasses.asdict(process_identity.current())).encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -85,7 +85,7 @@ def is_held(home: HomePaths) -> bool:
     return False
 
 
-def holder(home: HomePaths) -> identity.Process | None:
+def holder(home: HomePaths) -> process_identity.Process | None:
     """The daemon's process, while there is one and it has said who it is."""
     if not is_held(home):
         return None
@@ -96,9 +96,9 @@ def holder(home: HomePaths) -> identity.Process | None:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> identity.Process | None:
+def _read(descriptor: int) -> process_identity.Process | None:
     try:
         told = json.loads(os.pread(descriptor, 4096, 0))
-        return identity.Process(int(told["pid"]), told["start_time"], told["boot_id"])
+        return process_identity.Process(int(told["pid"]), told["start_time"], told["boot_id"])
     except (ValueError, KeyError, TypeError):
         return None  # it took the lock an instant ago

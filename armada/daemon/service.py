@@ -10,18 +10,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada import __version__, identity, operations
+from armada import __version__, operations
 from armada.daemon import readiness, status
-from armada.daemon.board import Board
-from armada.daemon.clock import SyncClock, SyncHost
+from armada.daemon.host_status import Board
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
+from armada.daemon.scheduler import SyncClock, SyncHost
 from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged
+from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
 from armada.store import notifications, run_sync, runs
 from armada.store.database import Database, explain
-from armada.sync import engine
+from armada.sync.runs import sync_run
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Daemon:
         *,
         auto: bool = False,
         clock: Clock | None = None,
-        sync_host: SyncHost = engine.sync_host,
+        sync_host: SyncHost = sync_run.sync_host,
     ) -> None:
         self._home = home
         self._auto = auto
@@ -173,7 +174,7 @@ class Daemon:
     def _serve(self) -> str:
         """Tick until there is a reason to end; gives what became of the store's file meanwhile."""
         with Database(self._home.store) as database:
-            log.info("armada %s watches (process %d)", __version__, identity.current().pid)
+            log.info("armada %s watches (process %d)", __version__, process_identity.current().pid)
             self._messenger.start()
             self._write_status()
             readiness.notify("READY=1", f"STATUS=watching from {self._home.store}")
@@ -296,7 +297,7 @@ class Daemon:
                 self._given_up += 1
 
     def _write_status(self, ended: str | None = None) -> None:
-        me = identity.current()
+        me = process_identity.current()
         # Before the clock is read: nothing in them is later than the tick.
         hosts, syncing = self._board.hosts(), self._board.syncing()
         status.write(

@@ -13,8 +13,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from armada import identity
 from armada.daemon import instance
+from armada.foundation import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +150,11 @@ def _age(status: Status | None, monotonic: Callable[[], float], wall: Callable[[
     """Seconds since the tick, or None; and whether a clock says so that does not step."""
     if status is None:
         return None, False
-    if status.tick_monotonic is not None and status.boot_id is not None and status.boot_id == identity.boot_id():
+    if (
+        status.tick_monotonic is not None
+        and status.boot_id is not None
+        and status.boot_id == process_identity.boot_id()
+    ):
         age_s, is_certain = monotonic() - status.tick_monotonic, True
     else:
         age_s, is_certain = wall() - status.tick_at, False

@@ -9,24 +9,24 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from armada import operations
-from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
-from armada.session import HostSession
+from armada.rpc.client import Question
+from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
 from armada.store import runs, telemetry
 from armada.store.database import Database
-from armada.sync.forecast import note_forecast
+from armada.sync.schedule.disk_forecast import note_forecast
 from armada.units import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.config.hosts import Host
-    from armada.daemon.board import Board
+    from armada.daemon.host_status import Board
     from armada.paths import HomePaths
     from armada.store.runs import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 if TYPE_CHECKING:
     from armada.doctor.measure import Measured

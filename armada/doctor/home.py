@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from armada import __version__
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, ConfigError
-from armada.extras import install_command
+from armada.foundation.extras import install_command
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable
-from armada.inert import inert_line
-from armada.plausible import sentences
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     """Log in, look at everything, measure the link. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
     findings: list[Finding] = []
     measured: Measured | None = None

@@ -10,14 +10,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.sync.bandwidth import allowance_for
+from armada.sync.transfer.bandwidth import allowance_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.paths import HomePaths
-    from armada.session import HostSession
-    from armada.stream import Stream
+    from armada.rpc.byte_stream import Stream
+    from armada.rpc.session import HostSession
 
 ROUND_TRIPS = 7
 _FIRST_BYTES = 256 << 10

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.config.tasks.experiment import Experiment
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

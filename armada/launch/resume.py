@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
-from armada.provision.turn import turn
+from armada.provision.exclusive_lock import turn
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
 from armada.verdicts.state import NOT_ON_HOST
@@ -15,7 +15,7 @@ from armada.verdicts.state import NOT_ON_HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

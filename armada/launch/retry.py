@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import mapping
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
-from armada.plausible import mapping
 from armada.store import runs
 from armada.verdicts.again import may_have_succeeded
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.admission import admit, refuse_while_clearing
 from armada.errors import NotFound
 from armada.launch.plans.merge import MergeTask, Source, refuse_unmergeable
 from armada.launch.plans.plan import make_plan
@@ -21,10 +20,11 @@ from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, lau
 from armada.launch.resume import resume_run
 from armada.launch.start import start
 from armada.operations import operation
-from armada.provision.turn import turn
+from armada.provision.admission import admit, refuse_while_clearing
+from armada.provision.exclusive_lock import turn
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
-from armada.sync.pull import choose
+from armada.sync.runs.pull import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from armada.launch.plans.plan import Plan
     from armada.launch.plans.task import Order, Task
     from armada.operations import Listener
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run

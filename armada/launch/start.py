@@ -18,8 +18,8 @@ from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
+from armada.provision.exclusive_lock import turn
 from armada.provision.hub import fetch_model
-from armada.provision.turn import turn
 from armada.store import runs
 from armada.units import amount, span
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from armada.launch.plans.plan import Plan
     from armada.operations import Listener
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import mapping
 from armada.monitor.observe import ask_about, observe, where
-from armada.plausible import mapping
 from armada.store import runs
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
@@ -18,7 +18,7 @@ from armada.verdicts.state import NOT_ON_HOST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

@@ -12,7 +12,7 @@ from armada.store import runs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 

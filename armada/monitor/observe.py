@@ -10,12 +10,12 @@ import time
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
-from armada.agent import Question
 from armada.errors import ArmadaError, HostUnreachable, NothingThere
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import mapping, moment, whole
 from armada.monitor.records import read_lines
-from armada.plausible import mapping, moment, whole
-from armada.session import HostSession
+from armada.rpc.client import Question
+from armada.rpc.session import HostSession
 from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
 from armada.units import duration_s

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
-from armada.plausible import mapping, whole
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import mapping, whole
 from armada.store import checkpoints, metrics, runs
 from armada.verdicts.advice import Situation, Step, next_steps
 from armada.verdicts.again import resumes_from

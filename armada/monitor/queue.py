@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable
-from armada.inert import inert_line, inert_text, last_states
+from armada.foundation.sanitize import inert_line, inert_text, last_states
 from armada.units import span
 
 if TYPE_CHECKING:
     from armada.paths import HomePaths
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 TIMEOUT_S = 240.0
 """An agent asks up to four programs, and gives each 45 s."""

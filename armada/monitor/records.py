@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 _DEEPEST = 50
 """More brackets than that within each other no record of ours has; the parser's own limit depends on who calls it."""

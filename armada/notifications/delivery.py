@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.extras import install_command
+from armada.foundation.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

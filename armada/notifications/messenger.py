@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.config.hosts import load_hosts
 from armada.errors import ArmadaError, ConfigError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.notifications import delivery
 from armada.notifications.events import find_events
 from armada.notifications.settings import NotificationSettings, load_settings

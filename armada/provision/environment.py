@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import PreflightRefused
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.config.profiles import Profile
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 BUILD_S = 3 * 3600.0
 COMPILING_S = 24 * 3600.0

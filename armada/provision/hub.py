@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from armada.paths import HomePaths
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 FETCH_S = 12 * 3600.0
 REVISION = "main"

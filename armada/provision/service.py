@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.admission import admit
 from armada.config.profiles import choose_profile, load_profile
 from armada.errors import UsageError
 from armada.operations import operation
+from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
-from armada.provision.turn import turn
+from armada.provision.exclusive_lock import turn
 from armada.store import hosts as records
 from armada.units import span
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.operations import Listener
     from armada.paths import HomePaths
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
 
 

@@ -11,13 +11,13 @@ from typing import IO, TYPE_CHECKING, cast
 
 from armada.errors import ProvisionFailed
 from armada.transport.copying import regular_sizes
-from armada.transport.protocol import TransferProgress
+from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.provision.content import Content
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 _OFFSET = "ARMADA.offset"
 _PIECE_BYTES = 10_240 * 25

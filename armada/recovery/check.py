@@ -11,8 +11,8 @@ from armada.recovery.recover import WORKSHOP
 from armada.store import checkpoints, file, runs
 from armada.store.database import Database
 from armada.store.integrity import StoreFile, examine
-from armada.sync import staging as places
-from armada.sync.manifest import ManifestRejected
+from armada.sync.checkpoints import staging as places
+from armada.sync.checkpoints.manifest import ManifestRejected
 from armada.units import amount
 
 if TYPE_CHECKING:

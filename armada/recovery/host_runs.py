@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError
+from armada.foundation.sanitize import inert_line
 from armada.home import own
-from armada.inert import inert_line
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
 from armada.recovery.published import adopt_spec
@@ -17,7 +17,7 @@ from armada.store import hosts, runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
 
 _SPECS_PER_QUESTION = 100

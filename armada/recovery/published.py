@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from armada.monitor.observe import take_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
-from armada.sync import staging as places
-from armada.sync.manifest import NAME, File, Manifest, ManifestRejected
-from armada.sync.outputs import FOLDER
-from armada.transport.protocol import TransferProgress
+from armada.sync.checkpoints import staging as places
+from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected
+from armada.sync.outputs.outputs import FOLDER
+from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

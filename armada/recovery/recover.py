@@ -24,13 +24,13 @@ from armada.errors import ArmadaError, Conflict
 from armada.paths import HomePaths
 from armada.recovery import published
 from armada.recovery.host_runs import HostFindings, read_host
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import checkpoints, file, files_home, runs
 from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
 from armada.store.salvage import forget_orphans, salvage
-from armada.sync.staging import only_one
+from armada.sync.checkpoints.staging import only_one
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.recovery.published import Published
-    from armada.transport.protocol import TransferProgress
+    from armada.transport.interface import TransferProgress
 
 WORKSHOP = ".recover-"
 """Folders beside the store in which a new one is made; one that is left over is of a recovery that was killed."""

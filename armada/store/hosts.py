@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DiskForecast:
-    """What armada's runs will do to a host's disk, as foreseen `at` a time from `free_bytes` (see `armada.sync.forecast`).
+    """What armada's runs will do to a host's disk, as foreseen `at` a time from `free_bytes` (see `armada.sync.schedule.disk_forecast`).
 
     They write `bytes_per_s` now and `needed_bytes` in the end (None: nobody can say). `full_at` is when that is too much.
     """

@@ -8,8 +8,8 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
-from armada.plausible import moment, whole
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import moment, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

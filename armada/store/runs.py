@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
 from armada.verdicts.states import ENDED, STATES, Verdict
 

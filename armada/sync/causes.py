@@ -25,8 +25,8 @@ from armada.errors import (
     NotFound,
     ProvisionFailed,
 )
-from armada.sync.manifest import ManifestRejected
-from armada.sync.staging import DiskFull
+from armada.sync.checkpoints.manifest import ManifestRejected
+from armada.sync.checkpoints.staging import DiskFull
 
 Cause = Literal["link", "auth", "hostkey", "disk_home", "disk_host", "source_changed", "rejected", "other"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

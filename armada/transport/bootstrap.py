@@ -167,7 +167,7 @@ def main():
     try:
         root, path = prepare(head, stdin, pending)
         sys.path.insert(0, path)
-        from armada_agent.serve import serve
+        from armada_agent.rpc.serve import serve
     except Exception as error:
         kind = getattr(error, "kind", "internal")
         if isinstance(error, OSError):
@@ -191,9 +191,9 @@ main()
 def stage_1() -> str:
     """Compose the program that receives the agent; before it executes anything below the root, it asks who may write there.
 
-    The rules are the agent's own (`ownership.py`), without their docstrings: they travel with each connection.
+    The rules are the agent's own (`host/ownership.py`), without their docstrings: they travel with each connection.
     """
-    rules = bundled("remote_payload", "armada_agent", "ownership.py").read_text("ascii")
+    rules = bundled("remote_payload", "armada_agent", "host", "ownership.py").read_text("ascii")
     return _BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
 
 

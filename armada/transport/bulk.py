@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from armada.errors import HostUnreachable, LinkLost
 from armada.transport.bootstrap import COMMAND
-from armada.transport.host_keys import pinned_keys
 from armada.transport.local import LocalChannel
-from armada.transport.rsync_errors import explain_exit
-from armada.transport.ssh_config import write_ssh_config
+from armada.transport.rsync.errors import explain_exit
+from armada.transport.ssh.config_file import write_ssh_config
+from armada.transport.ssh.host_keys import pinned_keys
 
 if TYPE_CHECKING:
     from armada.paths import HomePaths
-    from armada.transport.resolve import HostSpec
+    from armada.transport.ssh.resolve import HostSpec
 
 _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031  # Linux; absent from fcntl before Python 3.10 and on other systems

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from armada.errors import ArmadaError, NotFound, ProvisionFailed
-from armada.transport.names import checked_names
-from armada.transport.protocol import ProgressCallback, TransferProgress
+from armada.transport.interface import ProgressCallback, TransferProgress
+from armada.transport.ssh.names import checked_names
 
 _CHUNK_BYTES = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW

@@ -12,8 +12,8 @@ from pathlib import Path
 from armada.errors import HostUnreachable, LinkLost
 from armada.transport.bootstrap import LOADER
 from armada.transport.copying import copy_files
-from armada.transport.names import checked_remote_folder
-from armada.transport.protocol import HostLike, ProgressCallback, Pull
+from armada.transport.interface import HostLike, ProgressCallback, Pull
+from armada.transport.ssh.names import checked_remote_folder
 from armada.transport.stderr_tail import StderrTail
 
 _END_WAIT_S = 5.0
@@ -112,7 +112,7 @@ class LocalTransport:
         copy_files(source, files, target, host=self._host.name, progress=progress)
 
     def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
-        from armada.transport.rsync_pull import pull_here
+        from armada.transport.rsync.pull import pull_here
 
         pull_here(self._host.name, wanted, progress)
 

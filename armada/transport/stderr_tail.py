@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from armada.inert import inert_text
+from armada.foundation.sanitize import inert_text
 
 _KEEP_BYTES = 16_384
 _SHOW_CHARACTERS = 4_096

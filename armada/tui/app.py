@@ -14,8 +14,8 @@ from textual.app import App, SystemCommand
 from textual.filter import LineFilter
 from textual.message import Message
 
-from armada.ascii_text import in_ascii
-from armada.inert import inert_line
+from armada.foundation.ascii_text import in_ascii
+from armada.foundation.sanitize import inert_line
 from armada.tui import operations, remembered
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.screens.runs import RunsScreen

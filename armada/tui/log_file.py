@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.inert import last_state
+from armada.foundation.sanitize import last_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from armada.inert import inert_line
-from armada.sync.long_logs import END, LOG
+from armada.foundation.sanitize import inert_line
+from armada.sync.outputs.long_logs import END, LOG
 from armada.tui.operations import command
 from armada.units import span
 

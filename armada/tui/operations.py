@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

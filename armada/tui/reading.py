@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 

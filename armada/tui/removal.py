@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui import operations
 from armada.units import amount, counted
 

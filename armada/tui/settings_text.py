@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

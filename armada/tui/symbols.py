@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armada.ascii_text import in_ascii, is_utf8_terminal
+from armada.foundation.ascii_text import in_ascii, is_utf8_terminal
 from armada.verdicts.states import STATE_GLYPHS
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, StoreDamaged
-from armada.extras import install_command
-from armada.inert import inert_line
+from armada.foundation.extras import install_command
+from armada.foundation.sanitize import inert_line
 from armada.store.database import Database, explain, identity_of
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.host_reading import HostReader

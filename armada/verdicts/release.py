@@ -35,8 +35,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from armada.inert import inert_line
-from armada.plausible import mapping
+from armada.foundation.sanitize import inert_line
+from armada.foundation.validation import mapping
 from armada.units import amount, counted
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof

@@ -37,8 +37,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from armada.inert import inert_line, last_states
-from armada.plausible import mapping, whole
+from armada.foundation.sanitize import inert_line, last_states
+from armada.foundation.validation import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
 

@@ -26,21 +26,21 @@ def main() -> int:
     if given.command is None:
         parser.error("say `supervise`, `clear`, `finish`, `end` or `quota`")
     if given.command == "supervise" and given.job is not None:
-        from armada_agent.batch import supervise as begin_job
+        from armada_agent.supervisor.batch import supervise as begin_job
 
         return begin_job(given.root, given.run, given.submission, given.job)
     if given.command == "end":
-        from armada_agent.remains import end
+        from armada_agent.runs.leftover_processes import end
 
         return end(given.root, given.run, given.grace)
     if given.command == "supervise":
-        from armada_agent.supervisor import supervise as begin
+        from armada_agent.supervisor.supervise import supervise as begin
     elif given.command == "quota":
-        from armada_agent.allowance import note_after as begin
+        from armada_agent.engines.allowance import note_after as begin
     elif given.command == "finish":
-        from armada_agent.orphans import finish as begin
+        from armada_agent.outbox.orphans import finish as begin
     else:
-        from armada_agent.aftermath import clear as begin
+        from armada_agent.supervisor.cleanup import clear as begin
     return begin(given.root, given.run, given.submission)
 
 

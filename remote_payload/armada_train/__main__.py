@@ -12,19 +12,19 @@ import os
 import sys
 from pathlib import Path
 
+from armada_train.checkpoints.manifest import hash_source
+from armada_train.data.hooks import Stream
+from armada_train.data.prepared import check_once, prepared_folder
+from armada_train.data.rows import Files, refuse_other_evaluation
 from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, describe, write_failure
-from armada_train.heartbeat import Heartbeat
-from armada_train.hooks import Stream
-from armada_train.libraries import check_libraries, configure_libraries
-from armada_train.manifest import hash_source
-from armada_train.model_files import check_model
-from armada_train.parser import read_specification
-from armada_train.preemption import Preemption
-from armada_train.prepared import check_once, prepared_folder
-from armada_train.rows import Files, refuse_other_evaluation
+from armada_train.model.files import check_model
+from armada_train.model.warmstart import check_start
+from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
-from armada_train.specification import Training, check_world
-from armada_train.warmstart import check_start
+from armada_train.specification.parser import read_specification
+from armada_train.specification.values import Training, check_world
+from armada_train.training.libraries import check_libraries, configure_libraries
+from armada_train.training.preemption import Preemption
 
 
 def main() -> int:
@@ -79,7 +79,7 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     if run.is_main:
         check_model(training, train_rows.kind)
 
-    from armada_train.train import train
+    from armada_train.tasks.train import train
 
     train(training, run, heartbeat, preemption, train_rows, eval_files, reports_to_wandb=reports_to_wandb)
 
@@ -94,7 +94,7 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
     if run.is_main:
         check_model(training, train_rows.kind)
 
-    from armada_train.report import prepare_and_report
+    from armada_train.tasks.prepare import prepare_and_report
 
     prepare_and_report(training, run, heartbeat, train_rows, eval_files)
 

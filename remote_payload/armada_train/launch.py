@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.failure import BROKEN, GENERIC, REFUSED, exit_code, read_failure, write_failure
-from armada_train.rank_ends import Signalled, describe_end, first_end
 from armada_train.runfolder import RunFolder
+from armada_train.training.rank_ends import Signalled, describe_end, first_end
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 _SHORTEST_GRACE_S = 30  # torchrun's own

@@ -13,14 +13,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from armada_train.checkpoints import weights_bytes
+from armada_train.checkpoints.complete import weights_bytes
+from armada_train.data.rows import Row, read_source
 from armada_train.failure import GENERIC, PayloadFailure, describe, write_failure
-from armada_train.heartbeat import Heartbeat
-from armada_train.parser import PRECISIONS
-from armada_train.rows import Row, read_source
+from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
-from armada_train.section import Section, bad_spec
-from armada_train.specification import Source
+from armada_train.specification.parser import PRECISIONS
+from armada_train.specification.section import Section, bad_spec
+from armada_train.specification.values import Source
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _MOST_ROWS = 64
@@ -65,7 +65,7 @@ def main() -> int:
         if Path(wanted.base).is_absolute():
             os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is to be fetched
 
-        from armada_train.merging import merge
+        from armada_train.tasks.merging import merge
 
         merge(wanted, run, heartbeat, kind, rows, findings)
     except PayloadFailure as failure:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada import agent_archive
+from armada.rpc import agent_archive
 from tests import interpreters
 from tests.agent.conversation import Conversation, Host
 from tests.agent.doubted_job import DoubtedJob

@@ -24,7 +24,7 @@ NONCE = "6e6f6e6365"
 GONE = "the agent is gone"
 _START = (
     "import sys, json; head = json.loads(sys.stdin.buffer.readline().decode()); "
-    "sys.path.insert(0, head['agent_path']); from armada_agent.serve import serve; "
+    "sys.path.insert(0, head['agent_path']); from armada_agent.rpc.serve import serve; "
     "serve(stdin=sys.stdin.buffer, pending=[line.encode() for line in head.pop('pending')], **head)"
 )
 

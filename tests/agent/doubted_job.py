@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from armada_agent import htcondor, slurm
-from armada_agent.engines import Handed
+from armada_agent.engines import htcondor, slurm
+from armada_agent.engines.engine import Handed
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import spec_of

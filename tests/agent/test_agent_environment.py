@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent import environment, pip_configuration, uv
+from armada_agent.provision import environment, pip_configuration, uv
 
 from tests.agent.conversation import Conversation, Host, Refused
 from tests.waiting import eventually

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from armada_agent.examination import is_temporary, parse_logind, parse_sshd
-from armada_agent.mounts import Mount, choose, is_shared, parse
+from armada_agent.host.examination import is_temporary, parse_logind, parse_sshd
+from armada_agent.host.mounts import Mount, choose, is_shared, parse
 
 from tests.agent.conversation import Conversation, Host
 

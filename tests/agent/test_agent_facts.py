@@ -8,8 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from armada_agent import facts
-from armada_agent.telemetry import parse_meminfo
+from armada_agent.host import facts
+from armada_agent.host.telemetry import parse_meminfo
 
 from tests.agent.conversation import Conversation, Host
 

@@ -10,7 +10,7 @@ import pytest
 from armada.config.hosts import Host
 from armada.errors import Conflict, NotFound
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 
 
 def test_an_agent_whose_root_was_wiped_says_so(tmp_path: Path) -> None:

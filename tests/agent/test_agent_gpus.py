@@ -8,7 +8,8 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent import gpus, tickets
+from armada_agent.host import gpus
+from armada_agent.supervisor import gpu_tickets
 
 from tests.agent.conversation import Conversation, Host, check
 from tests.supervisors import kill_both
@@ -206,15 +207,15 @@ def test_facts_show_gpus_and_whose_processes_sit_on_them(machine: Machine, gpu_h
 
 def test_places_are_taken_all_or_none(tmp_path: Path) -> None:
     present: list[dict[str, Any]] = [{"index": i, "uuid": f"GPU-{i}"} for i in range(4)]
-    first = tickets.take(str(tmp_path), "a", 2, present, {"GPU-0"})
+    first = gpu_tickets.take(str(tmp_path), "a", 2, present, {"GPU-0"})
     assert first is not None
     assert [gpu["index"] for gpu in first.gpus] == [1, 2]
-    assert tickets.take(str(tmp_path), "b", 2, present, {"GPU-0"}) is None
-    second = tickets.take(str(tmp_path), "b", 1, present, set())
+    assert gpu_tickets.take(str(tmp_path), "b", 2, present, {"GPU-0"}) is None
+    second = gpu_tickets.take(str(tmp_path), "b", 1, present, set())
     assert second is not None
     assert [gpu["index"] for gpu in second.gpus] == [0]
     first.release()
-    third = tickets.take(str(tmp_path), "c", 3, present, set())
+    third = gpu_tickets.take(str(tmp_path), "c", 3, present, set())
     assert third is not None
     assert [gpu["index"] for gpu in third.gpus] == [1, 2, 3]
 

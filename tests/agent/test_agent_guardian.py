@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from armada_agent import guardian
+from armada_agent.supervisor import guardian
 
 from tests.agent.test_agent_outbox import announce, checkpoints_of, let_go, start_waiting
 from tests.supervisors import kill_both

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import harvest, paths
-from armada_agent.journal import Journal
+from armada_agent import paths
+from armada_agent.outbox import checkpoint_watch
+from armada_agent.supervisor.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
 from tests.supervisors import kill_both
@@ -188,7 +189,7 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
         Path(folder).mkdir(parents=True)
     (tmp_path / "elsewhere/step-1/w").write_text("secret")
     (Path(run.work) / "out").symlink_to(tmp_path / "elsewhere")
-    watcher = harvest.Harvest(run, {"pattern": "out/step-*", "quiet_s": 0}, Journal(run, 1))
+    watcher = checkpoint_watch.Harvest(run, {"pattern": "out/step-*", "quiet_s": 0}, Journal(run, 1))
     watcher.finish(is_trusted=True)
     assert list(Path(run.outbox).iterdir()) == []
 
@@ -203,7 +204,7 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    watcher = harvest.Harvest(run, {"pattern": "*.ckpt", "quiet_s": 0}, Journal(run, 1))
+    watcher = checkpoint_watch.Harvest(run, {"pattern": "*.ckpt", "quiet_s": 0}, Journal(run, 1))
     watcher.finish(is_trusted=True)
     (taken,) = Path(run.outbox).iterdir()
     assert taken.name == ".new-300-0-1"

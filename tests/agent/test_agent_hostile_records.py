@@ -12,25 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import (
-    checkpoints,
-    detached,
-    engines,
-    files,
-    harvest,
-    processes,
-    remains,
-    serve,
-    signs,
-    submissions,
-)
-from armada_agent.journal import Journal
-from armada_agent.outbox import Outbox
+from armada_agent.engines import engine as engines
+from armada_agent.engines import signs_of_life
+from armada_agent.host import detached, files, processes
+from armada_agent.outbox import checkpoint_watch, listing
+from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
-from armada_agent.session import Session
+from armada_agent.rpc import serve
+from armada_agent.rpc.session import Session
+from armada_agent.runs import leftover_processes, submissions
+from armada_agent.supervisor.journal import Journal
 
-from armada.agent import LINE_LIMIT_BYTES
 from armada.monitor.observe import take_contained
+from armada.rpc.client import LINE_LIMIT_BYTES
 from armada.store import runs
 from armada.store.database import Database
 from tests import hostile
@@ -79,8 +73,8 @@ class HostUnderTest:
         shutil.rmtree(self.hostile, ignore_errors=True)
         shutil.copytree(self.pattern, self.hostile, copy_function=os.link)  # nothing is written in place
         shutil.rmtree(self.root / "schedulers", ignore_errors=True)
-        checkpoints._known.clear()  # noqa: SLF001  # every conversation is a process of its own
-        signs._asked_at.clear()  # noqa: SLF001
+        listing._known.clear()  # noqa: SLF001  # every conversation is a process of its own
+        signs_of_life._asked_at.clear()  # noqa: SLF001
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """One request, as a line; the answer is the line that crosses, read as strictly as any JSON reader does."""
@@ -245,7 +239,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostUnderT
     monkeypatch.setattr(engines, "run_tool_aloud", run_tool)
     monkeypatch.setattr(engines, "run_tool", lambda *args, **kwargs: run_tool(*args, **kwargs)[0])
     monkeypatch.setattr(detached, "start", start)
-    monkeypatch.setattr(remains, "start_ending", lambda *_: None)
+    monkeypatch.setattr(leftover_processes, "start_ending", lambda *_: None)
     monkeypatch.setattr(processes, "scan", list)
     monkeypatch.setattr(submissions, "_await_job", lambda _paths, number: {"submission": number})
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # no power is cut here
@@ -432,7 +426,7 @@ def test_what_a_harvest_record_names_outside_of_its_run_is_not_deleted(host: Hos
     record["taken"][0].update(folder=str(host.innocent), inventory={"c": [inode, 1, 1]})
     files.write_json(paths.harvest, record)
     before = host.others()
-    harvest.Harvest(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
+    checkpoint_watch.Harvest(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
     assert host.others() == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from armada_agent import htcondor
+from armada_agent.engines import htcondor
 
 SUBMITTED = (
     "000 (003.000.000) 2026-11-20 16:25:34 Job submitted from host: <127.0.0.1:9618?addrs=127.0.0.1-9618>\n...\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import engines, htcondor
-from armada_agent.engines import Handed
+from armada_agent.engines import engine, htcondor
+from armada_agent.engines.engine import Handed
 from armada_agent.paths import RunPaths
 
 from tests.agent.doubted_job import DoubtedJob
@@ -155,7 +155,7 @@ def test_of_many_jobs_without_a_log_one_is_asked_for_at_a_time(cluster: DoubtedJ
 )  # fmt: skip
 def test_a_job_that_is_gone_needs_no_removal(cluster: DoubtedJob, said: str, is_told: bool) -> None:
     cluster.say("condor_rm", "", code=1, beside=said)
-    with pytest.raises(engines.EngineError, match="permission denied") if is_told else contextlib.nullcontext():
+    with pytest.raises(engine.EngineError, match="permission denied") if is_told else contextlib.nullcontext():
         htcondor.cancel(cluster.handed, {}, 0.0)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent import observation
+from armada_agent.runs import observation
 
 from tests.agent.conversation import Host, Refused, check
 from tests.waiting import eventually

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import files, homes, outbox, paths, thinning
-from armada_agent.journal import Journal
+from armada_agent import paths
+from armada_agent.host import files
+from armada_agent.outbox import finishing, homes, thinning
+from armada_agent.supervisor.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
 from tests.supervisors import kill_both
@@ -115,7 +117,7 @@ def here(tmp_path: Path) -> paths.RunPaths:
 
 def finish(here: paths.RunPaths, step: int, **announced: Any) -> str:
     folder = announce(_folder(here), step, **announced)
-    return outbox.publish(here, str(folder), 1, lambda: 5.0)
+    return finishing.publish(here, str(folder), 1, lambda: 5.0)
 
 
 def _folder(here: paths.RunPaths) -> Path:
@@ -125,7 +127,7 @@ def _folder(here: paths.RunPaths) -> Path:
 def test_a_folder_hashed_but_not_moved_is_moved(here: paths.RunPaths) -> None:
     digest = finish(here, 1)
     folder = Path(here.checkpoint(digest)).rename(Path(here.outbox, ".new-1"))
-    assert outbox.publish(here, str(folder), 1, lambda: 6.0) == digest
+    assert finishing.publish(here, str(folder), 1, lambda: 6.0) == digest
 
 
 def test_the_same_checkpoint_twice_is_one(here: paths.RunPaths) -> None:
@@ -137,7 +139,7 @@ def test_the_same_checkpoint_twice_is_one(here: paths.RunPaths) -> None:
 def test_links_do_not_travel(here: paths.RunPaths) -> None:
     folder = announce(_folder(here), 1)
     (folder / "passwd").symlink_to("/etc/passwd")
-    digest = outbox.publish(here, str(folder), 1, lambda: 5.0)
+    digest = finishing.publish(here, str(folder), 1, lambda: 5.0)
     manifest = json.loads((_folder(here) / "outbox" / digest / "MANIFEST.json").read_text())
     assert "passwd" not in [entry["path"] for entry in manifest["files"]]
 
@@ -148,7 +150,7 @@ def test_a_hard_link_whose_source_is_gone_is_hashed_as_the_outbox_holds_it(here:
     folder = announce(_folder(here), 1)
     os.link(source, folder / "linked")
     source.unlink()
-    digest = outbox.publish(here, str(folder), 1, lambda: 5.0)
+    digest = finishing.publish(here, str(folder), 1, lambda: 5.0)
     assert (_folder(here) / "outbox" / digest / "linked").read_bytes() == b"weights"
 
 
@@ -161,7 +163,7 @@ def test_a_wrong_announcement_is_refused(here: paths.RunPaths, announced: dict[s
     content = {"step": 1, "kind": "periodic", "time": 1.0, "metrics": {}, **announced}
     (folder / ".announce.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"announced|JSON"):
-        outbox.publish(here, str(folder), 1, lambda: 5.0)
+        finishing.publish(here, str(folder), 1, lambda: 5.0)
 
 
 def test_a_checkpoint_that_cannot_be_finished_becomes_a_finding_and_does_not_hold_the_run(this_host: Host) -> None:
@@ -185,10 +187,10 @@ def test_a_file_that_changes_while_it_is_hashed_is_noticed(
         os.utime(folder / "model.safetensors", (1, 1))
 
     monkeypatch.setattr(os, "fsync", touch)
-    with pytest.raises(outbox.ChangedError):
-        outbox.publish(here, str(folder), 1, lambda: 5.0)
+    with pytest.raises(finishing.ChangedError):
+        finishing.publish(here, str(folder), 1, lambda: 5.0)
     monkeypatch.undo()
-    assert outbox.publish(here, str(folder), 1, lambda: 5.0)
+    assert finishing.publish(here, str(folder), 1, lambda: 5.0)
 
 
 FULL = 1 << 62
@@ -198,9 +200,9 @@ FULL = 1 << 62
 def thin(here: paths.RunPaths, keep: int, floor: int = 0, most: int = 1000) -> list[int]:
     journal = Journal(here, 1)
     thinning.thin(here, {"keep": keep, "disk_floor_bytes": floor}, journal, most)
-    from armada_agent import checkpoints
+    from armada_agent.outbox import listing
 
-    return [entry["step"] for entry in checkpoints.list_finished(here)]
+    return [entry["step"] for entry in listing.list_finished(here)]
 
 
 def test_a_full_disk_takes_first_what_every_home_has_and_says_from_whom_it_takes_more(here: paths.RunPaths) -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent import ownership, trust
 from armada_agent.errors import AgentError
-from armada_agent.ownership import UntrustedError, require_below, require_tree, require_way
-from armada_agent.wipe import OURS
+from armada_agent.host import ownership, trust
+from armada_agent.host.ownership import UntrustedError, require_below, require_tree, require_way
+from armada_agent.host.wipe import OURS
 
 from armada.transport.bootstrap import COMMAND, MARK, opening
 
@@ -265,7 +265,8 @@ def pack(source: str) -> tuple[bytes, str]:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("armada_agent/__init__.py", "")
-        archive.writestr("armada_agent/serve.py", source)
+        archive.writestr("armada_agent/rpc/__init__.py", "")
+        archive.writestr("armada_agent/rpc/serve.py", source)
     return buffer.getvalue(), hashlib.sha256(buffer.getvalue()).hexdigest()
 
 

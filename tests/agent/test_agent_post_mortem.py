@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import kernel, post_mortem
+from armada_agent.host import kernel
 from armada_agent.paths import RunPaths
+from armada_agent.supervisor import post_mortem
 
 from tests.agent.conversation import Host, check
 from tests.waiting import eventually

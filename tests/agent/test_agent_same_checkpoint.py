@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from armada_agent import paths
-from armada_agent.harvest import Harvest
-from armada_agent.journal import Journal
-from armada_agent.outbox import Outbox
+from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.finishing import Outbox
+from armada_agent.supervisor.journal import Journal
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_what_the_job_does_to_its_second_copy_takes_the_first_from_nobody(run: p
 def test_of_many_checkpoints_left_where_they_were_written_none_is_taken_again(
     run: paths.RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada_agent.harvest._REMEMBERED", 3)
+    monkeypatch.setattr("armada_agent.outbox.checkpoint_watch._REMEMBERED", 3)
     for step in range(1, 6):
         write(run, step, str(step))
     watcher = attempt(run, 1)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import htcondor, slurm, slurm_nodes
-from armada_agent.engines import EngineError
+from armada_agent.engines import htcondor, slurm, slurm_nodes
+from armada_agent.engines.engine import EngineError
 
 RECORDED = (Path(__file__).parents[1] / "fleet" / "recordings" / "condor-docker.ad").read_text()
 SCRIPT = "#!/bin/bash\n#SBATCH --cpus-per-task=8\n#SBATCH --gres=gpu:a100:2\n#SBATCH --mem=64000M\n"

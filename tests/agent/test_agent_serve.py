@@ -14,8 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import armada
-from armada import agent_archive
 from armada.paths import bundled
+from armada.rpc import agent_archive
 from tests.agent.conversation import NONCE, Conversation, Host, Refused
 from tests.waiting import eventually
 
@@ -148,7 +148,7 @@ def test_the_agent_uses_nothing_newer_than_python_3_6() -> None:
 
 
 def test_every_method_of_the_protocol_is_there_and_no_other() -> None:
-    from armada_agent import serve
+    from armada_agent.rpc import serve
 
     protocol = json.loads(bundled("remote_payload", "protocol.json").read_text("utf-8"))
     assert set(protocol["methods"]) == set(serve.METHODS)

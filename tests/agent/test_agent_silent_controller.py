@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from armada_agent import engines, exchange, htcondor, slurm, slurm_controller
-from armada_agent.engines import EngineError, Handed
+from armada_agent.engines import engine, htcondor, slurm, slurm_controller
+from armada_agent.engines.engine import EngineError, Handed
+from armada_agent.host import exchange
 from armada_agent.paths import RunPaths
 
 from tests.waiting import eventually
@@ -53,7 +54,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    for module, name in ((engines, "_SOON_S"), (slurm_controller, "_PING_S"), (htcondor, "_SCHEDD_S")):
+    for module, name in ((engine, "_SOON_S"), (slurm_controller, "_PING_S"), (htcondor, "_SCHEDD_S")):
         monkeypatch.setattr(module, name, 0.3)
     return Programs(folder)
 
@@ -150,14 +151,14 @@ def test_a_program_that_prints_without_end_is_ended(programs: Programs, monkeypa
     monkeypatch.setattr(exchange, "LIMIT", 3 << 20)
     (programs.folder / "squeue").write_text("#!/bin/sh\nyes '11|RUNNING|None|n1|armada.a-1.1'\n")
     with pytest.raises(EngineError, match="squeue printed more than 3 MB"):
-        engines.run_tool(["squeue"])
+        engine.run_tool(["squeue"])
 
 
 def test_a_wrapper_that_does_not_answer_leaves_no_program_behind(programs: Programs, tmp_path: Path) -> None:
     wrapped = f"#!/bin/sh\nsleep 601 & echo $! > {tmp_path}/pid\nwait\n"
     (programs.folder / "squeue").write_text(wrapped)
     with pytest.raises(EngineError, match="squeue did not answer"):
-        engines.run_tool(["squeue"], timeout_s=0.5)
+        engine.run_tool(["squeue"], timeout_s=0.5)
     stat = Path("/proc") / (tmp_path / "pid").read_text().strip() / "stat"
     assert eventually(lambda: not stat.exists() or ") Z" in stat.read_text())
 
@@ -165,6 +166,6 @@ def test_a_wrapper_that_does_not_answer_leaves_no_program_behind(programs: Progr
 @pytest.mark.parametrize("size", [0, 3_000_000])
 def test_a_long_job_file_reaches_a_program_that_answers_while_it_reads(programs: Programs, size: int) -> None:
     (programs.folder / "sbatch").write_text("#!/bin/sh\ncat\n")
-    assert len(engines.run_tool(["sbatch"], stdin=b"x" * size)) == size
+    assert len(engine.run_tool(["sbatch"], stdin=b"x" * size)) == size
     (programs.folder / "sbatch").write_text("#!/bin/sh\nexec true\n")  # reads nothing of it
-    assert engines.run_tool(["sbatch"], stdin=b"x" * size) == ""
+    assert engine.run_tool(["sbatch"], stdin=b"x" * size) == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import slurm, slurm_nodes
+from armada_agent.engines import slurm, slurm_nodes
 
 from tests.agent.conversation import Conversation, Refused, spec_of
 from tests.waiting import eventually

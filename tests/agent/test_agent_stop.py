@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent import identity, processes
+from armada_agent.host import process_identity, processes
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Conversation, Host, Refused, check
@@ -31,7 +31,7 @@ ESCAPEE = (
 
 
 def is_running(pid: int) -> bool:
-    stat = identity.read_stat(pid)
+    stat = process_identity.read_stat(pid)
     return stat is not None and stat.is_alive
 
 
@@ -200,7 +200,7 @@ def test_a_supervisor_told_to_end_ends_its_job_first(this_host: Host) -> None:
 
 def test_a_pid_that_passed_to_another_process_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander:
-        stat = identity.read_stat(bystander.pid)
+        stat = process_identity.read_stat(bystander.pid)
         assert stat is not None
         stat.start_time = str(int(stat.start_time) - 1)
         processes.send(processes.Process(stat, {}), signal.SIGKILL)
@@ -212,7 +212,7 @@ def test_a_pid_that_passed_to_another_process_is_not_signalled() -> None:
 
 def test_a_recorded_leader_with_another_start_claims_no_session() -> None:
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as bystander:
-        leader = identity.identify(bystander.pid)
+        leader = process_identity.identify(bystander.pid)
         run = RunPaths("/no-such-root", "no-such-run")
         assert [process.pid for process in processes.members(run, leader)] == [bystander.pid]
         leader["start_time"] = "1"
@@ -241,9 +241,9 @@ def test_an_attempt_that_was_given_up_claims_no_process_of_the_next() -> None:
 
 def test_the_session_of_processes_from_outside_a_container_is_nobodys() -> None:
     # Inside a pid namespace every process whose session leader lives outside is shown with session 0.
-    leader = identity.identify()
+    leader = process_identity.identify()
     leader["pid"] = 0
-    outsider = identity.read_stat(os.getpid())
+    outsider = process_identity.read_stat(os.getpid())
     assert outsider is not None
     outsider.session = 0
     table = [processes.Process(outsider, {})]
@@ -268,9 +268,9 @@ def test_the_session_of_processes_from_outside_a_container_is_nobodys() -> None:
 def test_a_recorded_process_is_judged_by_all_of_its_identity(
     change: dict[str, Any], verdict: str, rebooted: bool
 ) -> None:
-    recorded = {**identity.identify(), **change}
-    assert identity.judge(recorded) == verdict
-    assert identity.was_rebooted(recorded) is rebooted
+    recorded = {**process_identity.identify(), **change}
+    assert process_identity.judge(recorded) == verdict
+    assert process_identity.was_rebooted(recorded) is rebooted
 
 
 def test_a_reboot_shows_in_the_evidence_and_stop_then_writes_the_end(this_host: Host) -> None:
@@ -281,7 +281,7 @@ def test_a_reboot_shows_in_the_evidence_and_stop_then_writes_the_end(this_host: 
         os.kill(pid, signal.SIGKILL)
     for name in ("submissions/1/job.json", "attempts/1/run.json"):
         path = this_host.folder("boot-1") / name
-        path.write_text(path.read_text().replace(identity.current_host()["boot_id"], "an-earlier-boot"))
+        path.write_text(path.read_text().replace(process_identity.current_host()["boot_id"], "an-earlier-boot"))
     evidence = this_host.look("boot-1")["evidence"]
     assert (evidence["supervisor"], evidence["rebooted"], evidence["processes"]) == ("dead", True, 0)
     this_host.call("run.stop", run_id="boot-1", grace_s=1)
@@ -318,8 +318,8 @@ def test_a_run_of_the_same_name_under_another_root_is_left_alone(this_host: Host
 
 def test_a_zombie_supervisor_is_dead() -> None:
     with subprocess.Popen(["true"]) as child:
-        eventually(lambda: (stat := identity.read_stat(child.pid)) is not None and stat.state == "Z")
-        assert identity.judge(identity.identify(child.pid)) == "dead"
+        eventually(lambda: (stat := process_identity.read_stat(child.pid)) is not None and stat.state == "Z")
+        assert process_identity.judge(process_identity.identify(child.pid)) == "dead"
 
 
 def test_a_lost_run_may_be_submitted_anew(this_host: Host) -> None:

@@ -12,7 +12,7 @@ import pytest
 from armada.config.hosts import Host as ConfiguredHost
 from armada.errors import ArmadaError, NotFound
 from armada.paths import HomePaths
-from armada.stream import Block, Stream
+from armada.rpc.byte_stream import Block, Stream
 from armada.transport.local import LocalTransport
 from tests.agent.conversation import Host, Refused, check
 
@@ -94,7 +94,7 @@ def test_a_look_brings_the_manifests_that_home_would_ask_for_next(host: Host) ->
     ],
 )
 def test_patterns_mean_what_people_expect(pattern: str, yes: list[str], no: list[str]) -> None:
-    from armada_agent.outputs import matcher
+    from armada_agent.runs.outputs import matcher
 
     assert [path for path in yes + no if matcher(pattern).fullmatch(path)] == yes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent import processes
+from armada_agent.host import processes
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Host, check
@@ -28,10 +28,10 @@ sys.path.insert(0, code)
 from armada_agent import time_limit
 time_limit.TimeLimit.is_reached = property(lambda limit: os.path.exists(up))
 if kind == "direct":
-    from armada_agent.supervisor import supervise
+    from armada_agent.supervisor.supervise import supervise
     sys.exit(supervise(root, run, int(submission)))
 from armada_agent import batch
-from armada_agent.batch import supervise
+from armada_agent.supervisor.batch import supervise
 batch._FENCE_S = 0.5
 sys.exit(supervise(root, run, int(submission), str(6 + int(submission))))
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from armada import identity
+from armada.foundation import process_identity
 from armada.paths import HomePaths
 from armada.store.database import Database
 from tests import moments
@@ -233,7 +233,7 @@ def test_nothing_is_written_under_an_operation(armada: Armada, home: HomePaths) 
         database.connection.execute(
             "INSERT INTO operations (id, kind, argv, pid, start_time, boot_id, state, started_at, updated_at)"
             " VALUES ('x', 'launch', '[]', ?, ?, ?, 'running', 1.0, 1.0)",
-            dataclasses.astuple(identity.current()),
+            dataclasses.astuple(process_identity.current()),
         )
     for options in ([], ["--dry-run"]):
         refused = armada.run("recover", *options)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from armada import agent_archive
 from armada.cli.main import run as armada
+from armada.rpc import agent_archive
 from tests.conftest import eventually
 
 Speaks = Callable[..., None]
@@ -21,8 +21,8 @@ OLDER = {"__init__.py": [('__version__ = "0.1.0"', '__version__ = "0.0.1"')]}
 NEWER = {
     "__init__.py": [('__version__ = "0.1.0"', '__version__ = "9.0"'), ("\nPROTOCOL = 1", "\nPROTOCOL = 4")],
     # A state, an event and fields that nobody knows yet.
-    "supervisor.py": [('update(state="running", ', 'update(state="simmering", heat=[1, {"a": None}], ')],
-    "journal.py": [
+    "supervisor/supervise.py": [('update(state="running", ', 'update(state="simmering", heat=[1, {"a": None}], ')],
+    "supervisor/journal.py": [
         ('self.record("state", **shown)', 'self.record("state", **shown); self.record("novel", x={"y": [1]})')
     ],
 }

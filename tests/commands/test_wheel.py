@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from armada.extras import DISTRIBUTION, EXTRAS
+from armada.foundation.extras import DISTRIBUTION, EXTRAS
 from tests.conftest import Armada
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +28,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_carries_payload_profiles_and_quickstart(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for name in (
-        "remote_payload/armada_agent/serve.py",
-        "remote_payload/armada_train/train.py",
+        "remote_payload/armada_agent/rpc/serve.py",
+        "remote_payload/armada_train/tasks/train.py",
         "remote_payload/protocol.json",
         "profiles/cpu.yaml",
         "profiles/requirements/train.txt",

@@ -17,7 +17,7 @@ from armada.daemon import instance, status
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
-from armada.transport.host_keys import HostKey, pin
+from armada.transport.ssh.host_keys import HostKey, pin
 from tests import moments
 from tests.chance import dice
 from tests.conftest import Armada, eventually

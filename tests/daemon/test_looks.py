@@ -14,10 +14,11 @@ from multiprocessing.synchronize import Event
 
 import pytest
 
-from armada import __version__, identity
+from armada import __version__
 from armada.cli.daemon import _sentence
 from armada.daemon import instance, status
 from armada.errors import Conflict
+from armada.foundation import process_identity
 from armada.paths import HomePaths
 from tests import moments
 from tests.conftest import Armada, eventually
@@ -103,7 +104,7 @@ def test_of_daemons_started_at_once_one_was_started_and_the_others_were_running_
 
 def told(home: HomePaths, **more: object) -> status.Status:
     """What a daemon that is this process would have written now."""
-    me = identity.current()
+    me = process_identity.current()
     now = time.time()
     written = status.Status(me.pid, me.start_time, me.boot_id, __version__, False, now - 60, now, {}, ())
     return dataclasses.replace(written, tick_monotonic=time.monotonic(), **more)  # type: ignore[arg-type]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from armada import identity, operations
+from armada import operations
 from armada.errors import OutcomeUnknown
+from armada.foundation import process_identity
 from armada.store import operations as records
 from armada.store import runs
 from armada.store.database import Database
@@ -77,7 +78,7 @@ def test_an_operation_that_fails_keeps_its_exit_code(database: Database) -> None
 
 def test_an_operation_whose_process_was_killed_is_broken_off(database: Database) -> None:
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
-        told = identity.Process(sleeper.pid, _start_time(sleeper.pid), identity.boot_id())
+        told = process_identity.Process(sleeper.pid, _start_time(sleeper.pid), process_identity.boot_id())
         records.begin(
             database,
             id="launch-1",
@@ -98,10 +99,10 @@ def test_an_operation_whose_process_was_killed_is_broken_off(database: Database)
 
 
 def test_a_pid_that_was_given_to_another_process_or_boot_is_not_the_same(database: Database) -> None:
-    me = identity.current()
-    assert identity.lives(me)
-    assert not identity.lives(identity.Process(me.pid, "1", me.boot_id))
-    assert not identity.lives(identity.Process(me.pid, me.start_time, "another boot"))
+    me = process_identity.current()
+    assert process_identity.lives(me)
+    assert not process_identity.lives(process_identity.Process(me.pid, "1", me.boot_id))
+    assert not process_identity.lives(process_identity.Process(me.pid, me.start_time, "another boot"))
 
 
 def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(armada: Armada) -> None:
@@ -246,7 +247,7 @@ class Holding:
 
     def __init__(self, lock: Path) -> None:
         program = (
-            "import sys; from pathlib import Path; from armada.provision.turn import turn\n"
+            "import sys; from pathlib import Path; from armada.provision.exclusive_lock import turn\n"
             "with turn(Path(sys.argv[1]), 'a test', print):\n    print('held', flush=True); sys.stdin.read()"
         )
         self._process = subprocess.Popen(

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from armada_agent import identity
+from armada_agent.host import process_identity
 
 from armada.config.hosts import Host
 from armada.launch.retry import AGAIN_S, LOST, RECENT_S, Retries
 from armada.monitor.observe import observe
 from armada.notifications.events import find_events
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import operations, runs
 from armada.store.database import Database
 from tests.conftest import Armada, eventually
@@ -55,13 +55,13 @@ def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
         os.kill(job["supervisor"]["pid"], signal.SIGSTOP)
         record = armada.local_runs / run_id / "submissions" / str(seen["submission"]["number"]) / "job.json"
         earlier = record.with_suffix(".earlier")
-        earlier.write_text(record.read_text().replace(identity.current_host()["boot_id"], "an-earlier-boot"))
+        earlier.write_text(record.read_text().replace(process_identity.current_host()["boot_id"], "an-earlier-boot"))
         os.kill(job["guardian"]["pid"], signal.SIGKILL)
         earlier.replace(record)
         os.killpg(seen["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
         eventually(lambda: evidence()["processes"] == 0)
         os.kill(job["supervisor"]["pid"], signal.SIGKILL)
-        eventually(lambda: (stat := identity.read_stat(job["supervisor"]["pid"])) is None or not stat.is_alive)
+        eventually(lambda: (stat := process_identity.read_stat(job["supervisor"]["pid"])) is None or not stat.is_alive)
 
     return kill
 

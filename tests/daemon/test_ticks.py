@@ -16,15 +16,15 @@ import pytest
 from armada.cli import main
 from armada.cli.shapes import SHAPES, schema_of
 from armada.daemon import status, watcher
-from armada.daemon.board import Board
-from armada.daemon.clock import MOST_AT_ONCE, SyncClock
+from armada.daemon.host_status import Board
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
+from armada.daemon.scheduler import MOST_AT_ONCE, SyncClock
 from armada.daemon.service import IDLE_S, Clock, Daemon, serve
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
-from armada.sync.schedule import Due
+from armada.sync.schedule.due import Due
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 

@@ -10,7 +10,7 @@ import pytest
 
 from armada.daemon.service import Clock, Daemon
 from armada.store import run_sync, runs
-from armada.sync import engine
+from armada.sync.runs import sync_run
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 from tests.sync.conftest import Place
@@ -42,7 +42,7 @@ class Ticking:
 
     def _sync_host(self, database: Any, session: Any, home: Any, run_ids: Sequence[str], /, **options: Any) -> Any:
         self.synced += run_ids
-        return engine.sync_host(database, session, home, run_ids, now=self.now, **options)
+        return sync_run.sync_host(database, session, home, run_ids, now=self.now, **options)
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from armada.agent import Question
 from armada.config.hosts import Host
 from armada.errors import ArmadaError
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.client import Question
+from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
 from tests.agent.conversation import spec_of

@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from armada_agent import identity
+from armada_agent.host import process_identity
 
 from armada.config.hosts import Host
 from armada.errors import ArmadaError
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
 from tests import moments
@@ -55,7 +55,7 @@ def kill(chosen: Callable[[list[str]], bool], *, alone: Path | None = None) -> i
         meant = json.loads(alone.read_text())["supervisor"]["pid"]
         found = [pid for pid in found if pid == meant]
     elif alone is not None:  # it has no job yet, and is the youngest
-        parents = {pid: stat.parent for pid in found if (stat := identity.read_stat(pid)) is not None}
+        parents = {pid: stat.parent for pid in found if (stat := process_identity.read_stat(pid)) is not None}
         found = [pid for pid in parents if parents[pid] in found and pid not in parents.values()]
     for pid in found:
         with contextlib.suppress(ProcessLookupError):  # it ended by itself

@@ -97,11 +97,11 @@ def test_another_user_of_the_machine_finds_no_secret(armada: Armada, canary: str
 def test_the_report_of_a_crash_holds_no_secret(
     armada: Armada, canary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from armada import agent_archive
     from armada.cli.main import run
+    from armada.rpc import agent_archive
     from tests.commands.test_versions import changed
 
-    broken = {"runs.py": [("def _fill(", "def _fill(*given):\n    raise KeyError('spec')\n\n\ndef _unused(")]}
+    broken = {"runs/folders.py": [("def _fill(", "def _fill(*given):\n    raise KeyError('spec')\n\n\ndef _unused(")]}
     archive = changed(agent_archive.build()[0], broken)
     monkeypatch.setattr(agent_archive, "build", lambda: archive)
     for name in ("ARMADA_HOME", "ARMADA_NO_DAEMON", "CANARY"):

@@ -21,9 +21,9 @@ from types import SimpleNamespace
 import pytest
 
 from armada.paths import HomePaths
-from armada.transport.host_keys import pin, scan
-from armada.transport.resolve import resolve
-from armada.transport.shared_connection import end_connections
+from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.resolve import resolve
+from armada.transport.ssh.shared_connection import end_connections
 from tests.fleet import machines
 from tests.fleet.machines import MACHINES, Machine
 

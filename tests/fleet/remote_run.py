@@ -10,13 +10,13 @@ from typing import Any
 
 from armada.config.hosts import Host
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
-from armada.sync.engine import sync_run
-from armada.sync.report import SyncOutcome
-from armada.transport.host_keys import pin, scan
-from armada.transport.resolve import resolve
+from armada.sync.runs.report import SyncOutcome
+from armada.sync.runs.sync_run import sync_run
+from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
 from tests.fleet.conftest import Fleet
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada.agent import Agent
 from armada.errors import (
     LinkLost,
 )
 from armada.paths import HomePaths
-from armada.transport import connect, fabric_transport
+from armada.rpc.client import Agent
+from armada.transport import connect
+from armada.transport.ssh import fabric_transport
 
 if TYPE_CHECKING:
     from tests.fleet.conftest import BadLink, Fleet, SshHost

@@ -13,8 +13,8 @@ import pytest
 
 from armada.paths import HomePaths
 from armada.store import checkpoints
-from armada.sync.arrival import BLOCK_BYTES
-from armada.transport.protocol import TransferProgress
+from armada.sync.transfer.block_writer import BLOCK_BYTES
+from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote

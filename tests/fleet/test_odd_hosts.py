@@ -17,11 +17,11 @@ from armada.config.hosts import Host
 from armada.errors import HostUnreachable, ProvisionFailed
 from armada.paths import HomePaths
 from armada.provision.content import send, take_stock
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.transport import connect
-from armada.transport.host_keys import pin, scan
-from armada.transport.protocol import TransferProgress
-from armada.transport.resolve import resolve
+from armada.transport.interface import TransferProgress
+from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.resolve import resolve
 from tests.conftest import Armada, eventually
 from tests.fleet import machines
 from tests.fleet.batch_hosts import add_cluster

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada.agent import Agent
 from armada.config.hosts import Host
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.client import Agent
+from armada.rpc.session import HostSession
 from armada.transport import connect
-from armada.transport.host_keys import HostKey, pin, pinned_keys, unpin
-from armada.transport.resolve import resolve
-from armada.transport.shared_connection import SharedConnection, end_connections
+from armada.transport.ssh.host_keys import HostKey, pin, pinned_keys, unpin
+from armada.transport.ssh.resolve import resolve
+from armada.transport.ssh.shared_connection import SharedConnection, end_connections
 from tests.conftest import Armada, eventually
 from tests.fleet import machines
 from tests.fleet.typist import Typist

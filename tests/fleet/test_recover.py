@@ -14,7 +14,7 @@ from armada.paths import HomePaths
 from armada.recovery.recover import recover
 from armada.store import checkpoints, runs
 from armada.store.database import Database
-from armada.transport.protocol import TransferProgress
+from armada.transport.interface import TransferProgress
 from tests.conftest import Armada
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet

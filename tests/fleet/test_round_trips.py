@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from armada.agent import Question
 from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
-from armada.daemon.board import Board
+from armada.daemon.host_status import Board
 from armada.daemon.watcher import Watcher
 from armada.errors import ArmadaError
 from armada.launch.plans.plan import make_plan
@@ -24,7 +23,8 @@ from armada.launch.plans.registry import task_of
 from armada.launch.plans.task import Order
 from armada.launch.start import start
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.client import Question
+from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
 from tests.fleet import machines
@@ -32,7 +32,7 @@ from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
 
 if TYPE_CHECKING:
-    from armada.transport.protocol import TransferProgress
+    from armada.transport.interface import TransferProgress
     from tests.fleet.conftest import SshHost
 
 TO_STARTED = 8

@@ -15,9 +15,9 @@ import pytest
 
 from armada.errors import HostUnreachable
 from armada.store import checkpoints, runs
-from armada.sync.staging import incoming
-from armada.sync.streams import Streams
-from armada.transport.protocol import TransferProgress
+from armada.sync.checkpoints.staging import incoming
+from armada.sync.transfer.streams import Streams
+from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.conftest import Armada
 from tests.fleet import machines

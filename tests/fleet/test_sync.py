@@ -15,16 +15,16 @@ import pytest
 
 from armada.errors import ArmadaError, HostKeyChanged, HostUnreachable
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
-from armada.sync.engine import sync_host, sync_run
-from armada.sync.report import SyncOutcome
-from armada.sync.streams import Streams
-from armada.sync.together import sync_together
-from armada.transport.host_keys import pin, scan
-from armada.transport.protocol import TransferProgress
-from armada.transport.resolve import resolve
+from armada.sync.runs.report import SyncOutcome
+from armada.sync.runs.sync_hosts import sync_together
+from armada.sync.runs.sync_run import sync_host, sync_run
+from armada.sync.transfer.streams import Streams
+from armada.transport.interface import TransferProgress
+from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.resolve import resolve
 from tests.chance import dice
 from tests.fleet import machines
 from tests.fleet.conftest import BadLink, Fleet
@@ -92,7 +92,7 @@ def test_a_large_checkpoint_comes_over_one_connection_on_a_short_link_and_over_s
     (place,) = far.sync(listener=Watching(count)).published
     assert far.is_right(place)
     assert most == 0  # it came over the session's own connection
-    for module in ("armada.session", "armada.sync.streams"):
+    for module in ("armada.rpc.session", "armada.sync.transfer.streams"):
         monkeypatch.setattr(f"{module}.DIRECT_BYTES", 9_000_000)  # so that that may not carry all of the next one
     far.save(2, {"model": 140_000_000, "small": 10})
     (place,) = far.sync(listener=Watching(count)).published

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada.agent import Agent
 from armada.errors import (
     ArmadaError,
     LinkLost,
@@ -25,6 +24,7 @@ from armada.errors import (
     ProvisionFailed,
 )
 from armada.paths import HomePaths
+from armada.rpc.client import Agent
 from armada.transport import TransferProgress, connect
 from tests.chance import dice
 from tests.fleet.conftest import NAMES

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada.agent import Agent
 from armada.errors import (
     AuthenticationFailed,
     HostKeyChanged,
@@ -25,10 +24,11 @@ from armada.errors import (
     ProvisionFailed,
 )
 from armada.paths import HomePaths
+from armada.rpc.client import Agent
 from armada.transport import connect
-from armada.transport.host_keys import pin, pinned_keys, scan, unpin
-from armada.transport.resolve import resolve
-from armada.transport.shared_connection import end_connections
+from armada.transport.ssh.host_keys import pin, pinned_keys, scan, unpin
+from armada.transport.ssh.resolve import resolve
+from armada.transport.ssh.shared_connection import end_connections
 from tests.fleet import machines
 from tests.fleet.conftest import NAMES
 from tests.waiting import eventually

@@ -18,7 +18,7 @@ def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Pa
     facts = armada.json("launch", "--host", "local", armada.command("true"), "--dry-run")
     assert facts["spec"]["gpus"] == 0
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
-    from armada.session import HostSession  # the host is asked as a launch asks it
+    from armada.rpc.session import HostSession  # the host is asked as a launch asks it
 
     with HostSession(local_host(home), home, patience_s=10) as session:
         key = environment_key(load_profile(profile, home), session.call("host.facts", {}))

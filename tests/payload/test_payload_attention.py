@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train.attention import Attention, choose_attention, rule_out_flash
 from armada_train.failure import PayloadFailure
-from armada_train.libraries import configure_libraries
-from armada_train.parser import parse_training
+from armada_train.model.attention import Attention, choose_attention, rule_out_flash
 from armada_train.runfolder import RunFolder
-from armada_train.section import Section
-from armada_train.specification import Training, check_gpus
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
+from armada_train.specification.values import Training, check_gpus
+from armada_train.training.libraries import configure_libraries
 
 from tests.payload.payload_run import make_training
 

@@ -129,8 +129,8 @@ import sys
 from pathlib import Path
 from datasets import load_dataset
 from collections import Counter
-from armada_train.rows import read_source
-from armada_train.specification import Source
+from armada_train.data.rows import read_source
+from armada_train.specification.values import Source
 source, form, target = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 rows = load_dataset("json", data_files=str(source), split="train", cache_dir=str(target.parent / "cache"))
 if form == "parquet":
@@ -157,7 +157,7 @@ import sys
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
-from armada_train.tokens import choose_template, tokenise
+from armada_train.data.tokens import choose_template, tokenise
 path = sys.argv[1]
 for row in (
     {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}] * 2},

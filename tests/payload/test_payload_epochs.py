@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train.epochs import doubt_about_epochs
-from armada_train.parser import parse_training
-from armada_train.section import Section
-from armada_train.specification import Batch
+from armada_train.data.epochs import doubt_about_epochs
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
+from armada_train.specification.values import Batch
 
 from tests.payload.payload_run import make_training
 

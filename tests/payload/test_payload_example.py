@@ -9,14 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from armada_train.parser import parse_training
-from armada_train.section import Section
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
 
 from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
 from armada.config.tasks.sft import Sft
-from armada.launch.batch import Batch
 from armada.launch.plans.training import Training
+from armada.launch.training.batch import Batch
 from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
 from tests.payload.interpreter import Interpreter

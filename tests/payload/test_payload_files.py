@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train import checkpoints, outbox
+from armada_train.checkpoints import announce, complete
+from armada_train.checkpoints.full_disk import give_up, is_disk_full
+from armada_train.checkpoints.manifest import hash_data, write_manifest
+from armada_train.data.rows import Files
 from armada_train.failure import PayloadFailure, describe, write_failure
-from armada_train.full_disk import give_up, is_disk_full
-from armada_train.heartbeat import Heartbeat
-from armada_train.libraries import configure_libraries
-from armada_train.manifest import hash_data, write_manifest
-from armada_train.metrics import History, Metrics, read_history
-from armada_train.parser import parse_training
-from armada_train.rank_ends import Signalled, describe_end, first_end
-from armada_train.rows import Files
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.reporting.metrics import History, Metrics, read_history
 from armada_train.runfolder import RunFolder
-from armada_train.section import Section
-from armada_train.specification import Source
-from armada_train.throughput import Throughput
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
+from armada_train.specification.values import Source
+from armada_train.training.libraries import configure_libraries
+from armada_train.training.rank_ends import Signalled, describe_end, first_end
+from armada_train.training.throughput import Throughput
 
 from tests.payload.payload_run import chat, make_training, write_jsonl
 from tests.waiting import eventually
@@ -119,25 +119,25 @@ def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_pat
 
     for rank in range(2):
         put(checkpoint / f"rng_state_{rank}.pth")
-    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/mp_rank_00_model_states.pt"]
+    assert complete.missing_states(checkpoint, 2) == ["global_step5/mp_rank_00_model_states.pt"]
     put(folder / "mp_rank_00_model_states.pt")
-    assert checkpoints.missing_states(checkpoint, 2) == []  # without ZeRO the optimizer lies beside the weights
+    assert complete.missing_states(checkpoint, 2) == []  # without ZeRO the optimizer lies beside the weights
     put(folder / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
-    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/*optim_states.pt of a rank"]
+    assert complete.missing_states(checkpoint, 2) == ["global_step5/*optim_states.pt of a rank"]
     (folder / "zero_pp_rank_1_mp_rank_00_optim_states.pt").write_bytes(b"half")
-    assert checkpoints.missing_states(checkpoint, 2) == ["global_step5/zero_pp_rank_1_mp_rank_00_optim_states.pt"]
+    assert complete.missing_states(checkpoint, 2) == ["global_step5/zero_pp_rank_1_mp_rank_00_optim_states.pt"]
     put(folder / "zero_pp_rank_1_mp_rank_00_optim_states.pt")
-    assert checkpoints.missing_states(checkpoint, 2) == []
+    assert complete.missing_states(checkpoint, 2) == []
     (checkpoint / "latest").write_text("../elsewhere")
-    assert checkpoints.missing_states(checkpoint, 2) != []
+    assert complete.missing_states(checkpoint, 2) != []
 
 
 def test_an_adapter_names_its_base_as_home_does(tmp_path: Path) -> None:
-    checkpoints.name_base_model(tmp_path, "/home/me/model")  # a whole model has no adapter's configuration
+    complete.name_base_model(tmp_path, "/home/me/model")  # a whole model has no adapter's configuration
     assert list(tmp_path.iterdir()) == []
     path = tmp_path / "adapter_config.json"
     path.write_text(json.dumps({"base_model_name_or_path": "/root/.armada/models/9f", "r": 8}))
-    checkpoints.name_base_model(tmp_path, "/home/me/model")
+    complete.name_base_model(tmp_path, "/home/me/model")
     assert json.loads(path.read_text()) == {"base_model_name_or_path": "/home/me/model", "r": 8}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -146,8 +146,8 @@ def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None
     for step in (9, 10, 100):
         make_checkpoint(tmp_path, step)
     (tmp_path / "checkpoint-x").mkdir()
-    assert checkpoints.last_complete(tmp_path, 1) == (tmp_path / "checkpoint-100", [])
-    assert checkpoints.last_complete(tmp_path / "nowhere", 1) == (None, [])
+    assert complete.last_complete(tmp_path, 1) == (tmp_path / "checkpoint-100", [])
+    assert complete.last_complete(tmp_path / "nowhere", 1) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -158,16 +158,16 @@ def test_a_checkpoint_with_a_file_missing_or_cut_is_skipped_aloud(tmp_path: Path
     cut, without = make_checkpoint(tmp_path, 20) / name, make_checkpoint(tmp_path, 30) / name
     cut.write_bytes(cut.read_bytes()[:-1])
     without.unlink()
-    found, skipped = checkpoints.last_complete(tmp_path, 1)
+    found, skipped = complete.last_complete(tmp_path, 1)
     assert found == whole
     assert [sentence.split(" is skipped")[0] for sentence in skipped] == ["checkpoint-30", "checkpoint-20"]
 
 
 def test_a_checkpoint_of_fewer_ranks_lacks_random_states(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path, 10)
-    assert checkpoints.missing_states(checkpoint, 2) == ["rng_state_0.pth", "rng_state_1.pth"]
+    assert complete.missing_states(checkpoint, 2) == ["rng_state_0.pth", "rng_state_1.pth"]
     write_manifest(checkpoint, {"batch.processes": 1})
-    assert checkpoints.missing_states(checkpoint, 2) == []  # it says itself that one rank wrote it
+    assert complete.missing_states(checkpoint, 2) == []  # it says itself that one rank wrote it
 
 
 # --- outbox --------------------------------------------------------------------------------------------------------
@@ -177,12 +177,12 @@ def test_an_announced_checkpoint_survives_rotation_and_rewriting(tmp_path: Path)
     run = RunFolder(tmp_path)
     checkpoint = make_checkpoint(run.checkpoints, 10)
     (run.outbox / ".part-10").mkdir(parents=True)
-    assert outbox.announce(run, checkpoint, {"step": 10}, None)
+    assert announce.announce(run, checkpoint, {"step": 10}, None)
     announced = run.outbox / ".new-10"
     before = (announced / "optimizer.pt").read_bytes()
     assert (announced / "optimizer.pt").stat().st_ino == (checkpoint / "optimizer.pt").stat().st_ino
 
-    outbox.forget(run, checkpoint)
+    announce.forget(run, checkpoint)
     make_checkpoint(run.checkpoints, 10)
     (checkpoint / "optimizer.pt").write_bytes(b"rewritten")
     assert (announced / "optimizer.pt").read_bytes() == before
@@ -192,9 +192,9 @@ def test_an_announced_checkpoint_survives_rotation_and_rewriting(tmp_path: Path)
 def test_a_checkpoint_that_the_supervisor_took_is_announced_no_second_time(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     checkpoint = make_checkpoint(run.checkpoints, 10)
-    outbox.announce(run, checkpoint, {"step": 10}, None)
+    announce.announce(run, checkpoint, {"step": 10}, None)
     (run.outbox / ".new-10").rename(run.outbox / "digest")
-    assert not outbox.announce(run, checkpoint, {"step": 10}, None)
+    assert not announce.announce(run, checkpoint, {"step": 10}, None)
     assert [entry.name for entry in run.outbox.iterdir()] == ["digest"]
 
 
@@ -203,7 +203,7 @@ def test_what_was_set_aside_is_deleted_once_a_later_checkpoint_is_whole(tmp_path
         (tmp_path / f"skipped-by-attempt-2-{name}").mkdir()
     (tmp_path / "skipped-by-attempt-2-checkpoint-mine").mkdir()
     (tmp_path / "checkpoint-5").mkdir()
-    checkpoints.drop_set_aside(tmp_path, 12)
+    complete.drop_set_aside(tmp_path, 12)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [
         "checkpoint-5",
         "skipped-by-attempt-2-checkpoint-20",
@@ -340,7 +340,7 @@ def test_a_full_disk_is_known_from_what_saving_raised(tmp_path: Path, error: Exc
 def test_torchs_own_words_for_a_full_disk_are_believed_where_it_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada_train.full_disk._free_bytes", lambda _folder: 4096)
+    monkeypatch.setattr("armada_train.checkpoints.full_disk._free_bytes", lambda _folder: 4096)
     assert is_disk_full(RuntimeError("basic_ios::clear: iostream error"), tmp_path)
 
 

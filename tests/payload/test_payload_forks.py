@@ -20,7 +20,7 @@ def test_a_forked_process_has_its_own_environment_folder_arguments_streams_and_e
     program = (
         "import os, signal, sys; print(os.environ['MINE'], 'HF_HUB_OFFLINE' in os.environ, os.getcwd(), sys.argv[1:]); "
         "print(os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "
-        "sys.stdin.read() == '', len(os.listdir('/proc/self/task')), 'armada_train.train' in sys.modules); sys.exit(7)"
+        "sys.stdin.read() == '', len(os.listdir('/proc/self/task')), 'armada_train.tasks.train' in sys.modules); sys.exit(7)"
     )
     ended = payload_python.finish("-c", program, "a", "b c", cwd=tmp_path, environment={"MINE": "yes"})
     assert ended.output.splitlines() == [f"yes False {tmp_path} ['a', 'b c']", "True True True 1 False"]

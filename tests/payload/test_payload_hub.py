@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train.hub import hash_hub
-from armada_train.parser import parse_training
-from armada_train.section import Section
-from armada_train.specification import Hub
+from armada_train.data.hub import hash_hub
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
+from armada_train.specification.values import Hub
 
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training

@@ -17,7 +17,7 @@ import sys
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from armada_train.agreement import leave_groups
+from armada_train.training.agreement import leave_groups
 
 rank, folder = int(sys.argv[1]), sys.argv[2]
 for number in range(30):

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from armada_train.data.lengths import Fitted
 from armada_train.failure import PayloadFailure
-from armada_train.fit import check_fit
-from armada_train.lengths import Fitted
-from armada_train.model_files import check_model
-from armada_train.parser import parse_training
-from armada_train.section import Section
-from armada_train.specification import Source, Training
+from armada_train.model.files import check_model
+from armada_train.model.fit import check_fit
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
+from armada_train.specification.values import Source, Training
 
 from tests.payload.payload_run import make_training
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_train.data.prepared import ROWS, Cache, check_once, name
 from armada_train.failure import PayloadFailure
-from armada_train.prepared import ROWS, Cache, check_once, name
 
 from tests.payload.interpreter import wait_for_end
 from tests.payload.payload_run import PayloadRun, chat, chats, make_training, write_jsonl
@@ -176,9 +176,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 from armada_train import tokenising
-from armada_train.rows import Files
-from armada_train.specification import Source
-from armada_train.tokens import load_tokenizer
+from armada_train.data.rows import Files
+from armada_train.specification.values import Source
+from armada_train.data.tokens import load_tokenizer
 tokenising.available_cpus = lambda: 3
 tokenizer, source, target = load_tokenizer(sys.argv[1]), Source(Path(sys.argv[2])), Path(sys.argv[3])
 written = []
@@ -200,7 +200,7 @@ print(facts["rows"])
 HOLD_AT_THE_FIRST_ROWS = """
 import runpy, sys, time
 from pathlib import Path
-from armada_train.heartbeat import Heartbeat
+from armada_train.reporting.heartbeat import Heartbeat
 
 once, started = Heartbeat.beat, Path(sys.argv.pop(1))
 

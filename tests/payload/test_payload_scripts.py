@@ -121,7 +121,7 @@ def test_a_second_attempt_is_told_where_to_go_on(local: Armada) -> None:
 
 def local_submit(armada: Armada, run_id: str) -> None:
     from armada.paths import HomePaths
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from tests.payload.prepared import local_host
 
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")

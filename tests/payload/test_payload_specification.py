@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from armada_train.failure import PayloadFailure
-from armada_train.parser import read_specification
+from armada_train.specification.parser import read_specification
 
 from tests.payload.payload_run import make_training
 

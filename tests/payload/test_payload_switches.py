@@ -128,7 +128,7 @@ def test_a_compiled_model_has_the_losses_of_the_plain_one(chat_files: tuple[Path
 def test_rows_of_like_length_are_computed_together_and_steps_stay_mixed(payload_python: Interpreter) -> None:
     program = """
 import random
-from armada_train.sampling import LengthSampler
+from armada_train.data.sampling import LengthSampler
 draw = random.Random(1)
 lengths = [round(10 * 10 ** draw.random()) for _ in range(1003)]
 orders = [list(LengthSampler(lengths, 8, seed, lambda: epoch)) for seed in (5, 6) for epoch in (0, 1)]

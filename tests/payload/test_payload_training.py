@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train import checkpoints
+from armada_train.checkpoints import complete
 
 from tests.payload.interpreter import PAYLOAD, Interpreter, wait_for_end
 from tests.payload.payload_run import PayloadRun, chat, chats, make_training, write_jsonl
@@ -94,7 +94,7 @@ def test_two_gloo_ranks_equal_one_process_with_twice_the_accumulation(
 
 EVALUATE = """
 import json, os, runpy, sys
-from armada_train.trainer import Trainer
+from armada_train.training.trainer import Trainer
 
 once = Trainer.evaluate
 
@@ -208,7 +208,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_spoils_no_checkpoint(
     assert run.failure["reason"] == "nan_loss"
     assert run.steps_in("outbox", ".new-")[0] == 1
     assert run.steps_in("checkpoints", "checkpoint-")[0] == 1
-    assert checkpoints.find_defect(run.path / "checkpoints" / "checkpoint-1") is None
+    assert complete.find_defect(run.path / "checkpoints" / "checkpoint-1") is None
     look = """
 import sys
 from safetensors.torch import load_file
@@ -235,7 +235,7 @@ def test_a_loss_that_is_no_number_is_noticed_at_its_step_and_not_at_the_next_lin
 def test_of_several_ranks_the_earliest_step_whose_loss_is_no_number_is_named(payload_python: Interpreter) -> None:
     code = """
 import torch
-from armada_train.loss_watch import LossWatch, nan_loss
+from armada_train.training.loss_watch import LossWatch, nan_loss
 watches = {step: LossWatch(torch.device("cpu")) for step in (None, 4, 3)}
 for step in range(1, 6):
     for broken, watch in watches.items():

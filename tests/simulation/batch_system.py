@@ -6,7 +6,7 @@ import abc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from armada_agent.engines import EngineError
+from armada_agent.engines.engine import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints
-from armada.sync.release import judge_host, losses
+from armada.sync.release.judge import judge_host, losses
 from tests.simulation.cluster import SimCluster
 from tests.simulation.home import EXPECTED
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
-from armada_agent import batch
-from armada_agent.observation import ENDED
 from armada_agent.paths import RunPaths
+from armada_agent.runs.observation import ENDED
+from armada_agent.supervisor import batch
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
 from tests.simulation.breaking import Killed
@@ -20,7 +20,7 @@ from tests.simulation.slurm import SimSlurm
 from tests.simulation.supervising import Supervision, new_pid
 
 if TYPE_CHECKING:
-    from armada_agent import processes
+    from armada_agent.host import processes
 
     from tests.simulation.supervising import Job
 
@@ -57,9 +57,9 @@ class SimCluster(SimHost):
         return super().processes() if self.on_worker else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
-        from armada_agent import aftermath
+        from armada_agent.supervisor import cleanup
 
-        aftermath.clear(paths.root, paths.run_id, submission)
+        cleanup.clear(paths.root, paths.run_id, submission)
 
     # Its workers.
 

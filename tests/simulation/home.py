@@ -20,15 +20,15 @@ from armada.paths import HomePaths
 from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
-from armada.sync.engine import sync_run
-from armada.sync.release import judge_host, losses
+from armada.sync.release.judge import judge_host, losses
+from armada.sync.runs.sync_run import sync_run
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from tests.simulation.host import SimHost
     from tests.simulation.world import World
 

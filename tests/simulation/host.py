@@ -15,15 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from armada_agent import checkpoints as agent_checkpoints
-from armada_agent import identity, orphans, processes, reader, supervisor
 from armada_agent.errors import AgentError
+from armada_agent.host import process_identity, processes
+from armada_agent.outbox import listing as agent_checkpoints
+from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
-from armada_agent.serve import METHODS
-from armada_agent.session import Call, Session
+from armada_agent.rpc import file_blocks
+from armada_agent.rpc.serve import METHODS
+from armada_agent.rpc.session import Call, Session
+from armada_agent.supervisor import supervise
 
-from armada.agent_errors import call_error
 from armada.errors import HostUnreachable
+from armada.rpc.agent_errors import call_error
 from tests.simulation.breaking import Killed
 from tests.simulation.supervising import Job, Supervision
 
@@ -125,7 +128,7 @@ class SimHost:
         self.world.step()
         with self.computes():
             try:
-                descriptor = reader.open_file(RunPaths(str(self.root), run_id), path)
+                descriptor = file_blocks.open_file(RunPaths(str(self.root), run_id), path)
             except AgentError as error:
                 data = {"kind": error.kind, "hint": error.hint}
                 raise call_error({"message": error.message, "data": data}, "file.read", host=self.name) from None
@@ -180,11 +183,11 @@ class SimHost:
                 orphans.finish(paths.root, paths.run_id, submission)
 
     def clear(self, paths: RunPaths, submission: int) -> None:
-        from armada_agent import aftermath
+        from armada_agent.supervisor import cleanup
 
         for job in self.jobs_of(paths.run_id):
             job.die(143)
-        aftermath.clear(paths.root, paths.run_id, submission)
+        cleanup.clear(paths.root, paths.run_id, submission)
 
     def jobs_of(self, run_id: str) -> list[Job]:
         return [job for job in self.jobs if job.run_id == run_id and job.alive]
@@ -204,7 +207,7 @@ class SimHost:
             if job.alive:
                 marks = {processes.RUN_MARKER: job.run_id, processes.ROOT_MARKER: str(self.root)}
                 marks[processes.ATTEMPT_MARKER] = job.environment[processes.ATTEMPT_MARKER]
-                found.append(processes.Process(identity.Stat(job.pid, "S", 1, job.pid, str(job.pid)), marks))
+                found.append(processes.Process(process_identity.Stat(job.pid, "S", 1, job.pid, str(job.pid)), marks))
         return found
 
     def judge(self, recorded: Any) -> tuple[str, bool]:
@@ -228,7 +231,7 @@ def current() -> SimHost:
 
 
 def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Stands in for `armada_agent.job.start`."""
+    """Stands in for `armada_agent.supervisor.job.start`."""
     host = current()
     job = Job(host, paths.run_id, argv, environment)
     host.jobs.append(job)
@@ -238,27 +241,34 @@ def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> 
 
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
-    from armada_agent import aftermath, batch, detached, engines, job, submissions, whereabouts
+    from armada_agent.engines import engine
+    from armada_agent.host import detached
+    from armada_agent.runs import host_identity, submissions
+    from armada_agent.supervisor import batch, cleanup, job
 
     from tests.simulation.cluster import BatchSupervision, controller
 
     return [
         (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
         (processes, "scan", lambda: current().processes()),
-        (whereabouts, "find_supervisor", lambda _paths, recorded: current().judge(recorded)),
-        (identity, "identify", lambda pid=0: current().identify(pid or current().world.supervisor_pid)),
-        (identity, "current_host", lambda: current().identify(0)),
-        (identity, "moment", lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().world.clock}),
-        (identity, "judge", lambda recorded: current().judge(recorded)[0]),
+        (host_identity, "find_supervisor", lambda _paths, recorded: current().judge(recorded)),
+        (process_identity, "identify", lambda pid=0: current().identify(pid or current().world.supervisor_pid)),
+        (process_identity, "current_host", lambda: current().identify(0)),
+        (
+            process_identity,
+            "moment",
+            lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().world.clock},
+        ),
+        (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
-        (aftermath, "_ask", lambda *_: None),
+        (cleanup, "_ask", lambda *_: None),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),
         (os, "umask", lambda _mask: 0),
-        (supervisor, "_PREDECESSOR_S", 0.0),
-        (engines, "run_tool", lambda *words, **more: controller().run_tool(*words, **more)),
-        (engines, "run_tool_aloud", lambda *words, **more: controller().run_tool_aloud(*words, **more)),
+        (supervise, "_PREDECESSOR_S", 0.0),
+        (engine, "run_tool", lambda *words, **more: controller().run_tool(*words, **more)),
+        (engine, "run_tool_aloud", lambda *words, **more: controller().run_tool_aloud(*words, **more)),
         (batch.BatchSupervisor, "run", lambda real: BatchSupervision.take_up(real)),  # noqa: PLW0108  # so that it is a method
         (batch, "_SIGNALS_APART_S", 0.0),
         (signal, "signal", lambda *_: None),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from armada_agent.engines import EngineError
-from armada_agent.htcondor import REQUEUE_EXIT_CODE
+from armada_agent.engines.engine import EngineError
+from armada_agent.engines.htcondor import REQUEUE_EXIT_CODE
 from armada_agent.verdicts.liveness import ALIVE_S
 
 from tests.simulation.batch_system import BatchJob, BatchSystem

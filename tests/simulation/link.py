@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from armada.agent import Question
 from armada.config.hosts import Host
 from armada.errors import ArmadaError, HostUnreachable
-from armada.link import Outage
 from armada.paths import HomePaths, HostPaths
-from armada.stream import Block
+from armada.rpc.byte_stream import Block
+from armada.rpc.client import Question
+from armada.rpc.outage import Outage
 
 if TYPE_CHECKING:
     from tests.simulation.host import SimHost
 
 
 class SimStream:
-    """Stands in for `armada.stream.Stream`."""
+    """Stands in for `armada.rpc.byte_stream.Stream`."""
 
     is_direct = is_spent = False
     is_greeted = True
@@ -48,7 +48,7 @@ class SimStream:
 
 
 class SimSession:
-    """Stands in for `armada.session.HostSession`."""
+    """Stands in for `armada.rpc.session.HostSession`."""
 
     def __init__(self, host: SimHost, home: HomePaths) -> None:
         self.host = Host(name=host.name, ssh=f"root@{host.name}", root=str(host.root), scheduler=host.scheduler)

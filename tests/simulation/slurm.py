@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from armada_agent.engines import EngineError
+from armada_agent.engines.engine import EngineError
 from armada_agent.verdicts.liveness import ALIVE_S, SILENT_S
 
 from tests.simulation.batch_system import BatchJob, BatchSystem

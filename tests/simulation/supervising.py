@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from armada_agent import files
-from armada_agent.outbox import Outbox
+from armada_agent.host import files
+from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
-from armada_agent.supervisor import StoppedError, Supervisor
+from armada_agent.supervisor.supervise import StoppedError, Supervisor
 
 from tests.simulation.breaking import Killed
 
@@ -129,7 +129,7 @@ class Supervision:
 
     @classmethod
     def begin(cls, host: SimHost, paths: RunPaths, submission: int) -> Self | None:
-        """As `armada_agent.supervisor.supervise`, up to the job's start."""
+        """As `armada_agent.supervisor.supervise.supervise`, up to the job's start."""
         spec = files.read_json(paths.spec)
         record = paths.submission(submission, "job.json")
         if spec is None or any(one.run_id == paths.run_id for one in host.supervisions) or Path(record).exists():

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
 
-from armada_agent import orphans
+from armada_agent.outbox import orphans
 
 from armada.launch import stop as stopping
 from tests.simulation import host as hosts

@@ -16,11 +16,11 @@ import pytest
 from armada.config.hosts import Host
 from armada.home import own
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import checkpoints, runs
 from armada.store.database import Database
-from armada.sync.engine import sync_run
-from armada.sync.report import SyncOutcome
+from armada.sync.runs.report import SyncOutcome
+from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.states import Verdict
 
 RUN = "tune-1"

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from armada.agent import Question
 from armada.errors import ArmadaError
+from armada.rpc.client import Question
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
-from armada.sync import staging
-from armada.sync.arrival import BLOCK_BYTES
-from armada.sync.engine import sync_host
-from armada.sync.look import look_at
-from armada.sync.pull import Pulled, choose
-from armada.sync.pull import pull as pull_now
-from armada.sync.release import judge_host
-from armada.sync.report import Look
-from armada.sync.staging import PARTIAL
-from armada.transport.protocol import TransferProgress
+from armada.sync.checkpoints import staging
+from armada.sync.checkpoints.staging import PARTIAL
+from armada.sync.release.judge import judge_host
+from armada.sync.runs.outbox_listing import look_at
+from armada.sync.runs.pull import Pulled, choose
+from armada.sync.runs.pull import pull as pull_now
+from armada.sync.runs.report import Look
+from armada.sync.runs.sync_run import sync_host
+from armada.sync.transfer.block_writer import BLOCK_BYTES
+from armada.transport.interface import TransferProgress
 from armada.verdicts.states import Verdict
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
@@ -580,7 +580,7 @@ def test_many_files_come_in_batches(place: Place) -> None:
 
 def test_every_byte_that_comes_is_counted_against_the_limits(place: Place) -> None:
     from armada.config.hosts import Host
-    from armada.sync.bandwidth import SharedLimit
+    from armada.sync.transfer.bandwidth import SharedLimit
 
     place.create()
     place.home.hosts_file.write_text("bwlimit: 1G\nhosts: {local: {bwlimit: 900M}}\n")

@@ -10,8 +10,8 @@ from armada.config.hosts import Host
 from armada.errors import ArmadaError
 from armada.monitor.observe import outbox_entries
 from armada.paths import HomePaths
-from armada.stream import Block, Stream
-from armada.sync.outputs import read_listing
+from armada.rpc.byte_stream import Block, Stream
+from armada.sync.outputs.outputs import read_listing
 from tests.sync.conftest import Place
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armada.sync.long_logs import END, LOG, Listed, cut, left_there
-from armada.sync.release import judge_host
+from armada.sync.outputs.long_logs import END, LOG, Listed, cut, left_there
+from armada.sync.release.judge import judge_host
 from tests.sync.conftest import Place, leftovers, random_bytes
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armada.sync.release import judge_host, losses
+from armada.sync.release.judge import judge_host, losses
 from tests.sync.conftest import Place
 
 WEIGHTS = b"weights" * 1000

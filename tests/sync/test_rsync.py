@@ -14,14 +14,15 @@ from armada.config.hosts import Host
 from armada.config.sync import SyncSettings
 from armada.errors import LinkLost, RsyncUnusable
 from armada.store import hosts as records
-from armada.sync import rsync_transfer, staging
-from armada.sync.arrival import BLOCK_BYTES, Arrival
-from armada.sync.bandwidth import allowance_for
-from armada.sync.fetch import Fetcher
-from armada.sync.method import choose_transfer
-from armada.sync.streams import Streams
-from armada.sync.transfer import ChosenTransfer
-from armada.transport.protocol import Pull
+from armada.sync.checkpoints import staging
+from armada.sync.transfer import rsync_transfer
+from armada.sync.transfer.bandwidth import allowance_for
+from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.method import choose_transfer
+from armada.sync.transfer.streams import Streams
+from armada.sync.transfer.transfer import ChosenTransfer
+from armada.transport.interface import Pull
 from tests.sync.conftest import Place, leftovers, random_bytes
 
 BY_RSYNC = pytest.mark.parametrize("place", ["rsync"], indirect=True)
@@ -269,7 +270,7 @@ def test_rsync_that_turns_out_unusable_is_replaced_by_the_stream_for_the_whole_s
     place.save(2, {"model": b"y" * 100})
     # As over SSH: nobody knows yet that it will not do.
     monkeypatch.setattr(
-        "armada.sync.transfer.choose_transfer",
+        "armada.sync.transfer.transfer.choose_transfer",
         lambda setting, **known: choose_transfer(setting, **{**known, "is_local": False}),
     )
     assert len(place.sync().published) == 2
@@ -313,8 +314,8 @@ def test_a_lost_link_is_tried_again_within_the_patience(
     data = random_bytes(1_000_000)
     place.save(1, {"model": data})
     clock = [0.0]
-    monkeypatch.setattr("armada.sync.rsync_transfer.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("armada.sync.rsync_transfer.time.sleep", lambda _: None)
+    monkeypatch.setattr("armada.sync.transfer.rsync_transfer.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("armada.sync.transfer.rsync_transfer.time.sleep", lambda _: None)
     monkeypatch.setattr(place.session, "_patience_s", 10.0)
     original = place.session.pull
     tries = 0

@@ -13,10 +13,10 @@ from armada.errors import Conflict
 from armada.home import own
 from armada.paths import HomePaths
 from armada.recovery.host_runs import read_host
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store import checkpoints, runs
 from armada.store.database import Database
-from armada.sync.release import judge_host, losses
+from armada.sync.release.judge import judge_host, losses
 from tests.sync.conftest import Place
 
 

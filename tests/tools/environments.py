@@ -120,7 +120,7 @@ def _environment(index: str | None) -> dict[str, str]:
     """This machine's package indexes in uv's words, as a host of armada reads its own."""
     sys.path.insert(0, str(ROOT / "remote_payload"))
     sys.dont_write_bytecode = True
-    from armada_agent.environment import compose_environment
+    from armada_agent.provision.environment import compose_environment
 
     environment = compose_environment(str(TOOLS), os.environ, sys.prefix, index)
     if "UV_CACHE_DIR" not in os.environ:

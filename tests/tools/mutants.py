@@ -72,19 +72,21 @@ MODULES = (
         _VERDICTS,
         frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
     ),
-    Module(f"{_AGENT}/htcondor.py", _LIES, frozenset({"look", "_find_missing", "_ask_second", "cancel", "read"})),
     Module(
-        f"{_AGENT}/batch.py",
+        f"{_AGENT}/engines/htcondor.py", _LIES, frozenset({"look", "_find_missing", "_ask_second", "cancel", "read"})
+    ),
+    Module(
+        f"{_AGENT}/supervisor/batch.py",
         ("tests/agent/test_agent_time_limit.py",),
         frozenset({"_wish", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}),
     ),
-    Module("armada/sync/proof.py", ("tests/unit/sync/test_proof.py",)),
+    Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/test_proof.py",)),
     Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),
     Module("armada/verdicts/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
     Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
-    Module(f"{_AGENT}/thinning.py", _THIN, frozenset({"thin"})),
+    Module(f"{_AGENT}/outbox/thinning.py", _THIN, frozenset({"thin"})),
     Module(
-        "armada/sync/release.py",
+        "armada/sync/release/judge.py",
         ("tests/unit/sync/test_release.py", "tests/unit/sync/test_release_verdict.py"),
         frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
     ),
@@ -99,7 +101,7 @@ EQUIVALENT = {
     "htcondor.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
     "htcondor.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
     "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",
-    "release.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
+    "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """By `file function: change`: why no test can notice it."""
 

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import amount, counted, span
 

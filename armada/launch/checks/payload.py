@@ -6,9 +6,9 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
-from armada.launch.bundled_payload import payload_module
+from armada.foundation.sanitize import inert_line
 from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.launch.training.bundled_payload import payload_module
 from armada.provision.environment_key import has_package
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def ask_payload(trained: Trained) -> Answer:
     """Run the payload's checks here, of settings, model and environment."""
     failures, model = payload_module("failure"), trained.model
     try:
-        section = payload_module("section").Section(trained.section, "training")
-        training = payload_module("parser").parse_training(section)
+        section = payload_module("specification.section").Section(trained.section, "training")
+        training = payload_module("specification.parser").parse_training(section)
         here = dataclasses.replace(training, model=str(model)) if model is not None else training
         is_here = _is_here(training, model)
-        findings = payload_module("model_files").check_model(here, trained.kind) if is_here else []
+        findings = payload_module("model.files").check_model(here, trained.kind) if is_here else []
     except failures.PayloadFailure as failure:
         return fail(_sentence(failure.message), "the run would end with this on the host")
     if lacking := _lacking(training, trained.environment):
@@ -57,7 +57,7 @@ def _lacking(training: Any, environment: Environment) -> list[str]:
     if not all(_PINNED.fullmatch(line.partition(";")[0].strip()) for line in lines):
         return []  # files and addresses may bring anything
     named = environment.requirements + (environment.optional or "")
-    needed = payload_module("libraries").needed_packages(training)
+    needed = payload_module("training.libraries").needed_packages(training)
     return [name.replace("_", "-") for name in needed if not any(has_package(named, n) for n in _spellings(name))]
 
 

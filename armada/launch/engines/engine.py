@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.agent_archive import build
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.launch.checks.check import SchedulerAnswer
 from armada.launch.engines import htcondor, slurm
 from armada.launch.engines.request import JobRequest, job_request
+from armada.rpc.agent_archive import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
     from armada.paths import HostPaths
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 _LONGEST_WAIT_S = 366 * 86_400.0
 

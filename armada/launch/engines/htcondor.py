@@ -15,7 +15,7 @@ _MARGIN_S = 30
 """After the training's grace time, for the supervisor to hash, link and write."""
 
 _REQUEUE_EXIT_CODE = 85
-"""With which the agent's supervisor leaves (`armada_agent/htcondor.py`) when its job is to wait for its next attempt."""
+"""With which the agent's supervisor leaves (`armada_agent/engines/htcondor.py`) when its job is to wait for its next attempt."""
 
 
 def job_files(request: JobRequest, host: Host) -> dict[str, str]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
-    from armada.launch.batch import Batch
     from armada.launch.checks.check import Check
     from armada.launch.plans.task import Parts, Task
+    from armada.launch.training.batch import Batch
     from armada.paths import HostPaths
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment

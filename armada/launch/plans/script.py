@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from armada.config.tasks.script import Script
 from armada.errors import ConfigError
-from armada.launch.accelerate import launch_environment, render_accelerate
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.watch import watch_of
-from armada.launch.user_files import Facts, read_user_files
+from armada.launch.training.accelerate import launch_environment, render_accelerate
+from armada.launch.training.config_files import Facts, read_user_files
 from armada.provision.environment import plan_environment
 from armada.provision.payload import payload_content
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from armada.config.tasks.sft import Sft
 from armada.errors import PreflightRefused
-from armada.launch.batch import resolve_batch
 from armada.launch.checks.subject import Trained
-from armada.launch.dataset import DataFacts, check_data
-from armada.launch.hook_check import check_hooks
 from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.training import Training
-from armada.launch.warmstart import Start, find_start
+from armada.launch.training.batch import resolve_batch
+from armada.launch.training.dataset import DataFacts, check_data
+from armada.launch.training.hook import check_hooks
+from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
 from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package

@@ -20,14 +20,14 @@ from armada.provision.code import take_snapshot
 if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
-    from armada.launch.batch import Batch
     from armada.launch.checks.subject import Trained
+    from armada.launch.training.batch import Batch
     from armada.paths import HomePaths, HostPaths
     from armada.provision.code import Snapshot
     from armada.provision.content import Content
     from armada.provision.environment import Environment
     from armada.provision.hub import HubModel
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
     from armada.store.database import Database
 
 S = TypeVar("S", bound=Experiment)

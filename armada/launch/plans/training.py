@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from armada.launch.accelerate import launch_environment, render_accelerate
 from armada.launch.plans.job_data import names_below
 from armada.launch.plans.payload import payload_variables
-from armada.launch.user_files import Facts, read_user_files
+from armada.launch.training.accelerate import launch_environment, render_accelerate
+from armada.launch.training.config_files import Facts, read_user_files
 from armada.provision.content import Content, take_stock
 from armada.provision.hub import HubModel
 from armada.provision.model import model_content
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.config.tasks.sft import Sft
     from armada.config.training import DataSource
-    from armada.launch.batch import Batch
-    from armada.launch.user_files import UserFiles
-    from armada.launch.warmstart import Start
+    from armada.launch.training.batch import Batch
+    from armada.launch.training.config_files import UserFiles
+    from armada.launch.training.warmstart import Start
     from armada.paths import HostPaths
     from armada.provision.environment import Environment
 

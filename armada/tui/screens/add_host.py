@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from armada.inert import inert_line, inert_text
+from armada.foundation.sanitize import inert_line, inert_text
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.filtering import fuzzy
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column, Table

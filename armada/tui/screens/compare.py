@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.bindings import bindings
 from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View

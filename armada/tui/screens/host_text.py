@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span

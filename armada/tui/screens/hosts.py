@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 
 def keys_of(listed: object) -> dict[str, str]:

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from armada.inert import inert_line, inert_text
+from armada.foundation.sanitize import inert_line, inert_text
 from armada.tui.bindings import bindings
 from armada.tui.operations import command
 from armada.tui.screens.chooser import Choice, Chooser

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.settings_text import differing, flat, settings
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, figure, glyph

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.screen import Screen
 
-from armada.tui.widgets.going import Going, Notice
 from armada.tui.widgets.lines import KeyLine, TopLine
+from armada.tui.widgets.operations_bar import Going, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Grid
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Grid
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.curves import NAN, Levels
 from armada.tui.widgets.chart import Chart, Line
 

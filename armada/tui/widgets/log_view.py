@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
-from armada.inert import inert_line
+from armada.foundation.sanitize import inert_line
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_places import find_place
 

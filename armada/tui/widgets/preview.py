@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from armada.inert import inert_line, last_state
+from armada.foundation.sanitize import inert_line, last_state
 from armada.tui import logs
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line

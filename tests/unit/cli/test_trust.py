@@ -6,7 +6,7 @@ import base64
 import io
 
 from armada.cli.trust import _show
-from armada.transport.host_keys import HostKey
+from armada.transport.ssh.host_keys import HostKey
 
 
 def key(alias: str, text: bytes) -> HostKey:

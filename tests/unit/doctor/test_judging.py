@@ -13,7 +13,7 @@ from armada.doctor.findings import Finding
 from armada.doctor.host import examine, judge
 from armada.doctor.measure import Measured
 from armada.paths import HomePaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 
 HOST = Host(name="box", ssh="me@box")
 LINK = Measured(0.02, (0.018, 0.3), 0.004, 5e6, 2e6, limited=False)

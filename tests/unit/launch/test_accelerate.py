@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 
 from armada.config.profiles import ACCELERATE_KEYS
 from armada.errors import PreflightRefused
-from armada.launch.accelerate import launch_environment, render_accelerate
+from armada.launch.training.accelerate import launch_environment, render_accelerate
 
 FROM = "profile mine (mine.yaml)"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armada.errors import PreflightRefused
-from armada.launch.batch import Batch, dividing_values, resolve_batch
+from armada.launch.training.batch import Batch, dividing_values, resolve_batch
 
 _sizes = st.integers(1, 5000)
 _counts = st.integers(1, 64)

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from armada_train import readers
+from armada_train.data import readers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armada.config.training import Data
 from armada.errors import ConfigError
-from armada.launch.dataset import check_data
+from armada.launch.training.dataset import check_data
 
 CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
 ROWS = {

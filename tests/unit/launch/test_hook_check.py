@@ -7,7 +7,7 @@ import pytest
 from armada.config.experiments import load_experiment
 from armada.config.tasks.sft import Sft
 from armada.errors import ConfigError
-from armada.launch.hook_check import check_hooks
+from armada.launch.training.hook import check_hooks
 
 MODULE = """\
 try:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from armada_agent import htcondor
+from armada_agent.engines import htcondor
 
 from armada.config.documents import yaml_text
 from armada.config.hosts import Host, load_hosts

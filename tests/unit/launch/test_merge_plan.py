@@ -15,7 +15,7 @@ from armada.launch.plans.merge import MergeTask, Source, choose_host, refuse_unm
 from armada.launch.plans.plan import Plan, make_plan
 from armada.launch.plans.task import Order
 from armada.paths import HomePaths, HostPaths
-from armada.session import HostSession
+from armada.rpc.session import HostSession
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.store.runs import Run

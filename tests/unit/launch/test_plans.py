@@ -24,7 +24,7 @@ from armada.paths import HomePaths, HostPaths
 from armada.store.database import Database
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 GPU = {"name": "NVIDIA A100-SXM4-80GB", "memory_mib": 81_920, "compute_capability": "8.0"}
 FACTS: dict[str, Any] = {

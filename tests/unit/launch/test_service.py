@@ -18,7 +18,7 @@ from armada.store import checkpoints, operations, runs
 from armada.store.database import Database
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 DIGEST = "ab" * 32
 COMMAND = Command(name="c", task="command", command=("true",))

@@ -11,9 +11,9 @@ from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
 from armada.config.tasks.sft import Sft
 from armada.errors import ConfigError, PreflightRefused
-from armada.launch.accelerate import render_accelerate
-from armada.launch.batch import Batch
-from armada.launch.user_files import Facts, UserFiles, read_json, read_user_files
+from armada.launch.training.accelerate import render_accelerate
+from armada.launch.training.batch import Batch
+from armada.launch.training.config_files import Facts, UserFiles, read_json, read_user_files
 from armada.paths import HomePaths
 
 EXPERIMENT = """\

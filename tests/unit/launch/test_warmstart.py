@@ -16,7 +16,7 @@ from armada.config.hosts import Host
 from armada.config.tasks.sft import Sft
 from armada.errors import ArmadaError, Conflict, NotFound
 from armada.launch.resume import resume_run
-from armada.launch.warmstart import find_start
+from armada.launch.training.warmstart import find_start
 from armada.paths import HomePaths
 from armada.store import checkpoints, runs
 from armada.store.database import Database
@@ -25,7 +25,7 @@ from armada.verdicts.states import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 RUN = "arc-abc234"
 EXPERIMENT = (

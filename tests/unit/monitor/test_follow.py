@@ -85,14 +85,14 @@ def bring(tmp_path: Path, run: Run) -> str:
 def test_trouble_with_bringing_home_does_not_hide_that_a_run_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada.sync.pull.pull", refuse)
+    monkeypatch.setattr("armada.sync.runs.pull.pull", refuse)
     assert "not all came home: box: it does not answer; armada pull tale goes on" in bring(
         tmp_path, run_that(tmp_path, "failed", "exit_3")
     )
 
 
 def test_what_a_run_that_succeeded_saved_has_to_come_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armada.sync.pull.pull", refuse)
+    monkeypatch.setattr("armada.sync.runs.pull.pull", refuse)
     run = run_that(tmp_path, "succeeded")
     with pytest.raises(HostUnreachable):
         bring(tmp_path, run)

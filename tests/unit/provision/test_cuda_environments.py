@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from armada_agent.environment import compose_environment
+from armada_agent.provision.environment import compose_environment
 
 from armada.config.profiles import list_profiles, load_profile
 from armada.paths import HomePaths

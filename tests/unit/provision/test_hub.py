@@ -14,7 +14,7 @@ from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, ask_hub, cached_content, cached_snapshot
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 COMMIT = "89abcdef" * 5
 Fill = Callable[..., Path]

@@ -17,7 +17,7 @@ from armada.store import operations
 from armada.store.database import Database
 
 if TYPE_CHECKING:
-    from armada.session import HostSession
+    from armada.rpc.session import HostSession
 
 
 class Silent:

@@ -15,7 +15,7 @@ import pytest
 from armada.config.hosts import Host, load_hosts
 from armada.errors import ConfigError
 from armada.paths import HomePaths
-from armada.sync.bandwidth import BURST_S, Allowance, Limit, OwnLimit, SharedLimit, allowance_for
+from armada.sync.transfer.bandwidth import BURST_S, Allowance, Limit, OwnLimit, SharedLimit, allowance_for
 
 MB = 1_000_000
 
@@ -117,7 +117,7 @@ def test_what_a_slow_transfer_does_not_use_goes_to_the_others(tmp_path: Path) ->
 TAKE = """
 import sys
 from pathlib import Path
-from armada.sync.bandwidth import SharedLimit
+from armada.sync.transfer.bandwidth import SharedLimit
 limit = SharedLimit(Path(sys.argv[1]), 1e6)
 for _ in range(1000):
     limit.reserve(5000)

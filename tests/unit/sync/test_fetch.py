@@ -13,12 +13,13 @@ import pytest
 from armada.config.hosts import Host
 from armada.errors import LinkLost
 from armada.paths import HomePaths
-from armada.stream import Block
-from armada.sync.arrival import BLOCK_BYTES, Arrival
-from armada.sync.fetch import Fetcher
-from armada.sync.manifest import File
-from armada.sync.streams import Streams, streams_for
-from armada.transport.protocol import DIRECT_BYTES
+from armada.rpc.byte_stream import Block
+from armada.rpc.outage import Outage
+from armada.sync.checkpoints.manifest import File
+from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.streams import Streams, streams_for
+from armada.transport.interface import DIRECT_BYTES
 from tests.waiting import eventually
 
 CONTENT = bytes(range(256)) * (5 * BLOCK_BYTES // 256) + b"and a rest"
@@ -86,6 +87,7 @@ class FakeSession:
         self.host = Host(name="far", ssh="far")
         self.home = home
         self._direct, self.waiting = direct, connections
+        self.outage = Outage("far")
 
     def when_connected(self, then: Callable[[], None]) -> None:
         then()
@@ -119,9 +121,9 @@ def fetch(session: FakeSession, arrival: Arrival, *, pool: Streams | None = None
 def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands(
     home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada.sync.streams.DIRECT_BYTES", 1)  # so that it is not enough by itself
-    monkeypatch.setattr("armada.sync.fetch.AHEAD_BYTES", 1)
-    monkeypatch.setattr("armada.sync.fetch.DIRECT_AHEAD_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)  # so that it is not enough by itself
+    monkeypatch.setattr("armada.sync.transfer.download.AHEAD_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.download.DIRECT_AHEAD_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
     direct.after = connection.used
     session = FakeSession(home, direct, [connection])
@@ -136,7 +138,7 @@ def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands
 def test_what_shakes_hands_when_its_pool_is_closed_is_closed_too(
     home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada.sync.streams.DIRECT_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
     fetch(FakeSession(home, direct, [connection]), arrival)
     assert connection.closed.is_set()
@@ -156,7 +158,7 @@ def test_a_direct_stream_that_has_carried_all_it_may_is_followed_by_connections(
 def test_a_direct_stream_that_breaks_leaves_its_blocks_to_a_connection(
     home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armada.sync.streams.DIRECT_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True, broken=True), FakeStream()
     connection.ready.set()
     fetch(FakeSession(home, direct, [connection]), arrival)

@@ -11,7 +11,7 @@ import pytest
 from armada.store import checkpoints, hosts, run_sync, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
-from armada.sync.forecast import BESIDE, Growth, foresee, growth_of, note_forecast
+from armada.sync.schedule.disk_forecast import BESIDE, Growth, foresee, growth_of, note_forecast
 from armada.verdicts.states import Verdict
 
 NOW = 1_800_000_000.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from armada.sync.manifest import ManifestRejected, parse_manifest
+from armada.sync.checkpoints.manifest import ManifestRejected, parse_manifest
 
 GOOD = {"path": "adapter.safetensors", "size": 3, "sha256": "a" * 64}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from armada.sync.method import choose_transfer, trouble_here, trouble_there
+from armada.sync.transfer.method import choose_transfer, trouble_here, trouble_there
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from armada.store import checkpoints, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
-from armada.sync.proof import DOUBT, is_doubted, prove
+from armada.sync.checkpoints.proof import DOUBT, is_doubted, prove
 from armada.verdicts.proof import Proof
 
 RUN = "q-aaaaaa"

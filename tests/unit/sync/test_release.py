@@ -11,7 +11,7 @@ import pytest
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
-from armada.sync.release import judge_host, losses, settle_stopped
+from armada.sync.release.judge import judge_host, losses, settle_stopped
 
 
 class Session:

@@ -12,8 +12,8 @@ from armada.home import own
 from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
-from armada.sync.release import judge_host, losses
-from armada.sync.schedule import NOT_WANTED
+from armada.sync.release.judge import judge_host, losses
+from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import Item
 from armada.verdicts.states import Verdict
@@ -268,7 +268,7 @@ def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeyp
     world.insert()
     checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
     world.look = {"outbox": [CHECKPOINT]}
-    monkeypatch.setattr("armada.sync.release.prove", lambda *_: Proof.PROVEN)
+    monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from armada.config.sync import SyncSettings
 from armada.store.run_sync import RunSync
-from armada.sync.schedule import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Situation, backoff_s, why_due
+from armada.sync.schedule.due import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Situation, backoff_s, why_due
 
 NOON = dt.time(12, 0)
 NIGHT = dt.time(23, 30)

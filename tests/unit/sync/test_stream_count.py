@@ -9,9 +9,9 @@ import pytest
 from armada.config.hosts import Host
 from armada.errors import LinkLost
 from armada.paths import HomePaths
-from armada.session import HostSession
-from armada.sync.fetch import Fetcher
-from armada.sync.streams import Streams
+from armada.rpc.session import HostSession
+from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.streams import Streams
 
 
 @pytest.mark.parametrize(("reuse_only", "most"), [(False, 8), (True, 4)])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from armada.errors import OutcomeUnknown, UsageError
-from armada.extras import install_command
+from armada.foundation.extras import install_command
 from armada.paths import HomePaths
-from armada.sync.wandb import compose_command, find_program, offline_runs, upload
+from armada.sync.outputs.wandb import compose_command, find_program, offline_runs, upload
 
 RUN = "tiny-abc123"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from paramiko import ECDSAKey
 
-from armada.transport.authentication import OfferedKeys, explain_refusal
-from armada.transport.resolve import HostSpec
+from armada.transport.ssh.authentication import OfferedKeys, explain_refusal
+from armada.transport.ssh.resolve import HostSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armada.paths import HomePaths
-from armada.transport.host_keys import HostKey, pin, pinned_keys, unpin
+from armada.transport.ssh.host_keys import HostKey, pin, pinned_keys, unpin
 
 
 @pytest.fixture

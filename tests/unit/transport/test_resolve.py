@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ConfigError
-from armada.transport.resolve import Destination, HostSpec, parse_destination, resolve
+from armada.transport.ssh.resolve import Destination, HostSpec, parse_destination, resolve
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
 

@@ -14,10 +14,10 @@ from armada.errors import (
     ProvisionFailed,
     RsyncUnusable,
 )
-from armada.transport.host_keys import HostKey
-from armada.transport.protocol import TransferProgress
-from armada.transport.rsync import parse_progress
-from armada.transport.rsync_errors import explain_exit
+from armada.transport.interface import TransferProgress
+from armada.transport.rsync.errors import explain_exit
+from armada.transport.rsync.program import parse_progress
+from armada.transport.ssh.host_keys import HostKey
 
 OFFERED = "SHA256:HPxfuoc3EreIg4CgLPeycEW7l24DTSfU4A7vHf0AMLM"
 PINNED = {"armada-box": [HostKey("armada-box", "ssh-ed25519", "AAAA")]}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ArmadaError, LinkLost, NotFound, RsyncUnusable
-from armada.transport import rsync
-from armada.transport.protocol import Pull, TransferProgress
-from armada.transport.rsync_pull import pull_here
+from armada.transport.interface import Pull, TransferProgress
+from armada.transport.rsync import program
+from armada.transport.rsync.pull import pull_here
 
 STUB = """#!/bin/sh
 [ "$1" = --version ] && echo 'rsync  version 3.1.0  protocol version 31' && exit
@@ -117,7 +117,7 @@ def test_files_come_private_and_continued_and_are_counted(tmp_path: Path) -> Non
 
 def test_a_silent_rsync_is_still_shown(stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks at transfers takes one that is silent for half a minute for dead."""
-    monkeypatch.setattr(rsync, "_TICK_S", 0.01)
+    monkeypatch.setattr(program, "_TICK_S", 0.01)
     enough = tmp_path / "enough"
     say(stub, f"printf '    5  50%%    1.00kB/s    0:00:01\\r'; while [ ! -e {enough} ]; do :; done; exit 0")
     seen: list[TransferProgress] = []

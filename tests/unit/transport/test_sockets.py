@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from armada.transport.sockets import open_socket
+from armada.transport.ssh.sockets import open_socket
 
 
 def test_a_socket_answers_quickly_and_notices_a_dead_link() -> None:
@@ -28,7 +28,7 @@ def test_the_family_that_was_asked_for_is_used() -> None:
 
 def test_reading_the_command_line_imports_no_ssh_library() -> None:
     program = (
-        "import sys, armada.agent, armada.transport.resolve, armada.transport.host_keys, armada.transport.local; "
+        "import sys, armada.rpc.client, armada.transport.ssh.resolve, armada.transport.ssh.host_keys, armada.transport.local; "
         "print([name for name in sys.modules if name.split('.')[0] in ('fabric', 'invoke', 'paramiko', 'cryptography')])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -11,9 +11,9 @@ import pytest
 
 from armada.errors import ConfigError
 from armada.paths import HomePaths
-from armada.transport.host_keys import HostKey, pin
-from armada.transport.resolve import HostSpec
-from armada.transport.ssh_config import render_ssh_config, shared_socket, write_ssh_config
+from armada.transport.ssh.config_file import render_ssh_config, shared_socket, write_ssh_config
+from armada.transport.ssh.host_keys import HostKey, pin
+from armada.transport.ssh.resolve import HostSpec
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
 

@@ -8,10 +8,10 @@ import pytest
 
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable
 from armada.paths import HomePaths
-from armada.transport.host_keys import HostKey
-from armada.transport.refusals import explain
-from armada.transport.resolve import HostSpec
-from armada.transport.ssh_messages import read_refusal
+from armada.transport.ssh.host_keys import HostKey
+from armada.transport.ssh.messages import read_refusal
+from armada.transport.ssh.refusals import explain
+from armada.transport.ssh.resolve import HostSpec
 
 OFFERED = "SHA256:HPxfuoc3EreIg4CgLPeycEW7l24DTSfU4A7vHf0AMLM"
 HOPS = (HostSpec("box+hop1", "10.0.0.1", 22, "ops"), HostSpec("box+hop2", "10.0.0.2", 22, "carol"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from armada_agent.time_limit import TimeLimit, plan_stop
+from armada_agent.supervisor.time_limit import TimeLimit, plan_stop
 from armada_agent.verdicts.requeue import Attempt, advise, can_resume, count_fruitless, decide, span
 
 RESUMES: dict[str, Any] = {"run_id": "r-1", "task": "sft", "watch": None, "time_limit_s": 86400.0}

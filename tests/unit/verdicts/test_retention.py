@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armada.config.sync import Kept
-from armada.sync.streams import MOST_STREAMS, streams_for
+from armada.sync.transfer.streams import MOST_STREAMS, streams_for
 from armada.verdicts.retention import Candidate, decide_home, decide_host, is_resume_only
 
 

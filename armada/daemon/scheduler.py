@@ -1,0 +1,153 @@
+"""The sync clock: what is due is brought home, all hosts at the same time, each by a worker of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from armada.errors import ArmadaError
+from armada.foundation.sanitize import inert_line
+from armada.rpc.session import HostSession
+from armada.store.database import Database
+from armada.sync.runs import sync_run
+from armada.sync.schedule import due as schedule
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from armada.config.hosts import Host
+    from armada.daemon.host_status import Board
+    from armada.paths import HomePaths
+    from armada.sync.runs.report import SyncOutcome
+    from armada.sync.schedule.due import Due
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 8
+"""Hosts synced at the same time; each may use several streams."""
+
+COOL_S = 60.0
+"""After a fault of our own a host's syncs rest so long, so that it does not fill the log."""
+
+
+class SyncHost(Protocol):
+    """`armada.sync.runs.sync_run.sync_host`."""
+
+    def __call__(
+        self,
+        database: Database,
+        session: HostSession,
+        home: HomePaths,
+        run_ids: Sequence[str],
+        /,
+        *,
+        news: Callable[[], Sequence[str]],
+    ) -> Sequence[SyncOutcome]: ...
+
+
+class SyncClock:
+    """Starts what is due.
+
+    Args:
+        home: Home's folders.
+        board: Says which hosts answer, and is told what is under way.
+        due: What is due at a time.
+        sync_host: What is done about it.
+    """
+
+    def __init__(
+        self,
+        home: HomePaths,
+        board: Board,
+        *,
+        due: Callable[[Database, float], Sequence[Due]] = schedule.due,
+        sync_host: SyncHost = sync_run.sync_host,
+    ) -> None:
+        self._home = home
+        self._board = board
+        self._due = due
+        self._sync_host = sync_host
+        self._lock = threading.Lock()
+        self._workers: dict[str, tuple[threading.Thread, HostSession]] = {}
+        self._rests_until: dict[str, float] = {}
+        self._ticked_at = 0.0
+
+    @property
+    def busy(self) -> bool:
+        with self._lock:
+            return bool(self._workers)
+
+    def tick(self, database: Database, hosts: Mapping[str, Host], now: float) -> None:
+        """Start a worker for every host that answers, has something due and has no worker yet.
+
+        A host that does not answer takes no place among the few workers: its watcher finds out when it does.
+        """
+        self._ticked_at = now
+        by_host: dict[str, list[str]] = {}
+        for due in self._due(database, now):
+            by_host.setdefault(due.host, []).append(due.run_id)
+        for name, run_ids in by_host.items():
+            resting = time.monotonic() < self._rests_until.get(name, 0.0)
+            if name not in hosts or resting or not self._board.reachable(name):
+                continue
+            with self._lock:
+                if len(self._workers) >= MOST_AT_ONCE:
+                    return
+                if name not in self._workers:
+                    self._start(hosts[name], run_ids, now)
+
+    def close(self, timeout_s: float) -> None:
+        """Break off what is under way; staging keeps what arrived, and the next daemon goes on there."""
+        with self._lock:
+            workers = list(self._workers.values())
+        deadline = time.monotonic() + timeout_s
+        for _, session in workers:
+            session.close()
+        for thread, _ in workers:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _start(self, host: Host, run_ids: list[str], now: float) -> None:
+        session = HostSession(host, self._home)
+        thread = threading.Thread(
+            target=self._work, args=(session, run_ids, now), name=f"sync {host.name}", daemon=True
+        )
+        self._workers[host.name] = (thread, session)
+        self._board.syncs(host.name, run_ids, now)
+        thread.start()
+
+    def _work(self, session: HostSession, run_ids: list[str], began: float) -> None:
+        name = session.host.name
+        try:
+            with Database(self._home.store) as database, session:
+
+                def news() -> list[str]:
+                    """What became due while the worker was busy; it must not wait for all that was due before."""
+                    found = [due.run_id for due in self._due(database, self._ticked_at) if due.host == name]
+                    self._board.syncs(name, [*run_ids, *(each for each in found if each not in run_ids)], began)
+                    return found
+
+                for outcome in self._sync_host(database, session, self._home, run_ids, news=news):
+                    _say(name, outcome)
+        except ArmadaError as error:
+            log.warning("%s: sync interrupted (%s); armada retries it later", name, inert_line(error.message))
+        except Exception:
+            log.exception("%s: sync failed", name)
+            self._rests_until[name] = time.monotonic() + COOL_S
+        finally:
+            self._board.synced(name)
+            with self._lock:
+                del self._workers[name]
+
+
+def _say(host: str, outcome: SyncOutcome) -> None:
+    if outcome.published:
+        count = len(outcome.published)
+        what = f"{count} checkpoint{'s' if count > 1 else ''} of {outcome.run_id} home and verified"
+        log.info("%s: %s, %s", host, what, amount(outcome.size_bytes))
+    for trouble in outcome.troubles:
+        log.warning("%s: %s: %s (%s)", host, outcome.run_id, inert_line(trouble.error.message), trouble.cause)
+    if outcome.final:
+        log.info("%s: all of %s is home", host, outcome.run_id)

@@ -1,0 +1,33 @@
+"""Values from hosts, held to what a store can keep and a calendar can show; what is beyond that is treated as not said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armada.foundation.sanitize import inert_line
+
+MOST = 1 << 53
+"""What JSON's numbers keep exactly; more steps, bytes or records there are not."""
+
+_YEAR_10000 = 253_402_214_400.0
+
+
+def whole(value: object) -> int | None:
+    """A count, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """An object of JSON's, empty where it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def sentences(value: object) -> list[str]:
+    """A list of a host's sentences, inert and not too many; empty where it is something else."""
+    return [inert_line(item, 600) for item in value[:20]] if isinstance(value, list) else []
+
+
+def moment(value: object) -> float | None:
+    """Unix seconds that are a date, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _YEAR_10000 else None  # type: ignore[arg-type, operator]  # as was looked at

@@ -1,0 +1,374 @@
+"""A user's own accelerate or DeepSpeed file: taken as it is, once every value it repeats says what the plan says.
+
+Two places that set one thing are how trainings silently run with another learning rate or batch than their file says
+(bigscience's metadata experiments ran at a peak of 1e-4 while their configuration said 5e-5). So nothing wins here:
+values that differ are refused, with the lines they stand in.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.config.documents import Document, Location, Place, build, compose, read_document, read_text, shown
+from armada.config.profiles import ACCELERATE_KEYS
+from armada.config.validation import dotted, nearest
+from armada.errors import ConfigError, PreflightRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.config.profiles import Profile
+    from armada.config.tasks.experiment import Experiment
+    from armada.config.training import Train
+    from armada.launch.training.batch import Batch
+
+_AUTO = "auto"
+_SHARDED = ("FSDP", "DEEPSPEED")
+_SCHEDULES = {
+    "WarmupLR": "constant_with_warmup",
+    "WarmupDecayLR": "linear",
+    "WarmupCosineLR": "cosine",
+}
+"""DeepSpeed's own schedulers by what they are called here."""
+
+_PLUGIN: dict[str, Location] = {
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+"""accelerate's words for what stands in a DeepSpeed file."""
+
+_ADAM = {"betas": [0.9, 0.999], "eps": 1e-8}
+"""What the payload's AdamW has; the experiment cannot change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the plan says about one value, and where that comes from."""
+
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserFiles:
+    """The user's files, read: `accelerate` are keys for accelerate.yaml, `deepspeed` is a DeepSpeed configuration."""
+
+    accelerate: dict[str, Any]
+    deepspeed: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The plan's side of the comparison.
+
+    Attributes:
+        batch: None for scripts, which split their batch themselves.
+        accelerate: The user's own file of accelerate's.
+        deepspeed: The same of DeepSpeed's.
+        train: What the bundled trainer is told; None for scripts.
+    """
+
+    experiment: Experiment
+    profile: Profile
+    processes: int
+    device: str
+    batch: Batch | None
+    accelerate: Path | None = None
+    deepspeed: Path | None = None
+    train: Train | None = None
+
+    @property
+    def precision(self) -> str:
+        return self.profile.train.precision
+
+
+def read_user_files(facts: Facts) -> UserFiles:
+    """Read the files an experiment names, and hold every value they repeat against the plan.
+
+    Raises:
+        ConfigError: A file is not what it should be.
+        PreflightRefused: Values differ; each with both places.
+    """
+    problems: list[str] = []
+    accelerate: dict[str, Any] = {}
+    deepspeed: dict[str, Any] | None = None
+    plugin: dict[Location, Decided] = {}
+    _refuse_fsdp(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
+    if facts.accelerate is not None:
+        document = read_document(facts.accelerate)
+        accelerate = _read_accelerate(document, facts, problems)
+        plugin = _plugin_values(document)
+        _refuse_fsdp(facts, document.data, document.value_place(("distributed_type",)))
+        _refuse_shards(facts, document, ("deepspeed_config", "zero_stage"))
+    if facts.deepspeed is not None:
+        document = read_json(facts.deepspeed)
+        deepspeed = document.data
+        _compare(document, {**_deepspeed_values(facts, document), **plugin}, problems)
+        _refuse_on_cpu(facts, document)
+        _refuse_shards(facts, document, ("zero_optimization", "stage"))
+        # The file itself says all of it; accelerate would refuse what its plugin says a second time.
+        accelerate = {
+            key: value for key, value in accelerate.items() if key not in {"distributed_type", "deepspeed_config"}
+        }
+    if problems:
+        raise PreflightRefused(
+            "; ".join(problems), hint="say each value in one place, or make the two agree (in DeepSpeed files: auto)"
+        )
+    return UserFiles(accelerate, deepspeed)
+
+
+def read_json(path: Path) -> Document:
+    """Read a JSON object with the line of each value; YAML 1.2 reads JSON, except tabs between values.
+
+    Raises:
+        ConfigError: It is no JSON object.
+    """
+    text = read_text(path)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        raise ConfigError(f"not JSON: {error}", path=path, line=line) from error
+    if not isinstance(content, dict):
+        raise ConfigError("it must hold one JSON object", path=path, line=1)
+    document = Document(path, {})
+    node = compose(text.replace("\t", " "), lambda line: Place(path, line))
+    assert node is not None  # noqa: S101  # an object was just read from it
+    build(node, document, lambda line: Place(path, line), ())
+    document.data = content  # as JSON reads it: 1e5 is a number there and text in YAML
+    return document
+
+
+def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> dict[str, Any]:
+    for key in document.data:
+        if key not in ACCELERATE_KEYS:
+            near = nearest(key, ACCELERATE_KEYS)
+            hint = f"did you mean `{near}`?" if near else "see `accelerate config` for what there is"
+            raise document.key_place((key,)).error(f"`{key}` is no key of accelerate's configuration", hint)
+    expected = _accelerate_values(facts)
+    _compare(document, expected, problems)
+    _refuse_on_cpu(facts, document)
+    _compare_with_profile(document, facts, problems)
+    decided = {location[0] for location in expected if len(location) == 1}
+    kept = {key: value for key, value in document.data.items() if key not in decided}
+    if document.data.get("distributed_type") in _SHARDED:
+        kept["distributed_type"] = document.data["distributed_type"]
+    plugin = kept.get("deepspeed_config")
+    if isinstance(plugin, Mapping) and plugin.get("deepspeed_config_file") is not None:
+        place = document.value_place(("deepspeed_config", "deepspeed_config_file"))
+        raise place.error(
+            "`deepspeed_config.deepspeed_config_file` names a file of this machine, which the host has not",
+            "name it as `deepspeed:` in the experiment, from where it travels",
+        )
+    return kept
+
+
+def _accelerate_values(facts: Facts) -> dict[Location, Decided]:
+    """What an accelerate file may repeat."""
+    many = facts.processes > 1
+    kind = "MULTI_GPU" if many else "NO"
+    one_machine = Decided(1, "a run, which is on one machine,")
+    expected: dict[Location, Decided] = {
+        ("compute_environment",): Decided("LOCAL_MACHINE", one_machine.source),
+        ("num_machines",): one_machine,
+        ("machine_rank",): Decided(0, one_machine.source),
+        ("num_processes",): Decided(facts.processes, _world_place(facts)),
+        ("mixed_precision",): Decided(
+            "no" if facts.precision == "fp32" else facts.precision, _profile_place(facts, "train", "precision")
+        ),
+        ("use_cpu",): Decided(facts.device == "cpu", _where(facts, "resources.gpus")),
+        ("gpu_ids",): Decided("all", "the supervisor, which hides the GPUs that are not the run's,"),
+        ("main_process_port",): Decided(0, "the launch, which lets accelerate find a free port,"),
+        ("distributed_type",): Decided(kind, _world_place(facts)),
+    }
+    for plugin in ("deepspeed_config", "fsdp_config"):
+        for key, decided in _training_values(facts).items():
+            expected[plugin, key] = decided
+    if facts.train is not None:
+        expected["dynamo_config", "dynamo_backend"] = Decided(
+            "INDUCTOR" if facts.train.compile else "NO", _where(facts, "train.compile")
+        )
+    return expected
+
+
+def _training_values(facts: Facts) -> dict[str, Decided]:
+    """What accelerate's plugins repeat of the training."""
+    batch, train = facts.batch, facts.train
+    if batch is None or train is None:
+        return {}
+    checkpointing = Decided(
+        facts.profile.train.activation_checkpointing, _profile_place(facts, "train", "activation_checkpointing")
+    )
+    return {
+        "gradient_accumulation_steps": Decided(batch.accumulation, _batch_place(facts, batch)),
+        "gradient_clipping": Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
+        "activation_checkpointing": checkpointing,
+        "fsdp_activation_checkpointing": checkpointing,
+    }
+
+
+def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decided]:
+    """What a DeepSpeed file may repeat."""
+    precision = _profile_place(facts, "train", "precision")
+    expected: dict[Location, Decided] = {
+        ("bf16", "enabled"): Decided(facts.precision == "bf16", precision),
+        ("bfloat16", "enabled"): Decided(facts.precision == "bf16", precision),
+        ("fp16", "enabled"): Decided(facts.precision == "fp16", precision),
+    }
+    batch, train = facts.batch, facts.train
+    if batch is None or train is None:
+        return expected
+    expected |= {
+        ("train_batch_size",): Decided(batch.global_, _where(facts, "train.global_batch_size")),
+        ("train_micro_batch_size_per_gpu",): Decided(
+            batch.micro, _where(facts, "train.micro_batch_size", "train.global_batch_size")
+        ),
+        ("gradient_accumulation_steps",): Decided(batch.accumulation, _batch_place(facts, batch)),
+        ("gradient_clipping",): Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
+        ("optimizer", "type"): Decided("AdamW", "the payload, whose optimizer is always AdamW,"),
+        ("optimizer", "params", "lr"): Decided(train.learning_rate, _where(facts, "train.learning_rate")),
+        ("optimizer", "params", "weight_decay"): Decided(train.weight_decay, _where(facts, "train.weight_decay")),
+        ("scheduler", "params", "warmup_max_lr"): Decided(train.learning_rate, _where(facts, "train.learning_rate")),
+        ("scheduler", "params", "warmup_min_lr"): Decided(0.0, "the payload, whose warm-up begins at 0,"),
+    }
+    for key, value in _ADAM.items():
+        expected["optimizer", "params", key] = Decided(value, "the payload's AdamW")
+    if isinstance(train.warmup_steps, int):
+        expected["scheduler", "params", "warmup_num_steps"] = Decided(
+            train.warmup_steps, _where(facts, "train.warmup_steps")
+        )
+    elif train.max_steps:
+        steps = math.ceil(train.warmup_steps * train.max_steps)
+        expected["scheduler", "params", "warmup_num_steps"] = Decided(steps, _where(facts, "train.warmup_steps"))
+    if train.max_steps:
+        expected["scheduler", "params", "total_num_steps"] = Decided(train.max_steps, _where(facts, "train.max_steps"))
+    named = document.data.get("scheduler")
+    kind = named.get("type") if isinstance(named, dict) else None
+    if _SCHEDULES.get(str(kind)) != train.lr_scheduler:
+        ours = next((theirs for theirs, name in _SCHEDULES.items() if name == train.lr_scheduler), train.lr_scheduler)
+        expected["scheduler", "type"] = Decided(ours, _where(facts, "train.lr_scheduler"))
+    return expected
+
+
+def _compare(document: Document, expected: Mapping[Location, Decided], problems: list[str]) -> None:
+    for location, decided in expected.items():
+        found = _look_up(document.data, location)
+        if found is None or found == _AUTO or _alike(found, decided.value):
+            continue
+        if location == ("distributed_type",) and found in _SHARDED:
+            continue
+        place = document.value_place(location)
+        problems.append(
+            f"{place}: `{dotted(location)}` is {shown(found)}, but {decided.source} makes it {shown(decided.value)}"
+        )
+
+
+def _compare_with_profile(document: Document, facts: Facts, problems: list[str]) -> None:
+    """The profile may set accelerate's keys too; both are taken, so they must not disagree."""
+    for key, value in facts.profile.accelerate.items():
+        found = document.data.get(key)
+        if found is not None and found != value:
+            problems.append(
+                f"{document.value_place((key,))}: `{key}` is {shown(found)}, but "
+                f"{_profile_place(facts, 'accelerate', key)} makes it {shown(value)}"
+            )
+
+
+def _refuse_on_cpu(facts: Facts, document: Document) -> None:
+    wanted = document.data.get("distributed_type")
+    is_deepspeed = wanted == "DEEPSPEED" or document.path == facts.deepspeed
+    if facts.device == "cpu" and (is_deepspeed or wanted == "FSDP"):
+        place = document.value_place(("distributed_type",))
+        name = "DeepSpeed" if is_deepspeed else "FSDP"
+        raise PreflightRefused(
+            f"{place}: {name} needs GPUs, and this run has none", hint="leave the file out, or launch on GPUs"
+        )
+
+
+def _refuse_fsdp(facts: Facts, settings: Mapping[str, Any], place: object) -> None:
+    """Refuse FSDP for the bundled trainer; on CPUs it is refused for another reason, which comes first."""
+    if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
+        raise PreflightRefused(
+            f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
+            hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with a script of your own",
+        )
+
+
+def _refuse_shards(facts: Facts, document: Document, location: Location) -> None:
+    if facts.train is not None and _look_up(document.data, location) == 3:
+        place = document.value_place(location)
+        raise PreflightRefused(
+            f"{place}: `{dotted(location)}` is 3, and the bundled trainer evaluates and saves whole models, not shards",
+            hint="stage 2, or `task: script` with a script of your own",
+        )
+
+
+def _plugin_values(document: Document) -> dict[Location, Decided]:
+    """What an accelerate file says of DeepSpeed, as a DeepSpeed file would say it."""
+    found = {}
+    for key, location in _PLUGIN.items():
+        value = _look_up(document.data, ("deepspeed_config", key))
+        if value is not None:
+            place = document.value_place(("deepspeed_config", key))
+            found[location] = Decided(value, f"{place} (`deepspeed_config.{key}`)")
+    return found
+
+
+def _look_up(data: Any, location: Location) -> Any:
+    for part in location:
+        if not isinstance(data, Mapping) or part not in data:
+            return None
+        data = data[part]
+    return data
+
+
+def _alike(found: Any, wanted: object) -> bool:
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        # PyYAML reads a bare `no` as false, and people quote true.
+        return _flag(found) == _flag(wanted)
+    if isinstance(found, str) and isinstance(wanted, int | float):
+        try:
+            found = float(found)  # `5e-5` is text to PyYAML, and quoted numbers are common
+        except ValueError:
+            return False
+    if isinstance(found, int | float) and isinstance(wanted, int | float):
+        return math.isclose(found, wanted, rel_tol=1e-9)
+    if isinstance(found, str) and isinstance(wanted, str):
+        return found.lower() == wanted.lower()
+    return bool(found == wanted)
+
+
+def _flag(value: object) -> object:
+    return {"true": True, "false": False, "yes": True, "no": False}.get(str(value).lower(), value)
+
+
+def _where(facts: Facts, *keys: str) -> str:
+    """Where the experiment says it: the first of these keys that stands in it, or that its default holds."""
+    places = facts.experiment.places
+    for key in keys:
+        if key in places:
+            return f"{places[key]} (`{key}`)"
+    return f"`{keys[0]}`, which {facts.experiment.origin or 'the experiment'} leaves at its default,"
+
+
+def _world_place(facts: Facts) -> str:
+    """Where the number of processes comes from: of GPUs, or without them of what the experiment shares the work among."""
+    return _where(facts, "resources.gpus" if facts.device == "cuda" else "resources.processes")
+
+
+def _batch_place(facts: Facts, batch: Batch) -> str:
+    ranks = f"{batch.processes} process{'' if batch.processes == 1 else 'es'}"
+    sum_ = f"{batch.global_} = micro {batch.micro} × accumulation {batch.accumulation} × {ranks}"
+    return f"{_where(facts, 'train.global_batch_size')}, {sum_},"
+
+
+def _profile_place(facts: Facts, *keys: str) -> str:
+    key = ".".join(keys)
+    place = facts.profile.places.get(key)
+    return f"{place or facts.profile.origin or f'profile {facts.profile.name}'} (`{key}`)"

@@ -1,0 +1,85 @@
+"""Data files, read once before anything starts by the payload's own checks: every row must be what it trains on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import ConfigError
+from armada.foundation.sanitize import inert_line
+from armada.launch.training.bundled_payload import payload_module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from armada.config.training import Data, DataSource
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What was found: how many rows each file holds, and of which kind they are.
+
+    None stands for what only the host can read, which has the libraries: parquet and folders that `datasets` saved.
+    """
+
+    counts: dict[Path, int | None]
+    kind: str | None
+
+    @property
+    def paths(self) -> list[Path]:
+        return list(self.counts)
+
+    @property
+    def rows(self) -> int:
+        return sum(count for count in self.counts.values() if count is not None)
+
+
+def check_data(data: Data | None) -> DataFacts:
+    """Read every file of an experiment's data through.
+
+    Raises:
+        ConfigError: A file is missing or empty, or a row is wrong, with its line; or kinds of rows are mixed.
+    """
+    if data is None:
+        return DataFacts({}, None)
+    counts: dict[Path, int | None] = {}
+    surveys: dict[Path, Any] = {}
+    readers, rows = payload_module("data.readers"), payload_module("data.rows")
+    source = payload_module("specification.values").Source
+    try:
+        for path in data.paths:
+            if not path.exists():
+                hint = "`data:` paths are relative to the experiment file"
+                raise ConfigError("there is no such file", path=path, hint=hint)
+            if not _is_lines(readers, path):
+                counts[path] = None
+                continue
+            surveys[path] = rows.survey(source(path))
+            counts[path] = surveys[path].rows
+        rows.refuse_mixed_kinds(_of(data.train, surveys), _of(data.eval, surveys))
+    except payload_module("failure").PayloadFailure as failure:
+        raise _config_error(failure) from failure
+    return DataFacts(counts, next((survey.kind for survey in surveys.values()), None))
+
+
+def _is_lines(readers: Any, path: Path) -> bool:
+    if path.is_dir() and not (path / "state.json").is_file():
+        raise ConfigError("this is not a file", path=path, hint="a folder of data is one of `Dataset.save_to_disk`")
+    try:
+        return bool(readers.is_lines(path))
+    except OSError as error:
+        raise ConfigError(f"it cannot be read: {error.strerror or error}", path=path) from error
+
+
+def _of(sources: Sequence[DataSource], surveys: dict[Path, Any]) -> list[Any]:
+    """The surveys of a split; what only the host can read has none."""
+    return [surveys[source.path] for source in sources if source.path in surveys]
+
+
+def _config_error(failure: Any) -> ConfigError:
+    """The payload's refusal with the file and line as fields of their own."""
+    where = getattr(failure, "where", None)
+    if where is None or not hasattr(where, "path"):
+        return ConfigError(inert_line(failure.message, 600))
+    return ConfigError(inert_line(failure.what, 600), path=where.path, line=where.number, hint=failure.hint)

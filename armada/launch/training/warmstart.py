@@ -1,0 +1,155 @@
+"""Where a training begins: another run's checkpoint, at home or still on the same host, or a folder here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, ConfigError, HostUnreachable, NotFound
+from armada.provision.content import Content, take_stock
+from armada.store import checkpoints, runs
+from armada.sync.checkpoints.manifest import parse_manifest
+from armada.sync.checkpoints.staging import read_published
+from armada.sync.runs.pull import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from armada.config.tasks.sft import Sft
+    from armada.config.training import StartFrom
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+_MOMENTS = "optimizer.pt"
+_STATE = frozenset(
+    {_MOMENTS, "scheduler.pt", "trainer_state.json", "training_args.bin", "MANIFEST.json", "PARTIAL.json"}
+)
+"""Of no use to another training; what else lies there are weights, their configuration and a tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A checkpoint to begin with: as files that travel, or as a folder that is on the host already."""
+
+    said: str
+    moments: bool
+    content: Content | None = None
+    place: str | None = None
+
+
+def find_start(database: Database, session: HostSession, experiment: Sft) -> Start | None:
+    """Find the checkpoint an experiment names; an error says which line of the experiment names it.
+
+    Raises:
+        NotFound: There is no such run or checkpoint, it holds no weights, or it lies on another host only.
+        ConfigError: The folder it names holds no checkpoint.
+        ArmadaError: Its files at home are not what they were.
+    """
+    if experiment.start_from is None:
+        return None
+    try:
+        return _find(database, session, experiment.start_from)
+    except ArmadaError as error:
+        if not isinstance(error, HostUnreachable):
+            error.message = f"{_place(experiment)}: {error.message}"
+        raise
+
+
+def _place(experiment: Sft) -> str:
+    """The line that names the checkpoint, where it was written, and its key."""
+    asked = experiment.start_from
+    key = "start_from.path" if asked is not None and asked.path is not None else "start_from.run"
+    where = experiment.places.get(key) or experiment.places.get("start_from")
+    return f"{where}: `{key}`" if where else f"`{key}`"
+
+
+def _find(database: Database, session: HostSession, asked: StartFrom) -> Start:
+    moments = asked.optimizer == "moments"
+    if asked.path is not None:
+        return Start(str(asked.path), moments, _from_folder(asked.path, moments=moments))
+    run = runs.find(database, str(asked.run))
+    checkpoint = _choose(database, session, run, "last" if asked.checkpoint is None else str(asked.checkpoint))
+    said = f"checkpoint {checkpoint.step} of {run.run_id}"
+    if checkpoint.home_path is not None:
+        return Start(said, moments, _from_home(checkpoint, checkpoint.home_path, moments=moments))
+    answer = session.call("outbox.manifest", {"run_id": run.run_id, "digest": checkpoint.digest})
+    manifest = parse_manifest(str(answer.get("text")), checkpoint.digest)
+    _refuse_useless([file.path for file in manifest.files], f"{said}, on {run.host}", moments=moments)
+    # It may be thinned before the run begins: then the run says so. What came home is safe from that.
+    return Start(said, moments, place=str(session.paths.outbox(run.run_id, checkpoint.digest)))
+
+
+def _choose(database: Database, session: HostSession, run: Run, word: str) -> Checkpoint:
+    """The checkpoint of a run that can be used on this host.
+
+    Raises:
+        NotFound: There is none, or it lies on another host only.
+    """
+    if run.host == session.host.name:
+        return choose(database, session, run, word)
+    try:
+        return choose(database, None, run, word)
+    except NotFound:
+        there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host]
+        if not there:
+            raise
+        steps = ", ".join(str(c.step) for c in there[-8:])
+        which = f" --checkpoint {word}" if word != "last" else ""
+        raise NotFound(
+            f"of {run.run_id} nothing that is asked for is at home; on {run.host} lie the checkpoints {steps}",
+            hint=f"armada pull {run.run_id}{which}, or launch on {run.host}",
+        ) from None
+
+
+def _from_home(checkpoint: Checkpoint, place: Path, *, moments: bool) -> Content:
+    manifest, files = read_published(place, checkpoint.digest)
+    names = _wanted((file.path for file in files), moments=moments)
+    said = f"checkpoint {checkpoint.step} of {checkpoint.run_id}"
+    if moments and _MOMENTS not in names:
+        raise NotFound(
+            f"{said} came home without {_MOMENTS}",
+            hint="leave out start_from.optimizer; sync.include_optimizer keeps it in later runs",
+        )
+    _refuse_useless(names, said, moments=moments)
+    content = take_stock("models", place, names)
+    right = {file.path: file.sha256 for file in manifest.files}
+    for path, _, sha256, _ in content.manifest:
+        if right[path] != sha256:
+            raise ArmadaError(f"{place / path} is damaged", hint=f"armada sync verify {checkpoint.run_id}")
+    return content
+
+
+def _from_folder(folder: Path, *, moments: bool) -> Content:
+    real = folder.resolve()
+    names = _wanted(
+        (path.relative_to(real).as_posix() for path in real.rglob("*") if path.is_file() and not path.is_symlink()),
+        moments=moments,
+    )
+    try:
+        _refuse_useless(names, str(folder), moments=moments)
+    except NotFound as error:
+        raise ConfigError(error.message, hint=error.hint) from None
+    return take_stock("models", real, names)
+
+
+def _refuse_useless(names: Sequence[str], said: str, *, moments: bool) -> None:
+    """Refuse a checkpoint that no training can begin with.
+
+    Raises:
+        NotFound: It lacks weights, or the optimizer's state that is asked for.
+    """
+    if not any(name.endswith(".safetensors") for name in names):
+        raise NotFound(
+            f"{said}: it holds no weights (.safetensors)", hint="name a checkpoint of `task: sft`, or its folder"
+        )
+    if moments and _MOMENTS not in names:
+        raise NotFound(f"{said}: it holds no {_MOMENTS}", hint="leave out start_from.optimizer")
+
+
+def _wanted(names: Iterable[str], *, moments: bool) -> list[str]:
+    return [
+        name for name in names if not (name in _STATE or name.startswith("rng_state")) or (moments and name == _MOMENTS)
+    ]

@@ -1,0 +1,123 @@
+"""Who may work on a host at the same time: what puts something there, and what takes everything away, never meet.
+
+Both say what they are about to do in one transaction of the store, in which they also look for the other. So one of two that
+begin at the same instant sees the other, and it is always the one that would destroy that gives way.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from armada.config.hosts import load_hosts
+from armada.errors import Conflict
+from armada.foundation.sanitize import inert_line
+from armada.operations import is_alive
+from armada.store import operations as records
+from armada.store import runs
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.store.database import Database
+    from armada.store.operations import Operation
+
+PUTS = frozenset({"launch", "resume", "retry", "provision"})
+"""Operations that put something on a host."""
+
+CLEARING = "clearing"
+"""The step of a release from which on it deletes."""
+
+
+def putting(database: Database, host: str) -> frozenset[str]:
+    """The ids of all operations that put or have put something on a host; what `begin_clearing` compares with later."""
+    return frozenset(each.id for each in records.on_host(database, host) if each.kind in PUTS)
+
+
+def begin_clearing(database: Database, own_id: str, host: str, before: frozenset[str]) -> None:
+    """Say that everything on a host is about to be deleted, unless something was, or is being, put there.
+
+    Args:
+        database: The store.
+        own_id: The operation that deletes.
+        host: Where.
+        before: What had been put there when it was judged that nothing would be lost.
+
+    Raises:
+        Conflict: The operation that puts something there is named; nothing was deleted.
+    """
+    with database.transaction():
+        for each in records.on_host(database, host):
+            if each.kind in PUTS and (is_alive(each) or each.id not in before):
+                what = "goes on" if is_alive(each) else "put something there meanwhile"
+                raise Conflict(
+                    f"{_who(each)} {what}; nothing was deleted", hint="the same command later looks again", host=host
+                )
+        records.advance(database, own_id, step=CLEARING)
+
+
+def admit(database: Database, home: HomePaths, project: Path, host: str) -> None:
+    """Make sure that something may be put on a host; called within the operation that does it.
+
+    Args:
+        database: The store.
+        home: Where hosts.yaml is.
+        project: The folder whose own hosts count too.
+        host: Its name.
+
+    Raises:
+        Conflict: Another armada has removed the host, or is just deleting everything on it.
+    """
+    if host not in load_hosts(home, project):
+        raise Conflict(
+            "it was removed from hosts.yaml by another armada a moment ago; nothing was started",
+            hint=f"armada hosts add {host} adds it again",
+            host=host,
+        )
+    refuse_while_clearing(database, host)
+
+
+def refuse_while_clearing(database: Database, host: str) -> None:
+    """Refuse to put something on a host from which everything is just being deleted; called as an operation that says so.
+
+    Raises:
+        Conflict: The other is named; nothing was put there.
+    """
+    for each in records.running(database):
+        if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
+            raise Conflict(
+                f"process {each.pid} is releasing it (armada {_words(each)}); nothing was started",
+                hint="repeat the command when that has ended; it puts everything there again",
+                host=host,
+            )
+
+
+def forget_host(database: Database, host: str, forget: Callable[[], None]) -> None:
+    """Forget a host while nothing of it goes on, and nothing can begin.
+
+    Raises:
+        Conflict: Something goes on; it is named.
+    """
+    with database.transaction():
+        alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
+        if alive:
+            raise Conflict(
+                f"{counted(len(alive), 'run')} on {host} may still go on, such as {alive[0].run_id}",
+                hint=f"armada stop {alive[0].run_id}; where {host} is gone for good: armada rm {alive[0].run_id} --without-host",
+            )
+        for each in records.on_host(database, host):
+            if is_alive(each):
+                raise Conflict(f"{_who(each)} goes on", hint="repeat the command when that has ended", host=host)
+        forget()
+
+
+def _who(found: Operation) -> str:
+    of = f" of {found.run_id}" if found.run_id else ""
+    return f"{found.kind}{of} (process {found.pid})"
+
+
+def _words(found: Operation) -> str:
+    return inert_line(" ".join(found.argv[1:]), 100)

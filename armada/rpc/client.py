@@ -1,0 +1,436 @@
+"""The home side of the agent's protocol: JSON-RPC 2.0 over one channel, many calls in flight."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeGuard, TypeVar
+
+from armada import __version__
+from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
+from armada.foundation.sanitize import inert_line, inert_text
+from armada.paths import HomePaths
+from armada.rpc.agent_errors import call_error, start_error
+from armada.transport.bootstrap import MARK, OLDEST_PROTOCOL, PROTOCOL, opening, upload
+from armada.transport.interface import Channel, Transport, root_of
+from armada.transport.ssh.names import has_control_characters
+
+log = logging.getLogger(__name__)
+
+LINE_LIMIT_BYTES = 8 << 20
+NOISE_LIMIT_BYTES = 64 << 10
+HELLO_TIMEOUT_S = 60.0
+_NOISE_LINE_BYTES = 4 << 10
+_JOIN_S = 2.0
+
+_T = TypeVar("_T")
+OnProgress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One of several things asked at once; see `Agent.call`."""
+
+    method: str
+    params: dict[str, Any]
+    timeout_s: float = 30.0
+
+
+@dataclass(slots=True)
+class _Call:
+    method: str
+    on_progress: OnProgress | None
+    answer: Future[dict[str, Any]] = field(default_factory=Future)
+
+
+class Agent:
+    """An agent on a host, reached over a channel of its own.
+
+    Requests go out without waiting for the hello, so that a warm call costs one round trip after connecting. All
+    methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        host: str,
+        root: str,
+        archive: tuple[bytes, str],
+        setup: Sequence[str] = (),
+        looks: bool = False,
+    ) -> None:
+        self._channel = channel
+        self._host = host
+        self._archive, sha256 = archive
+        self._nonce = secrets.token_hex(16)
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._calls: dict[int, _Call] = {}
+        self._ending: ArmadaError | None = None
+        self._hello: Future[dict[str, Any]] = Future()
+        self._noise = bytearray()
+        self._received_bytes = 0
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outgoing.put(opening(root=root, sha256=sha256, nonce=self._nonce, setup=setup, looks=looks))
+        self._threads = [
+            threading.Thread(target=self._write, name=f"to agent on {host}", daemon=True),
+            threading.Thread(target=self._read, name=f"from agent on {host}", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        transport: Transport,
+        home: HomePaths,
+        *,
+        archive: tuple[bytes, str] | None = None,
+        setup: Sequence[str] = (),
+        looks: bool = False,
+    ) -> Self:
+        """Start an agent over `transport`, without waiting for it: what went wrong is raised by `hello` and `call`.
+
+        Args:
+            transport: Where to.
+            home: Decides where the host `local` keeps its folder.
+            archive: The agent's zipapp and its sha256, where it is not the bundled one.
+            setup: Lines of shell that the host needs before anything.
+            looks: Where the host has nothing of armada's, nothing is made there: `hello` and `call` raise `NothingThere`.
+
+        Raises:
+            HostUnreachable: No channel could be opened.
+        """
+        if archive is None:
+            from armada.rpc.agent_archive import build
+
+            archive = build()
+        host = transport.host
+        channel = transport.open_channel()
+        return cls(channel, host=host.name, root=root_of(host, home), archive=archive, setup=setup, looks=looks)
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        """What the agent said about itself, `root` being checked.
+
+        Raises:
+            ProvisionFailed: It could not start: no python3, no usable root folder, disk full.
+            LinkLost: It did not answer in time, or the connection went away.
+        """
+        return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered", self.silence_hint)
+
+    @property
+    def silence_hint(self) -> str:
+        """What to look for where the agent says nothing."""
+        return f"it let us in and said nothing: does a start-up file there wait for something? ssh {self._host} true shows it"
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether the agent has said hello."""
+        return self._hello.done() and self._hello.exception() is None
+
+    @property
+    def noise(self) -> str:
+        """What the host printed before the agent spoke (start-up files, banners), cleaned."""
+        with self._lock:
+            return inert_text(self._noise.decode("utf-8", "replace")).strip()
+
+    @property
+    def received_bytes(self) -> int:
+        """How much has come over this channel: Paramiko should carry no more than about 256 MiB on one connection."""
+        return self._received_bytes
+
+    def call(
+        self,
+        method: str,
+        params: dict[str, Any],
+        timeout_s: float = 30.0,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, Any]:
+        """Ask the agent to do something and wait for its answer.
+
+        Args:
+            method: As in protocol.json.
+            params: Its parameters.
+            timeout_s: How long to wait; afterwards it is unknown whether it was done.
+            on_progress: Called with a sentence and a fraction, from another thread.
+
+        Raises:
+            NotFound, Conflict, ProvisionFailed, ArmadaError: The agent said no.
+            LinkLost: No answer in time, or the connection went away.
+        """
+        return self._answer_to(self._ask(method, params, on_progress), timeout_s)
+
+    def begin(self, method: str, params: dict[str, Any]) -> Callable[[float], dict[str, Any]]:
+        """Ask without waiting; what is returned waits so many seconds for the answer. Both raise as `call` does."""
+        asked = self._ask(method, params)
+        return lambda timeout_s: self._answer_to(asked, timeout_s)
+
+    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        """Ask several things in one flight, and wait for all answers; what the agent refused stands in its answer's place.
+
+        Raises:
+            LinkLost: As `call` does.
+        """
+        began = time.monotonic()
+        asked = [(self._ask(question.method, question.params), question.timeout_s) for question in questions]
+        answers: list[dict[str, Any] | ArmadaError] = []
+        for (number, call), timeout_s in asked:
+            try:
+                answers.append(self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic())))
+            except LinkLost:
+                raise
+            except ArmadaError as error:
+                answers.append(error)
+        return answers
+
+    def _ask(self, method: str, params: dict[str, Any], on_progress: OnProgress | None = None) -> tuple[int, _Call]:
+        call = _Call(method, on_progress)
+        number = next(self._ids)
+        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        line = json.dumps(request, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+        if len(line) > LINE_LIMIT_BYTES:
+            raise ArmadaError(f"the request {method} is {len(line)} bytes; 8 MiB is the most", host=self._host)
+        with self._lock:
+            if self._ending:
+                raise _again(self._ending)
+            self._calls[number] = call
+        self._outgoing.put(line)
+        return number, call
+
+    def _answer_to(self, asked: tuple[int, _Call], timeout_s: float) -> dict[str, Any]:
+        number, call = asked
+        try:
+            return self._wait(call.answer, timeout_s, f"no answer to {call.method}")
+        except LinkLost as error:
+            if isinstance(error.__cause__, TimeoutError) and not self._hello.done():
+                raise LinkLost(
+                    f"no agent answered within {timeout_s:g} s", hint=self.silence_hint, host=self._host
+                ) from error
+            raise
+        finally:
+            with self._lock:
+                self._calls.pop(number, None)
+
+    def close(self) -> None:
+        """Hang up. Calls in flight end with LinkLost; runs go on."""
+        self._end(LinkLost("armada closed the connection", host=self._host))
+        self._outgoing.put(None)
+        self._channel.close()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_JOIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait(self, future: Future[_T], timeout_s: float, silence: str, hint: str = "run the same command again") -> _T:
+        try:
+            return future.result(timeout_s)
+        except ArmadaError as error:
+            raise _again(error) from error
+        except TimeoutError as error:
+            raise LinkLost(f"{silence} within {timeout_s:g} s", hint=hint, host=self._host) from error
+
+    def _write(self) -> None:
+        while (data := self._outgoing.get()) is not None:
+            try:
+                self._channel.write(data)
+            except LinkLost:
+                return  # the reader finds out why, and tells everybody
+
+    def _read(self) -> None:
+        lines = LineSplitter(LINE_LIMIT_BYTES)
+        try:
+            while data := self._channel.read():
+                self._received_bytes += len(data)
+                for line in lines.feed(data):
+                    self._receive(line)
+                if lines.overlong and self._hello.done():
+                    raise LinkLost("the agent sent a line of more than 8 MiB", host=self._host)
+            self._end(self._explain_end())
+        except ArmadaError as error:
+            self._end(error)
+            self._channel.close()
+        except Exception as error:
+            log.exception("reading from the agent on %s failed", self._host)
+            self._end(LinkLost(f"reading from the agent failed: {error}", host=self._host))
+            self._channel.close()
+
+    def _receive(self, line: bytes) -> None:
+        if self._hello.done():
+            message = _object(line)
+            if message is None:
+                self._keep_noise(line)
+            elif "method" in message:
+                self._report_progress(message.get("params"))
+            else:
+                self._answer(message)
+            return
+        message = _object(line[len(MARK) :]) if line.startswith(MARK) else None
+        if message is None or message.get("nonce") != self._nonce:
+            self._keep_noise(line)
+        elif message.get("need") == "agent":
+            self._outgoing.put(upload(self._archive, packed=message.get("packed") is True))
+        elif "hello" in message:
+            self._hello.set_result(_hello(message["hello"], host=self._host))
+        else:
+            raise _bootstrap_error(message.get("error"), host=self._host)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        number = message.get("id")
+        with self._lock:
+            call = self._calls.pop(number, None) if isinstance(number, int) else None
+        if call is None:
+            return  # it gave up waiting
+        result = message.get("result")
+        if "error" in message:
+            call.answer.set_exception(call_error(message["error"], call.method, host=self._host))
+        elif isinstance(result, dict):
+            call.answer.set_result(result)
+        else:
+            call.answer.set_exception(ArmadaError(f"the answer to {call.method} is not an object", host=self._host))
+
+    def _report_progress(self, params: object) -> None:
+        if not isinstance(params, dict):
+            return
+        number, fraction = params.get("id"), params.get("fraction")
+        with self._lock:
+            call = self._calls.get(number) if isinstance(number, int) else None
+        if call is None or call.on_progress is None:
+            return
+        try:
+            call.on_progress(
+                inert_line(params.get("message", "")),
+                float(fraction) if isinstance(fraction, int | float) else None,
+            )
+        except Exception:  # a fault in drawing progress must not end everybody's calls
+            log.exception("progress of %s on %s could not be shown", call.method, self._host)
+
+    def _keep_noise(self, line: bytes) -> None:
+        with self._lock:
+            self._noise += line[:_NOISE_LINE_BYTES] + b"\n"
+            del self._noise[:-NOISE_LIMIT_BYTES]
+
+    def _end(self, error: ArmadaError) -> None:
+        with self._lock:
+            if self._ending:
+                return
+            self._ending = error
+            waiting = [call.answer for call in self._calls.values()]
+            self._calls.clear()
+        if not self._hello.done():
+            self._hello.set_exception(error)
+        for answer in waiting:
+            answer.set_exception(error)
+
+    def _explain_end(self) -> ArmadaError:
+        diagnosis = self._channel.diagnosis()
+        if self._hello.done():
+            return LinkLost(f"the agent ended: {diagnosis}", hint="run the same command again", host=self._host)
+        return start_error(self.noise, diagnosis, host=self._host)
+
+
+class LineSplitter:
+    """Cuts a stream into lines and drops those longer than `limit`, remembering that there was one."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._held_bytes = 0
+        self._dropping = False
+        self.overlong = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *ends, rest = data.split(b"\n")
+        lines = []
+        for end in ends:
+            self._hold(end)
+            if not self._dropping:
+                lines.append(b"".join(self._parts))
+            self._parts, self._held_bytes, self._dropping = [], 0, False
+        self._hold(rest)
+        return lines
+
+    def _hold(self, part: bytes) -> None:
+        self._held_bytes += len(part)
+        if self._held_bytes > self._limit:
+            self._parts, self._dropping, self.overlong = [], True, True
+        elif part:
+            self._parts.append(part)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _again(error: ArmadaError) -> ArmadaError:
+    """Copy an error for one more thread: a traceback belongs to one raise."""
+    again = type(error)(error.message, hint=error.hint, host=error.host)
+    if isinstance(error, NothingThere) and isinstance(again, NothingThere):
+        again.root = error.root
+    return again
+
+
+def _hello(said: object, *, host: str) -> dict[str, Any]:
+    fields = said if isinstance(said, dict) else {}
+    newest = fields.get("protocol")
+    oldest = fields.get("oldest_protocol", newest)
+    if not _is_number(newest) or not _is_number(oldest):
+        raise ProvisionFailed(f"the agent speaks protocol {inert_line(newest)}, which is none", host=host)
+    if newest < OLDEST_PROTOCOL or oldest > PROTOCOL:
+        version = inert_line(fields.get("version"), 40)
+        older = "this armada" if oldest > PROTOCOL else f"the agent on {host}"
+        raise ProvisionFailed(
+            f"the agent (version {version}) speaks protocol {_span(oldest, newest)}, "
+            f"this armada ({__version__}) {_span(OLDEST_PROTOCOL, PROTOCOL)}",
+            hint=f"{older} is the older one: update armada {'here' if oldest > PROTOCOL else 'where that agent comes from'}",
+            host=host,
+        )
+    root = fields.get("root")
+    if not isinstance(root, str) or not root.startswith("/") or has_control_characters(root):
+        raise ProvisionFailed(f"the agent named no usable root folder: {inert_line(root)}", host=host)
+    return fields
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _span(oldest: int, newest: int) -> str:
+    return str(newest) if oldest == newest else f"{oldest} to {newest}"
+
+
+def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
+    fields: dict[str, Any] = told if isinstance(told, dict) else {}
+    said = inert_line(fields.get("message", "the bootstrap failed"))
+    if fields.get("kind") == "not_found":
+        error = NothingThere(said, host=host)
+        error.root = _object(str(fields.get("root") or "").encode()) or {}
+        return error
+    hints = {
+        "disk_full": "make room there, or choose another `root` for this host",
+        "io": "choose another `root` for this host, a folder that takes files",
+    }
+    hint = fields.get("hint")
+    hint = inert_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))
+    return ProvisionFailed(f"the agent could not start: {said}", hint=hint, host=host)

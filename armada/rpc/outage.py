@@ -1,0 +1,105 @@
+"""What a person reads while a link is down: one place for every command that waits for a host.
+
+Sessions and fetches say here when a link fails, while it is tried again, and when it is back. Whoever shows things to a
+person (the command line) listens; without a listener nothing is said, as in the daemon, which has its own words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from armada.foundation.sanitize import inert_line
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SAY_AFTER_S = 20.0
+"""A host that has not answered for so long is spoken of, though it may yet answer."""
+_SAY_AGAIN_S = 15.0
+_SAY_WAITING_AFTER_S = 3.0
+
+_listeners: list[Callable[[str], None]] = []
+
+
+def listen(listener: Callable[[str], None]) -> None:
+    """Let somebody hear of all links of this process; a listener may be called from any thread."""
+    if listener not in _listeners:
+        _listeners.append(listener)
+
+
+class Outage:
+    """The trouble of one link, from its first failure until the host answers again.
+
+    Args:
+        host: Its name.
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, host: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._host = host
+        self._monotonic = monotonic
+        self._since: float | None = None
+        self._said_at = 0.0
+        self._lock = threading.Lock()
+
+    def failed(self, why: object, patience_s: float | None) -> None:
+        """Say that the link failed and is tried again; often repeated, it is said now and then.
+
+        Args:
+            why: The error of the last try.
+            patience_s: For how long it is tried; None: without end.
+        """
+        with self._lock:
+            now = self._monotonic()
+            first = self._since is None
+            self._since = now if self._since is None else self._since
+            if not first and now - self._said_at < _SAY_AGAIN_S:
+                return
+            self._said_at = now
+            lasted = now - self._since
+        until = "until it answers"
+        if patience_s is not None:
+            end = time.time() + patience_s - lasted
+            until = f"until {time.strftime('%H:%M:%S', time.localtime(end))}"
+        what = f"no answer from {self._host}" + ("" if first else f" for {span(lasted)}")
+        _say(f"{what} ({inert_line(getattr(why, 'message', why), 300)}); trying again {until}")
+
+    def slow(self, seconds: float, hint: str | None) -> None:
+        """Say that a host has let armada wait for its first answer, which may yet come; the hint says why that may be."""
+        _say(f"no answer from {self._host} for {span(seconds)}; still waiting" + (f" ({hint})" if hint else ""))
+        with self._lock:
+            self._since = self._monotonic() - seconds if self._since is None else self._since
+
+    def over(self) -> None:
+        """Say that the host answers again, if it had been said that it does not."""
+        with self._lock:
+            if self._since is None:
+                return
+            lasted, self._since = self._monotonic() - self._since, None
+        _say(f"{self._host} answers again after {span(lasted)}")
+
+
+@contextlib.contextmanager
+def waiting_for(what: str, is_so: Callable[[], bool]) -> Iterator[None]:
+    """Say what a host itself waits for, such as the controller of its batch system, once that has taken a few seconds.
+
+    Args:
+        what: Whom it has asked.
+        is_so: Asked then: whether the host is there at all.
+    """
+    timer = threading.Timer(_SAY_WAITING_AFTER_S, lambda: _say(f"waiting for {what}") if is_so() else None)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say(sentence: str) -> None:
+    for listener in _listeners:
+        listener(sentence)

@@ -1,0 +1,283 @@
+"""A conversation with one host that survives a broken link: every question is idempotent, so it is simply asked again."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
+from armada.foundation.sanitize import inert_text
+from armada.paths import HostPaths
+from armada.rpc.client import Agent
+from armada.rpc.outage import SAY_AFTER_S, Outage, waiting_for
+from armada.transport import connect
+from armada.transport.interface import DIRECT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from armada.config.hosts import Host
+    from armada.errors import ArmadaError
+    from armada.paths import HomePaths
+    from armada.rpc.byte_stream import Stream
+    from armada.rpc.client import Question
+    from armada.transport.interface import Pull, TransferProgress, Transport
+
+T = TypeVar("T")
+
+_CONTROLLERS = {"slurm": "the Slurm controller", "htcondor": "HTCondor's queue (the schedd)"}
+_ASK_CONTROLLER = frozenset(
+    ("run.observe", "run.explain", "run.create", "run.submit", "run.stop", "scheduler.check", "scheduler.queue")
+)
+
+RECYCLE_BYTES = 200_000_000
+"""Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
+
+
+class HostSession:
+    """Opens the link when first needed and again when it was lost.
+
+    Args:
+        host: Where to.
+        home: Home's folders: keys, pinned host keys.
+        patience_s: How long after the first failure a question is asked again, before the failure is let out.
+        looks: Make nothing on a host that has nothing of armada's: questions raise `NothingThere`.
+    """
+
+    def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0, looks: bool = False) -> None:
+        self.host = host
+        self._home = home
+        self._patience_s = patience_s
+        self._looks = looks
+        self._transport: Transport | None = None
+        self._agent: Agent | None = None
+        self._lock = threading.Lock()
+        self._is_endless = False
+        self.outage = Outage(host.name)
+        """What a person is told while the link is down; fetches over this session say theirs here, too."""
+        self._when_connected: list[Callable[[], None]] = []
+        self.without_rsync: str | None = None
+        """Why rsync cannot be used with it; None while that has not failed."""
+
+    def call(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Callable[[str, float | None], None] | None = None,
+    ) -> dict[str, Any]:
+        """Ask the host's agent; see `protocol.json` for methods.
+
+        Raises:
+            HostUnreachable: No answer within the session's patience.
+            ArmadaError: The agent answered with an error.
+        """
+        with self._heard_if_controller_is_slow((method,)):
+            return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
+
+    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+        """Ask several things at the price of one round trip; see `Agent.call_all`.
+
+        Raises:
+            HostUnreachable: No answer within the session's patience.
+        """
+        with self._heard_if_controller_is_slow([question.method for question in questions]):
+            return self.persist(lambda: self._open().call_all(questions))
+
+    def begin(self, method: str, params: dict[str, Any], *, timeout_s: float = 30.0) -> Callable[[], dict[str, Any]]:
+        """Ask something idempotent without waiting for the answer.
+
+        Returns:
+            What waits for the answer, and asks again if the link broke meanwhile; it raises as `call` does.
+
+        Raises:
+            HostUnreachable: It could not be asked within the session's patience.
+        """
+        answer = self.persist(lambda: self._open().begin(method, params))
+
+        def wait() -> dict[str, Any]:
+            try:
+                return answer(timeout_s)
+            except LinkLost:
+                return self.call(method, params, timeout_s=timeout_s)
+
+        return wait
+
+    def push(
+        self, source: Path, files: Sequence[str], destination: str, progress: Callable[[TransferProgress], None]
+    ) -> None:
+        self.persist(lambda: self._connected().push(source, files, destination, progress))
+
+    def pull(self, wanted: Pull, progress: Callable[[TransferProgress], None]) -> None:
+        """Copy files from there by rsync, once: its user knows what came before a link broke. Raises as `Transport.pull` does."""
+        self._connected().pull(wanted, progress)
+
+    def open_stream(self) -> Stream:
+        """Open a channel of its own for file contents. A broken one is not opened again: its user knows what is missing.
+
+        Raises:
+            HostUnreachable: Here, or in the stream's first `receive`.
+        """
+        from armada.rpc.byte_stream import Stream
+
+        return Stream(self._connected().open_bulk_channel(), self.host, self._home)
+
+    def open_direct_stream(self) -> Stream | None:
+        """Open a channel for file contents over the connection that is there; None where that cannot be, or gains nothing.
+
+        Raises:
+            LinkLost: There is no connection any more.
+        """
+        from armada.rpc.byte_stream import Stream
+
+        transport = self._transport
+        channel = transport.open_direct_channel() if transport is not None else None
+        return Stream(channel, self.host, self._home, most_bytes=DIRECT_BYTES) if channel is not None else None
+
+    def when_connected(self, then: Callable[[], None]) -> None:
+        """Call something as soon as the host has let us in: now, or once, by whoever opens the link."""
+        with self._lock:
+            if self._transport is None:
+                self._when_connected.append(then)
+                return
+        then()
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """As the open link measured it; None where there is none, or it tells nothing."""
+        return self._transport.round_trip_s if self._transport is not None else None
+
+    @contextlib.contextmanager
+    def patient(self, seconds: float, *, endless: bool = False) -> Iterator[None]:
+        """Another patience for a while; `endless` where the caller itself asks again and again."""
+        usual = self._patience_s, self._is_endless
+        self._patience_s, self._is_endless = seconds, endless
+        try:
+            yield
+        finally:
+            self._patience_s, self._is_endless = usual
+
+    @property
+    def patience_s(self) -> float:
+        return self._patience_s
+
+    @property
+    def home(self) -> HomePaths:
+        return self._home
+
+    @property
+    def paths(self) -> HostPaths:
+        """Names under the host's root, as the host itself resolved it."""
+        return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether the host's agent has answered on the link that is open."""
+        agent = self._agent
+        return agent is not None and agent.has_greeted
+
+    @property
+    def noise(self) -> str:
+        return self._agent.noise if self._agent is not None else ""
+
+    @property
+    def banner(self) -> str:
+        """What the host's sshd said before the login, cleaned; empty where there is none."""
+        return inert_text(str(getattr(self._transport, "banner", "")), 4000)
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def persist(self, ask: Callable[[], T]) -> T:
+        """Ask again, within the session's patience, what a broken link kept from being answered; it must be idempotent."""
+        first_failure: float | None = None
+        tries = 0
+        while True:
+            try:
+                with self._heard_if_slow():
+                    answer = ask()
+            except (HostKeyChanged, LoginNeeded):  # waiting does not help: a person has to do something
+                raise
+            except HostUnreachable as error:
+                self.close()
+                now = time.monotonic()
+                first_failure = first_failure or now
+                # Only a link that broke is worth patience; a host that never answered is said at once.
+                if not isinstance(error, LinkLost) and tries == 0:
+                    raise
+                if now - first_failure > self._patience_s:
+                    raise
+                tries += 1
+                self.outage.failed(error, None if self._is_endless else self._patience_s)
+                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            else:
+                self.outage.over()
+                return answer
+
+    @contextlib.contextmanager
+    def _heard_if_slow(self) -> Iterator[None]:
+        """Tell a person of a host that says nothing for long after it was called; later, its link's own watchdog does."""
+        if self._agent is not None and self._agent.has_greeted:
+            yield
+            return
+        timer = threading.Timer(SAY_AFTER_S, self._say_slow)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _heard_if_controller_is_slow(self, methods: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Tell a person what a host that answers is waiting for itself; of one that is silent its link tells."""
+        controller = _CONTROLLERS.get(self.host.scheduler)
+        if controller is None or _ASK_CONTROLLER.isdisjoint(methods):
+            return contextlib.nullcontext()
+        return waiting_for(f"{controller} of {self.host.name}", lambda: self.has_greeted)
+
+    def _say_slow(self) -> None:
+        agent = self._agent
+        if agent is None:
+            self.outage.slow(SAY_AFTER_S, None)
+        elif not agent.has_greeted:
+            self.outage.slow(SAY_AFTER_S, agent.silence_hint)
+
+    def _connected(self) -> Transport:
+        with self._lock:
+            if self._transport is None:
+                self._transport = connect(self.host, self._home)
+            transport, told, self._when_connected = self._transport, self._when_connected, []
+        for then in told:
+            then()
+        return transport
+
+    def _open(self) -> Agent:
+        transport = self._connected()
+        with self._lock:
+            if self._agent is not None and self._agent.received_bytes > RECYCLE_BYTES:
+                self._drop()  # the connection too: it is what re-keys
+                transport = self._transport = connect(self.host, self._home)
+            if self._agent is None:
+                self._agent = Agent.open(transport, self._home, setup=self.host.setup, looks=self._looks)
+            return self._agent
+
+    def _drop(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None

@@ -1,0 +1,1 @@
+"""One checkpoint: its manifest, staging, publication, verification and retention."""

@@ -1,0 +1,175 @@
+"""Retention carried out: what the decisions in `retention.py` mean for folders, the store and the host."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from typing import TYPE_CHECKING
+
+from armada.store import checkpoints, files_home, metrics, transfers
+from armada.sync.checkpoints import staging as places
+from armada.sync.checkpoints.manifest import Manifest, ManifestRejected
+from armada.sync.checkpoints.proof import prove
+from armada.sync.schedule import due
+from armada.verdicts.proof import Proof
+from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.config.sync import SyncSettings
+    from armada.paths import HomePaths
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+
+
+def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> list[Candidate]:
+    """The checkpoints that are here or there, with their evaluation loss where one was measured at their step."""
+    losses = {
+        step: value
+        for step, value in metrics.curve(database, run_id, "eval_loss")
+        if value is not None and math.isfinite(value)
+    }
+    return [
+        Candidate(
+            c.digest,
+            c.step,
+            c.created_at or 0.0,
+            losses.get(c.step),
+            at_home=c.home_path is not None,
+            on_host=c.on_host,
+            acknowledged=c.acknowledged_at is not None,
+            pinned=c.pinned,
+        )
+        for c in known
+        if c.on_host or c.home_path is not None
+    ]
+
+
+def wanted(database: Database, run_id: str, known: Sequence[Checkpoint], settings: SyncSettings) -> list[Checkpoint]:
+    """The checkpoints that the settings want at home and that lie only on the host, in order of step."""
+    decisions = decide_home(candidates(database, run_id, known), settings.keep_home)
+    kept = {decision.candidate.digest for decision in decisions if decision.keep}
+    return [c for c in known if c.on_host and c.home_path is None and c.digest in kept]
+
+
+def tidy(database: Database, home: HomePaths, run_id: str) -> None:
+    """Finish what a killed sync left half done, and forget what a person deleted; called under the run's lock."""
+    folder = home.checkpoints(run_id)
+    places.empty_trash(folder)
+    known = checkpoints.of_run(database, run_id)
+    for checkpoint in known:
+        if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
+            files_home.forget(database, checkpoint.home_path)
+            trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
+            checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
+    coming = {c.digest for c in known if c.on_host and c.home_path is None}
+    for path in (folder / ".staging").glob("*"):
+        if places.digest_of(path) not in coming:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    gone = {c.digest for c in known if not c.on_host and c.home_path is None}
+    for digest, transfer in transfers.of_run(database, run_id).items():
+        if digest in gone and transfer.state != "done":
+            transfers.forget(database, run_id, digest)  # a quarantine holds for what is there, not for its name
+
+
+def left_out_of(
+    checkpoint: Checkpoint, database: Database, settings: SyncSettings
+) -> Callable[[Manifest], Sequence[str]]:
+    """A function that names the files of a checkpoint which the settings do not want."""
+    newest = _newest(checkpoints.of_run(database, checkpoint.run_id))
+
+    def choose(manifest: Manifest) -> list[str]:
+        if settings.include_optimizer is True or checkpoint.pinned:
+            return []
+        if settings.include_optimizer == "last" and checkpoint.digest in newest:
+            return []
+        return _resume_files(manifest)
+
+    return choose
+
+
+def _newest(known: Sequence[Checkpoint]) -> set[str]:
+    """What a resume may need: the last step, and, where a resumed run is at an earlier one, the youngest."""
+    if not known:
+        return set()
+    return {known[-1].digest, max(known, key=lambda checkpoint: checkpoint.created_at or 0.0).digest}
+
+
+def _resume_files(manifest: Manifest) -> list[str]:
+    found = [file.path for file in manifest.files if is_resume_only(file.path)]
+    return found if len(found) < len(manifest.files) else []
+
+
+def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
+    known = checkpoints.of_run(database, run_id)
+    return [d for d in decide_home(candidates(database, run_id, known), settings.keep_home) if d.candidate.at_home]
+
+
+def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
+    """Decide by proof: a checkpoint counts as home when its bytes were read and not touched since, or are read now."""
+    known = checkpoints.of_run(database, run_id)
+    if sum(1 for c in known if c.on_host) <= settings.keep_remote:
+        return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can go
+    whole = {c.digest for c in known if c.on_host and prove(database, c) is Proof.PROVEN}
+    looked = [
+        Candidate(
+            c.digest,
+            c.step,
+            c.created_at,
+            c.loss,
+            at_home=c.digest in whole if c.on_host else c.at_home,
+            on_host=c.on_host,
+            acknowledged=c.acknowledged,
+        )
+        for c in candidates(database, run_id, known)
+    ]
+    return decide_host(looked, settings.keep_remote)
+
+
+def retain_home(database: Database, home: HomePaths, run_id: str, settings: SyncSettings) -> list[Path]:
+    """Delete at home what no rule keeps, and shrink what `include_optimizer: last` shrinks."""
+    by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
+    decisions = plan_home(database, run_id, settings)
+    surplus = [d for d in decisions if not d.keep]
+    kept = [by_digest[d.candidate.digest] for d in decisions if d.keep]
+    if surplus and not all(prove(database, checkpoint) is Proof.PROVEN for checkpoint in kept):
+        return []  # what would be left is in doubt: nothing goes until `armada sync verify` has settled that
+    deleted = []
+    for decision in surplus:
+        place = by_digest[decision.candidate.digest].home_path
+        if place is None:
+            continue
+        links = files_home.linked_to(database, place)
+        files_home.forget(database, place)
+        places.delete(place)
+        checkpoints.mark_not_home(database, run_id, decision.candidate.digest, due.NOT_WANTED)
+        places.empty_trash(home.checkpoints(run_id))
+        files_home.record(database, links)
+        deleted.append(place)
+    if settings.include_optimizer == "last":
+        _shrink(database, run_id)
+    return deleted
+
+
+def _shrink(database: Database, run_id: str) -> None:
+    here = [c for c in checkpoints.of_run(database, run_id) if c.home_path is not None]
+    newest = _newest(here)
+    for checkpoint in here:
+        place = checkpoint.home_path
+        if place is None or checkpoint.pinned or checkpoint.digest in newest:
+            continue
+        try:
+            manifest, files = places.read_published(place, checkpoint.digest)
+        except ManifestRejected:
+            continue  # `armada sync verify` says what is wrong with it
+        surplus = sorted({file.path for file in files} & set(_resume_files(manifest)))
+        if surplus:
+            for name in surplus:
+                files_home.forget(database, place / name)
+            places.strip(place, surplus)
+
+
+def surplus_on_host(database: Database, run_id: str, settings: SyncSettings) -> list[str]:
+    return [decision.candidate.digest for decision in plan_host(database, run_id, settings) if not decision.keep]

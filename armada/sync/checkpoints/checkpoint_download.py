@@ -1,0 +1,157 @@
+"""One checkpoint from a host's outbox to a published folder at home."""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from armada.store import checkpoints, files_home, transfers
+from armada.sync.causes import SourceChanged
+from armada.sync.checkpoints import staging as places
+from armada.sync.checkpoints.manifest import File, Manifest, parse_manifest
+from armada.transport.interface import TransferProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.sync.transfer.transfer import Transfer
+
+ROUNDS = 3
+"""A file whose hash is wrong is fetched again so many times; then the copy on the host itself is bad."""
+
+_FILES_AT_ONCE = 200
+_NOTE_EVERY_S = 1.0
+
+
+class Carrier:
+    """Brings checkpoints of one run, one after the other.
+
+    Args:
+        database: The store.
+        session: With the host.
+        home: Home's folders.
+        transfer: Carries files from the same host.
+        manifests: Those that are here already, as the host sent them, by digest.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        session: HostSession,
+        home: HomePaths,
+        transfer: Transfer,
+        manifests: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._manifests = manifests
+        self._database = database
+        self._session = session
+        self._home = home
+        self._transfer = transfer
+
+    def bring(
+        self,
+        checkpoint: Checkpoint,
+        left_out: Callable[[Manifest], Sequence[str]],
+        progress: Callable[[TransferProgress], None],
+    ) -> Path:
+        """Fetch, verify, publish and record one checkpoint.
+
+        Args:
+            checkpoint: Which.
+            left_out: Says which of its files are not wanted.
+            progress: Told how far it is.
+
+        Returns:
+            Its folder.
+
+        Raises:
+            ManifestRejected: The manifest breaks a rule; nothing was fetched.
+            DiskFull: It does not fit.
+            SourceChanged: A file stays wrong after `ROUNDS` fetches.
+            HostUnreachable: The link stayed down.
+            OSError: Home's disk would not take it.
+        """
+        run_id, digest = checkpoint.run_id, checkpoint.digest
+        folder, staging = self._home.checkpoints(run_id), self._home.staging(run_id, digest)
+        place = places.find_published(folder, checkpoint)  # a former sync died between the rename and the record
+        if place is None:
+            self._transfer.warm(checkpoint.size_bytes)
+            text = self._manifests.get(digest)
+            if text is None:
+                text = str(self._session.call("outbox.manifest", {"run_id": run_id, "digest": digest}).get("text"))
+            manifest = parse_manifest(text, digest)
+            without = set(left_out(manifest))
+            files = [file for file in manifest.files if file.path not in without]
+            staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+            missing = places.link_known(self._database, staging, files)
+            places.check_space(
+                staging,
+                f"checkpoint-{manifest.step}",
+                sum(file.size for file in missing) - places.held_bytes(staging, missing),
+                coming_bytes=transfers.coming_bytes(self._database, but=digest),
+            )
+            linked_bytes = sum(file.size for file in files) - sum(file.size for file in missing)
+            transfers.begin(self._database, run_id, digest, sum(file.size for file in files))
+            self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
+            place = places.publish(folder, staging, manifest, sorted(without))
+        places.clear(staging)
+        manifest, here = places.read_published(place, digest)
+        files_home.record(self._database, [(f.sha256, place / f.path, f.size) for f in here if f.size])
+        checkpoints.mark_home(self._database, run_id, digest, place)
+        transfers.finish(self._database, run_id, digest, sum(file.size for file in here))
+        return place
+
+    def _fetch(
+        self,
+        checkpoint: Checkpoint,
+        files: Sequence[File],
+        staging: Path,
+        progress: Callable[[TransferProgress], None],
+    ) -> None:
+        source = f"outbox/{checkpoint.digest}/"
+        total = sum(file.size for file in files)
+        wrong = list(files)
+        for _ in range(ROUNDS):
+            again: list[File] = []
+            done = total - sum(file.size for file in wrong)
+            for start in range(0, len(wrong), _FILES_AT_ONCE):
+                batch = wrong[start : start + _FILES_AT_ONCE]
+
+                def shifted(seen: TransferProgress, done: int = done) -> None:
+                    progress(TransferProgress(done + seen.done_bytes, total, seen.rate_bytes_per_s))
+
+                again += self._transfer.bring(checkpoint.run_id, source, staging, batch, shifted)
+                done += sum(file.size for file in batch)
+            wrong = again
+            if not wrong:
+                return
+        raise SourceChanged(
+            f"checkpoint-{checkpoint.step}: {wrong[0].path} is not what its manifest says, after {ROUNDS} fetches",
+            host=self._session.host.name,
+            hint="the file was changed on the host after it was announced; other checkpoints are not affected",
+        )
+
+    def _noting(
+        self, checkpoint: Checkpoint, linked_bytes: int, progress: Callable[[TransferProgress], None]
+    ) -> Callable[[TransferProgress], None]:
+        """Report to the store too, about once a second."""
+        noted_at = 0.0
+
+        def note(seen: TransferProgress) -> None:
+            nonlocal noted_at
+            total = None if seen.total_bytes is None else linked_bytes + seen.total_bytes
+            shown = TransferProgress(linked_bytes + seen.done_bytes, total, seen.rate_bytes_per_s)
+            progress(shown)
+            if time.monotonic() - noted_at >= _NOTE_EVERY_S:
+                noted_at = time.monotonic()
+                transfers.progress(
+                    self._database, checkpoint.run_id, checkpoint.digest, shown.done_bytes, seen.rate_bytes_per_s
+                )
+
+        return note

@@ -1,0 +1,279 @@
+"""What a run wrote besides checkpoints comes home too: logs, metrics, W&B files, merged models, the files its experiment names.
+
+They lie in `runs/<run_id>/outputs/` under the names they have on the host. A file still being written comes as long as it was when
+it was listed; every one is held against the SHA-256 the host gives for that length before it takes the place of an older one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.store.files_home import Look
+from armada.sync.checkpoints.manifest import File
+from armada.sync.checkpoints.staging import check_space, fsync
+from armada.sync.outputs.long_logs import END, LOG, Listed, cut
+from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.sync.transfer.download import Fetcher
+    from armada.transport.interface import TransferProgress
+
+FOLDER = "outputs"
+_INDEX = ".index.json"
+_STAGING = ".staging"
+_BATCH = 200
+_LONGEST_NAME = 1024
+_HASHING_TIMEOUT_S = 1800.0
+_AHEAD_BYTES = 64 << 20
+"""So much is hashed on the host while checkpoints travel; more could slow down the disk they are read from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What one look at a run's outputs brought; `skipped` are names that no file at home can have."""
+
+    fetched: tuple[str, ...] = ()
+    size_bytes: int = 0
+    unsettled: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def then(self, later: Outputs) -> Outputs:
+        """This look and a later one, as one; what came twice counts once."""
+        news = tuple(path for path in later.fetched if path not in self.fetched)
+        size_bytes = self.size_bytes + later.size_bytes
+        return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped)
+
+
+def coming(
+    home: HomePaths, run_id: str, entry: dict[str, Any], limit_bytes: int | None
+) -> tuple[list[Listed], list[str]]:
+    """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
+    listed, skipped = read_listing(entry)
+    return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
+
+
+def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
+    """Check a host's listing; names that could mean something else at home are left out and returned beside it."""
+    found, skipped = [], []
+    seen: set[str] = set()
+    listed = entry.get("outputs")
+    for item in listed if isinstance(listed, list) else []:
+        if not isinstance(item, dict):
+            continue
+        path, size, mtime = (item.get(key) for key in ("path", "size_bytes", "mtime"))
+        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or not isinstance(mtime, int | float):
+            continue
+        parts = path.split("/")
+        bad = any(part in ("", ".", "..") or part.startswith(_STAGING) for part in parts) or path == _INDEX
+        if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
+            skipped.append(path)
+        else:
+            seen.add(path)
+            found.append(Listed(path, size, float(mtime)))
+    taken = {listed.path for listed in found}
+    clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
+    return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
+
+
+def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
+    """The files that are not at home as the host lists them, or that were touched here since they came."""
+    folder = home.run(run_id) / FOLDER
+    index = _read_index(folder)
+    return [
+        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *_touched(folder / item.path)]
+    ]
+
+
+def output_log(home: HomePaths, run_id: str) -> Path | None:
+    """What a run printed, as far as it came home; None where nothing did."""
+    place = home.run(run_id) / FOLDER / "output.log"
+    return place if place.is_file() and not place.is_symlink() else None
+
+
+def _touched(path: Path) -> list[int]:
+    """What changes of a file whenever somebody writes to it, or puts another in its place."""
+    look = Look.at(path)
+    return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """What the host was asked to hash, and what waits for its answer."""
+
+    batch: tuple[Listed, ...]
+    answer: Callable[[], dict[str, Any]]
+
+
+def ask_ahead(
+    session: HostSession, home: HomePaths, run_id: str, entry: dict[str, Any], log_limit_bytes: int | None
+) -> Hashes | None:
+    """Ask for the hashes that `bring_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
+
+    Raises:
+        HostUnreachable: It could not be asked.
+    """
+    listed, _ = coming(home, run_id, entry, log_limit_bytes)
+    wanted = stale(home, run_id, listed)
+    if not wanted or len(wanted) > _BATCH or sum(item.size_bytes for item in wanted) > _AHEAD_BYTES:
+        return None
+    return Hashes(tuple(wanted), session.begin("sync.hash", _to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S))
+
+
+def _to_hash(run_id: str, batch: Sequence[Listed]) -> dict[str, Any]:
+    asked = [[item.source, item.size_bytes, *([item.offset] if item.offset else [])] for item in batch]
+    return {"run_id": run_id, "files": asked}
+
+
+def bring_outputs(
+    session: HostSession,
+    home: HomePaths,
+    run_id: str,
+    listed: Sequence[Listed],
+    fetcher: Fetcher,
+    progress: Callable[[TransferProgress], None],
+    asked: Hashes | None = None,
+) -> Outputs:
+    """Bring home what changed.
+
+    Args:
+        session: With the host.
+        home: Home's folders.
+        run_id: Whose.
+        listed: What the host has.
+        fetcher: With the same host.
+        progress: Told how far each batch is.
+        asked: What the host was asked before.
+
+    Raises:
+        DiskFull: Before anything is fetched that does not fit.
+        HostUnreachable: The link stayed down; whole files that came are kept.
+    """
+    folder = home.run(run_id) / FOLDER
+    wanted = stale(home, run_id, listed)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_space(folder, "what the run wrote besides checkpoints", sum(item.size_bytes for item in wanted))
+    index = _read_index(folder)
+    fetched: list[str] = []
+    unsettled: list[str] = []
+    size_bytes = 0
+    for start in range(0, len(wanted), _BATCH):
+        batch = wanted[start : start + _BATCH]
+        if asked is not None and asked.batch == tuple(batch):
+            answer = asked.answer()
+        else:
+            answer = session.call("sync.hash", _to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+        came = _bring_batch(answer.get("sha256"), folder, run_id, batch, fetcher, progress)
+        for item in batch:
+            if item.path in came:
+                index[item.path] = [item.size_bytes, item.mtime, *_touched(folder / item.path)]
+                fetched.append(item.path)
+                size_bytes += item.size_bytes
+            else:
+                unsettled.append(item.path)
+        _write_index(folder, index)
+    if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
+        (folder / END).unlink(missing_ok=True)  # all of the log is here now
+    return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
+
+
+def _bring_batch(
+    answer: object,
+    folder: Path,
+    run_id: str,
+    batch: Sequence[Listed],
+    fetcher: Fetcher,
+    progress: Callable[[TransferProgress], None],
+) -> set[str]:
+    """The paths of those that are at home now as they were listed."""
+    hashes = answer if isinstance(answer, list) else []
+    files = [
+        File(item.path, item.size_bytes, sha256, item.source, item.offset)
+        for item, sha256 in zip(batch, hashes, strict=False)
+        if isinstance(sha256, str)
+    ]
+    missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
+    staging, journal = folder / _STAGING, folder / f"{_STAGING}.blocks"
+    for file in missing:
+        if file.offset:
+            continue  # the end of a log begins elsewhere than the one that is here
+        _seed(folder, staging, journal, file)
+    for _ in range(2):  # the second time without the beginning that turned out not to be one
+        if not missing:
+            break
+        with contextlib.closing(Arrival(staging, journal, missing)) as arrival:
+            fetcher.fetch(run_id, "", arrival, progress)
+            wrong = arrival.wrong()
+        for file in missing:
+            if file not in wrong:
+                _put(folder, staging, file.path)
+        missing = wrong
+    journal.unlink(missing_ok=True)
+    shutil.rmtree(staging, ignore_errors=True)
+    return {file.path for file in files} - {file.path for file in missing}
+
+
+def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
+    """Begin with what is here of a log that grew; the hash over all of it says whether that was right."""
+    old = folder / file.path
+    try:
+        size = old.lstat().st_size if old.is_file() and not old.is_symlink() else 0
+    except OSError:
+        return
+    if not BLOCK_BYTES <= size < file.size:
+        return
+    target = staging / file.path
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copyfile(old, target)
+    os.truncate(target, file.size)
+    with journal.open("a") as stream:
+        stream.writelines(f"{block} {file.path}\n" for block in range(size // BLOCK_BYTES))
+
+
+def _sha256(path: Path, size: int) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
+        if os.fstat(stream.fileno()).st_size != size:
+            return None
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _put(folder: Path, staging: Path, name: str) -> None:
+    target = folder / name
+    for parent in reversed(Path(name).parents[:-1]):
+        place = folder / parent
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            place.unlink()  # a file on the host became a folder
+        place.mkdir(mode=0o700, exist_ok=True)
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    fsync(staging / name)
+    (staging / name).replace(target)
+
+
+def _read_index(folder: Path) -> dict[str, list[float]]:
+    try:
+        value = json.loads((folder / _INDEX).read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write_index(folder: Path, index: dict[str, list[float]]) -> None:
+    temporary = folder / f"{_INDEX}.tmp"
+    temporary.write_text(json.dumps(index))
+    temporary.replace(folder / _INDEX)

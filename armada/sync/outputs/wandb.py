@@ -1,0 +1,136 @@
+"""W&B's offline folders of a run that came home, and their upload by home's own `wandb` program."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.errors import OutcomeUnknown, UsageError
+from armada.foundation.extras import install_command
+from armada.foundation.sanitize import inert_line
+from armada.sync.outputs.outputs import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+
+_OFFLINE = re.compile(r"offline-run-\d{8}_\d{6}-[A-Za-z0-9_.-]+")
+_SHOWN_LINES = 8
+_NO_KEY = re.compile(r"no api key|api key not configured|not logged in|WANDB_API_KEY", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineRun:
+    """One attempt's records; `uploaded` when all of them as they are now were."""
+
+    folder: Path
+    records: Path
+    uploaded: bool
+
+
+def offline_runs(home: HomePaths, run_id: str) -> list[OfflineRun]:
+    """What is home, in order of time. Links, and folders without records, are none."""
+    found = []
+    # W&B makes `wandb` below WANDB_DIR; a command's own program may have put it into its work folder.
+    for top in (home.run(run_id) / FOLDER / "wandb", home.run(run_id) / FOLDER / "work" / "wandb"):
+        for folder in sorted(top.iterdir()) if top.is_dir() else []:
+            if not _OFFLINE.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+                continue
+            records = [path for path in folder.glob("run-*.wandb") if path.is_file() and not path.is_symlink()]
+            if len(records) == 1:
+                found.append(OfflineRun(folder, records[0], _is_uploaded(records[0])))
+    return sorted(found, key=lambda run: run.folder.name)
+
+
+def find_program() -> list[str]:
+    """How home's own `wandb` is called.
+
+    Raises:
+        UsageError: There is none.
+    """
+    try:
+        spec = importlib.util.find_spec("wandb")
+    except (ImportError, ValueError):
+        spec = None
+    if spec is not None and spec.origin is not None:  # a folder that happens to be called wandb has no origin
+        return [sys.executable, "-P", "-m", "wandb"]
+    if found := shutil.which("wandb"):
+        return [found]
+    raise UsageError("there is no `wandb` program here to upload with", hint=install_command("wandb"))
+
+
+def compose_command(
+    program: Sequence[str], runs: Sequence[OfflineRun], *, run_id: str | None, project: str | None, entity: str | None
+) -> list[str]:
+    """The upload as words.
+
+    Args:
+        program: From `find_program`.
+        runs: Which; in the order their records are to be told.
+        run_id: What all of them are one run of, at W&B; None leaves what each says of itself.
+        project: Instead of what they say.
+        entity: Likewise.
+    """
+    options = [("--id", run_id), ("--project", project), ("--entity", entity)]
+    words = [f"{name}={value}" for name, value in options if value]
+    return [*program, "sync", "--include-synced", *words, "--", *(str(run.folder) for run in runs)]
+
+
+def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[str], None]) -> None:
+    """Run it; the key is whatever W&B finds by itself: WANDB_API_KEY or netrc, both home's own.
+
+    Raises:
+        UsageError: It has no key, or does not understand us.
+        OutcomeUnknown: It failed otherwise; what arrived there stays, and the same again continues.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_DISABLED")}
+    said: list[str] = []
+    with subprocess.Popen(
+        list(command),
+        cwd=runs[0].folder.parent,  # it keeps a log of its own beside the runs
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as child:
+        try:
+            for line in child.stdout or ():
+                if line.strip():
+                    said.append(inert_line(line.strip(), 400))
+                    say(said[-1])
+        except BaseException:
+            child.terminate()
+            raise
+    words = " · ".join(said[-_SHOWN_LINES:]) or "it said nothing"
+    if child.returncode:
+        if _NO_KEY.search(words):
+            raise UsageError(
+                f"wandb has no key: {words}", hint="export WANDB_API_KEY=…, or `wandb login`, here at home"
+            )
+        raise OutcomeUnknown(
+            f"wandb ended with exit code {child.returncode}: {words}", hint="the same command continues"
+        )
+    left = [run.folder.name for run in runs if not _is_uploaded(run.records)]
+    if left:
+        raise OutcomeUnknown(
+            f"wandb did not mark {', '.join(left)} as uploaded: {words}", hint="look at W&B, or run the same again"
+        )
+
+
+def _is_uploaded(records: Path) -> bool:
+    """W&B marks what it has uploaded; records that came home after that mark have more to tell."""
+    mark = records.with_name(records.name + ".synced")
+    try:
+        return mark.stat().st_mtime >= records.stat().st_mtime
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""Can a host be destroyed without losing anything?"""

@@ -1,0 +1,299 @@
+"""Can this host be destroyed without losing anything? Nothing is assumed: the host is asked, home's files are looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.config.schedulers import cancel_command
+from armada.config.sync import settings_of
+from armada.errors import NotFound, SchedulerRefused
+from armada.foundation.validation import mapping, whole
+from armada.home import own
+from armada.monitor.observe import outbox_entries, where
+from armada.paths import RUN_ID
+from armada.store import checkpoints, run_sync, runs
+from armada.sync.checkpoints.proof import prove
+from armada.sync.outputs.long_logs import left_there
+from armada.sync.outputs.outputs import coming, stale
+from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
+from armada.sync.runs.acknowledgements import registered
+from armada.sync.schedule.due import NOT_WANTED
+from armada.verdicts.presence import There
+from armada.verdicts.proof import Proof
+from armada.verdicts.release import (
+    CheckpointThere,
+    Item,
+    Life,
+    OtherHome,
+    RunMissing,
+    RunThere,
+    judge,
+    judge_missing,
+    life_of,
+    put_there_meanwhile,
+    unseen,
+    was_stopped_and_forgotten,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.store.runs import Run
+    from armada.sync.runs.acknowledgements import Registered
+
+_AT_ONCE = 200
+_LOOKS = 30
+_LOOK_EVERY_S = 0.3
+_BEYOND = 1 << 50
+"""Past the end of any file: only the evidence is wanted, no metrics and no events."""
+
+
+def judge_host(database: Database, session: HostSession, home: HomePaths, *, ignore_work: bool = False) -> list[Item]:
+    """List what destroying the host would lose, and what a person may want to know before.
+
+    Args:
+        database: The store.
+        session: With the host.
+        home: Home's folders.
+        ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` names.
+
+    Raises:
+        HostUnreachable: Nothing can be said then.
+    """
+    listed = submissions_there(session)
+    run_ids = list(listed)
+    items = _not_there(database, session, run_ids)
+    for start in range(0, len(run_ids), _AT_ONCE):
+        items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+    # Reading every byte of what is home takes its time.
+    later = submissions_there(session)
+    came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
+    return items + [put_there_meanwhile(run_id, session.host.name) for run_id in came]
+
+
+def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:
+    """Write the end of runs that a person stopped and whose batch system then forgot their jobs, as the same stop once more does.
+
+    Args:
+        session: With the host.
+        sleep: Waits so many seconds between two looks.
+
+    Returns:
+        The ids of the runs.
+
+    Raises:
+        HostUnreachable: It does not answer.
+    """
+    listed = list(submissions_there(session))
+    found = [run_id for run_id, life in _evidence(session, listed).items() if was_stopped_and_forgotten(life)]
+    for run_id in found:
+        with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict says what is left of it
+            session.call("run.stop", {"run_id": run_id, "grace_s": 0.0}, timeout_s=60.0)
+    for _ in range(_LOOKS if found else 0):  # a process of its own writes the end
+        if not any(was_stopped_and_forgotten(life) for life in _evidence(session, found).values()):
+            break
+        sleep(_LOOK_EVERY_S)
+    return found
+
+
+def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for start in range(0, len(run_ids), _AT_ONCE):
+        question = [
+            {"run_id": run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND}
+            for run_id in run_ids[start : start + _AT_ONCE]
+        ]
+        seen = _seen(session.call("run.observe", {"runs": question}, timeout_s=60.0))
+        found.update({run_id: entry.get("evidence") for run_id, entry in seen.items()})
+    return found
+
+
+def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
+    """Runs that home put on this host and that are not on it now: where its root is another one, they may be on a disk of its."""
+    missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
+    if not missing:
+        return []
+    question = {
+        "runs": [{"run_id": run.run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for run in missing[:1000]]
+    }
+    answer = session.call("run.observe", question, timeout_s=60.0)
+    told = _answered(answer)
+    items: list[Item] = []
+    for run in missing:
+        if run.root_id is None and run.observed_at is None:
+            continue  # it never got there
+        seen = _missing(database, run, answer, told.get(run.run_id, {}))
+        items += judge_missing(seen)
+    return items
+
+
+def _missing(database: Database, run: Run, answer: dict[str, Any], told: dict[str, Any]) -> RunMissing:
+    """Put together what a host's part of a `run.observe` answer tells of a run that it does not have."""
+    kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
+    may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
+    return RunMissing(
+        run.run_id,
+        where(run, {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}),
+        settled=_is_settled(database, run.run_id),
+        processes=_count(mapping(told.get("remains")).get("processes")),
+        queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
+    )
+
+
+def _is_settled(database: Database, run_id: str) -> bool:
+    """Whether all of a run came home, and what its host had last is proven to be here still."""
+    left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
+    if runs.find(database, run_id).is_guess:
+        return False
+    return run_sync.find(database, run_id).final_done and all(prove(database, c) is Proof.PROVEN for c in left)
+
+
+def runs_there(session: HostSession) -> list[str]:
+    """The ids of the runs that a host has."""
+    return list(submissions_there(session))
+
+
+def submissions_there(session: HostSession) -> dict[str, int | None]:
+    """The runs that a host has, by id, and how often each was handed over."""
+    listed = session.call("run.list", {}).get("runs")
+    found = [(run.get("run_id"), run) for run in listed if isinstance(run, dict)] if isinstance(listed, list) else []
+    return {
+        run_id: whole(run.get("submission"))
+        for run_id, run in found
+        if isinstance(run_id, str) and RUN_ID.fullmatch(run_id)
+    }
+
+
+def losses(items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if item.lost]
+
+
+def _judge_some(
+    database: Database, session: HostSession, home: HomePaths, run_ids: Sequence[str], *, ignore_work: bool
+) -> list[Item]:
+    specs = {run_id: _spec(database, run_id) for run_id in run_ids}
+    looks = session.call(
+        "sync.look",
+        {"runs": [{"run_id": r, "outputs": list(settings_of(specs[r] or {}).outputs)} for r in run_ids]},
+        timeout_s=300.0,
+    )
+    evidence = session.call(
+        "run.observe",
+        {"runs": [{"run_id": r, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for r in run_ids]},
+        timeout_s=60.0,
+    )
+    looked, observed = _seen(looks), _seen(evidence)
+    items: list[Item] = []
+    for run_id in run_ids:
+        if run_id in looked and run_id in observed:
+            life = life_of(observed[run_id].get("evidence"))
+        elif run_id in looked and (scraps := _scraps(database, run_id, evidence)) is not None:
+            items += judge_missing(scraps)
+            life = Life.NONE
+        else:
+            items.append(unseen(run_id, session.host.name))
+            continue
+        unnamed = read_unnamed(looked[run_id])
+        if specs[run_id] is not None and not ignore_work:
+            outputs = settings_of(specs[run_id] or {}).outputs
+            unnamed = without_those_at_home(database, session, run_id, outputs, unnamed)
+        seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life, unnamed)
+        items += judge(seen, ignore_work=ignore_work)
+    return items
+
+
+def _scraps(database: Database, run_id: str, evidence: dict[str, Any]) -> RunMissing | None:
+    """What may still live of a run of whose folder somebody deleted most; None where the answer does not say that."""
+    told = _answered(evidence).get(run_id, {})
+    if told.get("exists") is not False or not isinstance(told.get("remains"), dict) or not _known(database, run_id):
+        return None
+    missing = _missing(database, runs.find(database, run_id), evidence, told)
+    return missing if missing.there is There.REMOVED else None
+
+
+def _answered(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The runs of which an answer says something."""
+    listed = answer.get("runs")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return {str(entry.get("run_id")): entry for entry in entries}
+
+
+def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The runs whose folders an answer has seen."""
+    return {run_id: entry for run_id, entry in _answered(answer).items() if entry.get("exists") is True}
+
+
+def _gather(
+    database: Database,
+    paths: HomePaths,
+    host: str,
+    run_id: str,
+    entry: dict[str, Any],
+    spec: dict[str, Any] | None,
+    life: Life,
+    unnamed: Unnamed,
+) -> RunThere:
+    """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
+    listing, skipped = coming(paths, run_id, entry, settings_of(spec or {}).log_limit_bytes)
+    missing = stale(paths, run_id, listing) if spec is not None else []
+    problem = entry.get("problem")
+    return RunThere(
+        run_id=run_id,
+        host=host,
+        known=spec is not None,
+        life=life,
+        others=[_other(home, entry) for home in registered(entry) or () if home.id != own(paths).id],
+        checkpoints=list(_checkpoints(database, run_id, entry, known=spec is not None)),
+        announced=_count(entry.get("announced")),
+        finishing=_count(entry.get("finishing")),
+        stale=[(item.path, item.size_bytes) for item in missing],
+        unnameable=skipped,
+        log_left=left_there(listing) if spec is not None else (0, 0),
+        problem=problem if isinstance(problem, str) else None,
+        truncated=bool(entry.get("truncated")),
+        unnamed=(unnamed.count, unnamed.size_bytes, unnamed.examples),
+        dirty=bool(mapping((spec or {}).get("project")).get("dirty")),
+    )
+
+
+def _checkpoints(database: Database, run_id: str, entry: dict[str, Any], *, known: bool) -> Iterator[CheckpointThere]:
+    here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if known else {}
+    for each in outbox_entries(entry):
+        found = here.get(each["digest"])
+        proof = Proof.MISSING if found is None else prove(database, found)
+        # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
+        unwanted = proof is Proof.MISSING and found is not None and found.trouble == NOT_WANTED
+        unwanted = unwanted and _keeps_whole(database, here.values())
+        yield CheckpointThere(each["step"], each["size_bytes"], proof, unwanted)
+
+
+def _keeps_whole(database: Database, known: Iterable[Checkpoint]) -> bool:
+    return all(prove(database, each) is Proof.PROVEN for each in known if each.home_path is not None)
+
+
+def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
+    there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
+    missing = there - home.held - home.unwanted
+    return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _spec(database: Database, run_id: str) -> dict[str, Any] | None:
+    try:
+        return runs.spec(database, runs.find(database, run_id).run_id) if _known(database, run_id) else None
+    except NotFound:
+        return None
+
+
+def _known(database: Database, run_id: str) -> bool:
+    found = database.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    return found is not None

@@ -1,0 +1,190 @@
+"""What a home tells a host about a run's checkpoints: that it holds them, will not fetch them, or has all it wants.
+
+The host keeps this apart for each home, and lets a checkpoint go only once every home that registered for its run has spoken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import ArmadaError, HostUnreachable, NotFound
+from armada.foundation.sanitize import inert_line
+from armada.home import own
+from armada.store import checkpoints
+from armada.sync.causes import cause_of
+from armada.sync.checkpoints.proof import prove
+from armada.sync.runs.report import Trouble
+from armada.sync.schedule import due
+from armada.verdicts.proof import Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from armada.home import Home
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+
+_MOST_HOMES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A home that registered for a run on its host, and which of the checkpoints there it has spoken of."""
+
+    id: str
+    label: str
+    path: str
+    seen_at: float | None
+    held: frozenset[str]
+    unwanted: frozenset[str]
+    settled: bool
+
+    @property
+    def named(self) -> str:
+        return f"{self.label} (home {self.id[:8]})"
+
+
+def registered(entry: Mapping[str, Any]) -> list[Registered] | None:
+    """The homes of a run, by a `sync.look` answer; None of an agent of the first release, which does not say."""
+    listed = entry.get("homes")
+    if not isinstance(listed, list):
+        return None
+    found = []
+    for item in listed[:_MOST_HOMES]:
+        if isinstance(item, dict) and isinstance(item.get("id"), str):
+            seen_at = item.get("seen_at")
+            found.append(
+                Registered(
+                    inert_line(item["id"], 32),
+                    inert_line(item.get("label") or "another home", 200),
+                    inert_line(item.get("path") or "", 200),
+                    float(seen_at) if isinstance(seen_at, int | float) and 0 <= seen_at < 1e11 else None,
+                    _digests(item.get("held")),
+                    _digests(item.get("unwanted")),
+                    item.get("settled") is True,
+                )
+            )
+    return found
+
+
+def _digests(listed: object) -> frozenset[str]:
+    return frozenset(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else frozenset()
+
+
+class Telling:
+    """One run's host, told by one home.
+
+    Args:
+        database: The store.
+        session: With the run's host.
+        home: Home's folders.
+        run_id: Which.
+        troubles: Where what the host refuses is added.
+    """
+
+    def __init__(
+        self, database: Database, session: HostSession, home: HomePaths, run_id: str, troubles: list[Trouble]
+    ) -> None:
+        self.own: Home = own(home)
+        self._database = database
+        self._session = session
+        self._run_id = run_id
+        self._troubles = troubles
+        self._before: Registered | None = None
+        self._has_others = False
+        self._unheard: list[tuple[Checkpoint, bool, Callable[[], dict[str, Any]]]] = []
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Take what the host knows already."""
+        homes = registered(entry) or []
+        self._before = next((each for each in homes if each.id == self.own.id), None)
+        self._has_others = any(each.id != self.own.id for each in homes)
+
+    def acknowledge(self, digest: str | None = None) -> None:
+        """Tell the host what is home, or that one checkpoint is; only from then on may it go there.
+
+        `hear_all` takes its answers.
+        """
+        refused = {trouble.digest for trouble in self._troubles}
+        for checkpoint in checkpoints.of_run(self._database, self._run_id):
+            if checkpoint.digest in refused:
+                continue  # it was asked for a moment ago
+            if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.home_path is None:
+                continue
+            if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):
+                continue
+            if not any(told.digest == checkpoint.digest and wanted for told, wanted, _ in self._unheard):
+                self._say(checkpoint, wanted=True)
+
+    def _must_say_again(self, checkpoint: Checkpoint) -> bool:
+        """Whether the host lacks a word that the store has: said by the home that this one is a copy of, without a name, or lost there."""
+        unknown = self._before is not None and checkpoint.digest not in self._before.held
+        return unknown and prove(self._database, checkpoint) is Proof.PROVEN
+
+    def decline(self, checkpoint: Checkpoint) -> None:
+        """Tell a host where another home may wait for the word that this one will not fetch a checkpoint."""
+        if self._has_others and self._before is not None and checkpoint.digest not in self._before.unwanted:
+            self._say(checkpoint, wanted=False)
+
+    def prune(self, digests: Sequence[str]) -> list[str]:
+        """Ask the host to delete checkpoints; those that it says are gone."""
+        if not digests:
+            return []
+        question = {"run_id": self._run_id, "digests": list(digests), "home": self.own.as_json()}
+        try:
+            answer = self._session.call("outbox.prune", question, timeout_s=300.0)
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            self._troubles.append(Trouble(cause_of(error), error))
+            return []
+        pruned = [digest for digest in digests if digest in (answer.get("pruned") or [])]
+        for digest in pruned:
+            checkpoints.mark_off_host(self._database, self._run_id, digest)
+        return pruned
+
+    def settle(self, submission: int) -> None:
+        """Tell the host that this home has all it wants of the run up to a submission; the next sync says so where this one cannot."""
+        known = [c for c in checkpoints.of_run(self._database, self._run_id) if c.on_host]
+        digests = [c.digest for c in known if c.home_path is not None or c.trouble == due.NOT_WANTED]
+        before = self._before
+        if before is None or (before.settled and set(digests) <= before.held | before.unwanted):
+            return
+        with contextlib.suppress(ArmadaError):
+            question = {
+                "run_id": self._run_id,
+                "submission": submission,
+                "digests": digests,
+                "home": self.own.as_json(),
+            }
+            self._session.call("homes.settle", question)
+
+    def hear_all(self) -> None:
+        """Take the host's answers to what it was told. Until they are here nothing counts as acknowledged.
+
+        Raises:
+            HostUnreachable: The link stayed down; the next sync says it again.
+        """
+        unheard, self._unheard = self._unheard, []
+        for checkpoint, wanted, answer in unheard:
+            try:
+                answer()
+            except NotFound:
+                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # thinned meanwhile
+            except HostUnreachable:
+                raise
+            except ArmadaError as error:
+                self._troubles.append(Trouble(cause_of(error), error, checkpoint.digest, checkpoint.step))
+            else:
+                if wanted:
+                    checkpoints.mark_acknowledged(self._database, self._run_id, checkpoint.digest)
+
+    def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> None:
+        """Tell the host about one checkpoint; the next bytes are not kept waiting for its answer."""
+        word = {"run_id": self._run_id, "digest": checkpoint.digest, "home": self.own.as_json()}
+        answer = self._session.begin("outbox.ack", word if wanted else {**word, "wanted": False})
+        self._unheard.append((checkpoint, wanted, answer))

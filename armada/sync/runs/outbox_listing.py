@@ -1,0 +1,123 @@
+"""What a host has of runs: asked before anything is brought, together with how they are."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from armada.config.sync import settings_of
+from armada.errors import ArmadaError
+from armada.home import own
+from armada.monitor.observe import observe
+from armada.rpc.client import Question
+from armada.store import checkpoints, runs
+from armada.sync.runs.report import Look
+from armada.sync.schedule import due
+from armada.sync.transfer.download import Fetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.home import Home
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.database import Database
+    from armada.store.runs import Run
+    from armada.sync.transfer.streams import Streams
+
+FRESH_S = 10.0
+"""An observation of this age need not be made again before a sync."""
+
+_TIMEOUT_S = 120.0
+_MANIFESTS = 2
+"""So many of the newest checkpoints that nobody fetched yet bring their manifests along, which saves a question each."""
+
+
+def look_at(
+    database: Database,
+    session: HostSession,
+    chosen: Sequence[Run],
+    now: float | None = None,
+    *,
+    asker: Home | None = None,
+) -> dict[str, Look]:
+    """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
+    moment = time.time() if now is None else now
+    question = _question(database, chosen, asker)
+    answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    return _read(session, chosen, answer, moment)
+
+
+def look_first(
+    database: Database, session: HostSession, home: HomePaths, pool: Streams, chosen: Sequence[Run], now: float
+) -> dict[str, Look]:
+    """See what the host has of runs; what will bring it is opened meanwhile, where the store knows of something.
+
+    Raises:
+        HostUnreachable: As `observe` does.
+    """
+    for run in chosen:
+        if expects(database, run.run_id):
+            settings = settings_of(runs.spec(database, run.run_id))
+            Fetcher(session, pool=pool, streams=settings.streams, bytes_per_s=settings.bytes_per_s).prepare()
+    unseen = [run for run in chosen if not run.is_settled(now) and not 0 <= now - (run.observed_at or 0) < FRESH_S]
+    return observe_and_look(database, session, chosen, unseen, now, asker=own(home))
+
+
+def expects(database: Database, run_id: str) -> bool:
+    """Tell whether the store knows of a checkpoint that is to come."""
+    known = checkpoints.of_run(database, run_id)
+    return any(c.on_host and c.home_path is None and c.trouble != due.NOT_WANTED for c in known)
+
+
+def observe_and_look(
+    database: Database,
+    session: HostSession,
+    chosen: Sequence[Run],
+    unseen: Sequence[Run],
+    now: float,
+    *,
+    asker: Home,
+) -> dict[str, Look]:
+    """See how some runs are, and what the host has of all that were chosen, in one round trip.
+
+    Args:
+        database: The store.
+        session: With the host.
+        chosen: As the store knows them now.
+        unseen: Those of them whose state is not known well enough.
+        now: Unix time.
+        asker: As in `look_at`.
+
+    Raises:
+        HostUnreachable: As `observe` does.
+    """
+    if not unseen:
+        return look_at(database, session, chosen, now, asker=asker)
+    (answer,) = observe(database, session, unseen, also=[_question(database, chosen, asker)])
+    if isinstance(answer, ArmadaError):
+        raise answer
+    looks = _read(session, chosen, answer, now)
+    seen_now = [runs.find(database, run.run_id) for run in chosen]
+    # Both questions were under way at once. Of a run that has ended since, the listing may be from before its last words.
+    ended = [run for run in seen_now if run.is_settled(now) and not looks[run.run_id].ended]
+    return {**looks, **look_at(database, session, ended, now, asker=asker)} if ended else looks
+
+
+def _question(database: Database, chosen: Sequence[Run], asker: Home | None) -> Question:
+    asked: list[dict[str, Any]] = [
+        {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)} for run in chosen
+    ]
+    if asker is None:
+        return Question("sync.look", {"runs": asked}, _TIMEOUT_S)
+    asked = [{**question, "manifests": _MANIFESTS} for question in asked]
+    return Question("sync.look", {"runs": asked, "home": asker.as_json()}, _TIMEOUT_S)
+
+
+def _read(session: HostSession, chosen: Sequence[Run], answer: dict[str, Any], now: float) -> dict[str, Look]:
+    found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
+    missing = [run.run_id for run in chosen if run.run_id not in found]
+    if missing:
+        raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
+    of_all = {key: answer.get(key) for key in ("root", "wiped")}
+    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(now), run.submission) for run in chosen}

@@ -1,0 +1,70 @@
+"""What a sync would bring and delete, without doing any of it; the host is asked, and what it says is noted."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.config.sync import settings_of
+from armada.monitor.observe import observe, outbox_entries
+from armada.store import checkpoints, runs
+from armada.sync.checkpoints import apply_retention
+from armada.sync.outputs.outputs import coming, stale
+from armada.sync.runs.outbox_listing import look_at
+from armada.verdicts.retention import decide_home, decide_host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.sync.outputs.long_logs import Listed
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One run: what would come, and which steps retention would then delete here and there."""
+
+    run_id: str
+    checkpoints: tuple[Checkpoint, ...]
+    outputs: tuple[Listed, ...]
+    deleted_home: tuple[int, ...]
+    deleted_host: tuple[int, ...]
+
+
+def preview(database: Database, session: HostSession, home: HomePaths, run_ids: Sequence[str]) -> list[Preview]:
+    """Look at runs of one host.
+
+    Raises:
+        HostUnreachable: It does not answer.
+    """
+    chosen = [runs.find(database, run_id) for run_id in run_ids]
+    observe(database, session, [run for run in chosen if not run.ended or run.is_guess])
+    looks = look_at(database, session, chosen)
+    found = []
+    for run in chosen:
+        entry = looks[run.run_id].entry
+        checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
+        known = checkpoints.of_run(database, run.run_id)
+        settings = settings_of(runs.spec(database, run.run_id))
+        chosen_now = apply_retention.wanted(database, run.run_id, known, settings)
+        digests = {checkpoint.digest for checkpoint in chosen_now}
+        then = [
+            dataclasses.replace(c, at_home=True, acknowledged=True) if c.digest in digests else c
+            for c in apply_retention.candidates(database, run.run_id, known)
+        ]
+        gone_home = {d.candidate.digest for d in decide_home(then, settings.keep_home) if not d.keep}
+        left = [dataclasses.replace(c, at_home=c.at_home and c.digest not in gone_home) for c in then]
+        found.append(
+            Preview(
+                run.run_id,
+                tuple(chosen_now),
+                tuple(stale(home, run.run_id, coming(home, run.run_id, entry, settings.log_limit_bytes)[0])),
+                tuple(c.step for c in then if c.at_home and c.digest in gone_home),
+                tuple(d.candidate.step for d in decide_host(left, settings.keep_remote) if not d.keep),
+            )
+        )
+    return found

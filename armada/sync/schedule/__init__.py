@@ -1,0 +1,1 @@
+"""When a run is due, and when a disk will be full."""

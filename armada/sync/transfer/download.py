@@ -1,0 +1,335 @@
+"""Blocks of files over as many streams as the link needs, until everything has arrived or nothing comes any more."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.rpc.byte_stream import Block
+from armada.sync.transfer.bandwidth import allowance_for
+from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.streams import (
+    READY_ROUND_TRIPS,
+    SHARE_BYTES,
+    STREAMS_OF_ONE_CONNECTION,
+    Streams,
+    hang_up,
+    streams_for,
+)
+from armada.transport.interface import TransferProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from armada.rpc.byte_stream import Stream
+    from armada.rpc.session import HostSession
+
+AHEAD_BYTES = 8 << 20
+AHEAD_COUNT = 32
+"""So much is asked for and not yet here, per stream: four times what one can have under way, or many small files."""
+DIRECT_AHEAD_BYTES = 24 << 20
+DIRECT_AHEAD_COUNT = 256
+"""The same for the direct stream, which may have much more under way."""
+STALL_S = 45.0
+"""ssh itself gives up on a silent link after 20 s; this catches what stays alive and sends nothing."""
+_REPORT_EVERY_S = 0.2
+
+
+class Fetcher:
+    """Fetches files of runs from one host; its streams stay open from one checkpoint to the next.
+
+    Args:
+        session: With the host.
+        pool: Streams that others use before and after, and close; without it, its own.
+        streams: How many, or `auto`: by the round trip, which is measured once.
+        bytes_per_s: The run's own limit for all of them together, below those of the host and of home.
+
+    Raises:
+        ConfigError: hosts.yaml is wrong.
+    """
+
+    def __init__(
+        self,
+        session: HostSession,
+        *,
+        pool: Streams | None = None,
+        streams: int | str = "auto",
+        bytes_per_s: float | None = None,
+    ) -> None:
+        self._session = session
+        self._wanted = streams
+        self.allowance = allowance_for(session.home, session.host, bytes_per_s)
+        self.pool = pool or Streams(session)
+        self._owns_pool = pool is None
+
+    @property
+    def host(self) -> str:
+        """Its name."""
+        return self._session.host.name
+
+    def fetch(self, run_id: str, folder: str, arrival: Arrival, progress: Callable[[TransferProgress], None]) -> None:
+        """Let everything that is missing arrive.
+
+        Args:
+            run_id: Whose files.
+            folder: Below the run's folder, with a slash at its end; or nothing.
+            arrival: Where they go.
+            progress: Told about five times a second.
+
+        Raises:
+            HostUnreachable: Nothing came for the session's patience.
+            NotFound: A file is no longer on the host.
+            OSError: Home's disk would not take it.
+        """
+        trouble_since: float | None = None
+        tries = 0
+        if arrival.missing:
+            self.prepare()
+        while arrival.missing:
+            before = len(arrival.missing)
+            effort = _Effort(self, run_id, folder, arrival, progress)
+            error = effort.run()
+            if not arrival.missing and (error is None or isinstance(error, HostUnreachable)):
+                return  # a stream broke when the others had everything
+            if error is None and effort.spent:
+                continue
+            if error is None:
+                raise ArmadaError("a fetch ended early without a reason", host=self._session.host.name)
+            # A host that answered before may be rebooting; one that never did is said at once.
+            is_link = isinstance(error, LinkLost) or (isinstance(error, HostUnreachable) and trouble_since is not None)
+            if not is_link or isinstance(error, HostKeyChanged | AuthenticationFailed):
+                raise error
+            now = time.monotonic()
+            if trouble_since is None or len(arrival.missing) < before:
+                trouble_since, tries = now, 0
+            if now - trouble_since >= self._session.patience_s:  # without any, one that broke is not tried again
+                raise error
+            tries += 1
+            self._session.outage.failed(error, self._session.patience_s)
+            time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def heard(self) -> None:
+        """Note that bytes come."""
+        self._session.outage.over()
+
+    def prepare(self) -> None:
+        """Begin to open what will bring the first bytes; for whom it is not too early that something is to come."""
+        # A number of streams is a number of connections. Under a limit, what is under way already would be more than may pass.
+        if self._wanted == "auto" and not self.allowance.limits:
+            self.pool.prepare()
+
+    def count(self, size_bytes: int) -> int:
+        """How many streams with connections of their own so many bytes want, beside the direct one."""
+        if isinstance(self._wanted, int):
+            wanted = max(1, min(self._wanted, math.ceil(size_bytes / BLOCK_BYTES)))
+        else:
+            wanted = streams_for(self.pool.round_trip_s, size_bytes, has_direct=self.pool.direct() is not None)
+        return min(wanted, STREAMS_OF_ONE_CONNECTION) if self._session.host.reuse_only else wanted
+
+    def warm(self, size_bytes: int) -> None:
+        """Begin the handshakes of the streams that so many bytes will want; ssh goes through them while home does other things."""
+        self.prepare()
+        self.pool.warm(self.count(size_bytes))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._owns_pool:
+            self.pool.close()
+
+
+class _Effort:
+    """One try with a set of streams; ends when all has arrived, or the last stream has broken.
+
+    Beside a direct stream, one whose ssh still shakes hands is given nothing to bring: the direct one would have brought it by then.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        run_id: str,
+        folder: str,
+        arrival: Arrival,
+        progress: Callable[[TransferProgress], None],
+    ) -> None:
+        self._fetcher = fetcher
+        self._run_id = run_id
+        self._folder = folder
+        self._arrival = arrival
+        self._progress = progress
+        self._changed = threading.Condition()
+        self._streams: dict[Stream, float] = {}
+        self._alive = self._bringing = 0
+        self._error: BaseException | None = None
+        self._stopped = self._over = False
+        self._size = sum(arrival.length(index, block) for index, block in arrival.missing)
+        self._came_bytes = 0
+        self._first_at: float | None = None
+        self.spent = False
+        """The direct stream has carried all it may."""
+
+    def run(self) -> BaseException | None:
+        """Bring what is missing; what went wrong, if anything."""
+        arrival, pool = self._arrival, self._fetcher.pool
+        direct = pool.direct()
+        self._waits = direct is not None
+        count = self._fetcher.count(self._size)
+        if direct is not None:
+            self._start(lambda: direct)
+        for _ in range(count):
+            self._start(pool.take)
+        may_grow = self._waits and not count
+        done_before = arrival.size_bytes - self._size
+        samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=25)
+        try:
+            while not self._is_done():
+                samples.append((time.monotonic(), self._came_bytes))
+                self._hang_up_on_silence()
+                if self._came_bytes:
+                    self._fetcher.heard()
+                if may_grow and (more := self._more_wanted()):
+                    may_grow = False
+                    for _ in range(more):
+                        self._start(pool.take)
+                self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
+        except BaseException:  # Ctrl-C, a fault in the callback
+            self._stopped = True
+            hang_up(list(self._streams))
+            raise
+        return self._error
+
+    def _start(self, take: Callable[[], Stream]) -> None:
+        with self._changed:
+            self._alive += 1
+        threading.Thread(target=self._work, args=(take,), name="a stream", daemon=True).start()
+
+    def _more_wanted(self) -> int:
+        """How many connections more: none, unless the direct stream alone would take longer than those need to be ready."""
+        round_trip_s = self._fetcher.pool.round_trip_s
+        passed_s = time.monotonic() - self._first_at if self._first_at is not None else 0.0
+        left_bytes = self._size - self._came_bytes
+        if passed_s < 2 * round_trip_s or left_bytes * passed_s < self._came_bytes * READY_ROUND_TRIPS * round_trip_s:
+            return 0
+        return min(streams_for(round_trip_s, left_bytes), math.ceil(left_bytes / SHARE_BYTES))
+
+    def _is_done(self) -> bool:
+        """Wait a little; tell whether all is here, or nobody is left who could bring the rest."""
+        with self._changed:
+            self._changed.wait_for(self._has_ended, _REPORT_EVERY_S)
+            self._over = self._has_ended()
+            return self._over
+
+    def _has_ended(self) -> bool:
+        return self._bringing == 0 and (not self._alive or not self._arrival.missing or self._fatal())
+
+    def _work(self, take: Callable[[], Stream]) -> None:
+        stream: Stream | None = None
+        is_bringing = False
+        try:
+            stream = take()
+            self._streams[stream] = time.monotonic()
+            if self._waits and not stream.is_direct:
+                stream.greet()
+            is_bringing = self._begin()
+            if is_bringing:
+                self._ask(stream)
+                while stream.outstanding and not self._stopped:
+                    self._receive(stream)
+        except BaseException as error:
+            self._take_back(stream, error)
+        else:
+            self._streams.pop(stream, None)
+            if stream.outstanding:
+                self._requeue(stream)
+                self._fetcher.pool.drop(stream)
+            else:
+                self.spent = self.spent or stream.is_spent
+                self._fetcher.pool.give_back(stream)
+        finally:
+            with self._changed:
+                self._alive -= 1
+                self._bringing -= is_bringing
+                self._changed.notify_all()
+
+    def _begin(self) -> bool:
+        """Whether anything is left to bring."""
+        with self._changed:
+            if self._over or self._stopped:
+                return False
+            self._bringing += 1
+            return True
+
+    def _ask(self, stream: Stream) -> None:
+        arrival = self._arrival
+        waiting_bytes = sum(block.length for block in stream.outstanding)
+        most_bytes, most_count = AHEAD_BYTES, AHEAD_COUNT
+        if stream.is_direct:  # near the end no more than its share: it may be the slow one
+            share = (self._size - self._came_bytes) // max(1, self._bringing)
+            most_bytes, most_count = max(AHEAD_BYTES, min(DIRECT_AHEAD_BYTES, share)), DIRECT_AHEAD_COUNT
+        while waiting_bytes < most_bytes and len(stream.outstanding) < most_count and not self._stopped:
+            with self._changed:
+                if not arrival.missing or self._fatal() or stream.is_spent:
+                    return
+                index, block = arrival.missing.popleft()
+            length = arrival.length(index, block)
+            file = arrival.files[index]
+            path = self._folder + (file.source or file.path)
+            stream.ask(Block(self._run_id, path, file.offset + block * BLOCK_BYTES, length, index, block))
+            waiting_bytes += length
+
+    def _receive(self, stream: Stream) -> None:
+        def take(block: Block, offset: int, data: bytes | memoryview) -> None:
+            self._arrival.write(block.index, offset - self._arrival.files[block.index].offset, data)
+            self._streams[stream] = time.monotonic()
+            with self._changed:
+                self._first_at = self._first_at or time.monotonic()
+                self._came_bytes += len(data)
+            self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
+
+        block, _ = stream.receive(take)
+        self._arrival.finish_block(block.index, block.number)  # a short one too: its hash says that it is wrong
+        self._ask(stream)
+
+    def _heard(self, stream: Stream) -> None:
+        if self._stopped:
+            raise InterruptedError("the fetch was given up")
+        self._streams[stream] = time.monotonic()
+
+    def _take_back(self, stream: Stream | None, error: BaseException) -> None:
+        with self._changed:
+            if self._error is None or (self._is_link(self._error) and not self._is_link(error)):
+                self._error = error
+        if stream is not None:
+            self._streams.pop(stream, None)
+            self._requeue(stream)
+            self._fetcher.pool.drop(stream)
+
+    def _requeue(self, stream: Stream) -> None:
+        with self._changed:
+            for block in reversed(stream.outstanding):
+                self._arrival.missing.appendleft((block.index, block.number))
+
+    def _fatal(self) -> bool:
+        return self._error is not None and not self._is_link(self._error)
+
+    @staticmethod
+    def _is_link(error: BaseException) -> bool:
+        return isinstance(error, HostUnreachable)
+
+    def _hang_up_on_silence(self) -> None:
+        now = time.monotonic()
+        for stream, heard in list(self._streams.items()):
+            if now - heard > STALL_S:
+                stream.close()
+
+
+def _rate(samples: deque[tuple[float, int]]) -> float | None:
+    (first, few), (last, many) = samples[0], samples[-1]
+    return (many - few) / (last - first) if last > first else None

@@ -1,0 +1,293 @@
+"""Files of a checkpoint by rsync, over one connection.
+
+rsync writes into a folder of its own beside staging, in which nothing lies that was verified or is shared: it writes in place, a
+hostile host may name files of its own choice to an old rsync, and one that outlived its armada may still write. Files go on to
+staging once the last of its processes has ended and their SHA-256 was right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import random
+import shutil
+import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
+from armada.sync.causes import SourceChanged
+from armada.sync.checkpoints.staging import BLOCKS, incoming
+from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
+from armada.transport.interface import Pull, TransferProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from armada.rpc.session import HostSession
+    from armada.sync.checkpoints.manifest import File
+
+_ENDS_S = 20.0
+"""A process that was killed may have to finish a write first."""
+_PIECE_BYTES = 1 << 20
+_HASHERS = 2
+_REPORT_EVERY_S = 0.5
+_SLACK_BYTES = 64 << 20
+
+
+class RsyncTransfer:
+    """Carries files with rsync: continues them where they end, limited by its own `--bwlimit`.
+
+    Args:
+        session: With the host.
+        bytes_per_s: The run's own limit; None for none.
+    """
+
+    def __init__(self, session: HostSession, bytes_per_s: float | None = None) -> None:
+        self._session = session
+        self._bytes_per_s = bytes_per_s
+
+    def warm(self, size_bytes: int) -> None:
+        """Nothing: its connection begins with it."""
+
+    def bring(
+        self,
+        run_id: str,
+        source: str,
+        staging: Path,
+        files: Sequence[File],
+        progress: Callable[[TransferProgress], None],
+    ) -> list[File]:
+        """See `Transfer.bring`.
+
+        Raises:
+            RsyncUnusable: rsync is missing or cannot be used, here or there.
+        """
+        place = _Place(staging)
+        total = sum(file.size for file in files)
+        with place.alone(_ENDS_S):
+            missing = place.take_over(files, lambda: progress(TransferProgress(0, total, None)))
+        before = total - sum(file.size for file in missing)
+        held = place.held_bytes(missing)
+
+        def shifted(seen: TransferProgress) -> None:
+            if seen.done_bytes > 2 * total + _SLACK_BYTES:  # twice, because rsync may send a file again
+                raise SourceChanged("the host sends more than the manifest lists", host=self._session.host.name)
+            progress(TransferProgress(min(total, before + max(held, seen.done_bytes)), total, seen.rate_bytes_per_s))
+
+        if missing:
+            folder = str(self._session.paths.run(run_id) / source.rstrip("/"))
+            self._pull(folder, missing, place, shifted)
+        with place.alone(_ENDS_S):
+            return place.verify(missing, lambda: progress(TransferProgress(total, total, None)))
+
+    @staticmethod
+    def give_back(staging: Path, files: Sequence[File]) -> None:
+        """Let the stream go on with what rsync left, unless an rsync still writes there."""
+        place = _Place(staging)
+        if place.incoming.is_dir():
+            with contextlib.suppress(RsyncUnusable), place.alone(0.0):
+                place.give_back(files)
+
+    def _pull(
+        self, folder: str, files: Sequence[File], place: _Place, progress: Callable[[TransferProgress], None]
+    ) -> None:
+        """Run rsync until all came, as often as the link breaks within the session's patience."""
+        trouble_since: float | None = None
+        tries, held = 0, place.held_bytes(files)
+        names, size = [file.path for file in files], sum(file.size for file in files)
+        while True:
+            try:
+                with place.alone(_ENDS_S) as lock:
+                    wanted = Pull(folder, names, place.incoming, size, self._bytes_per_s, (lock,))
+                    self._session.pull(wanted, progress)
+            except HostUnreachable as error:
+                # A host that answered before may be rebooting; one that never did is said at once.
+                is_link = isinstance(error, LinkLost) or trouble_since is not None
+                if not is_link or isinstance(error, HostKeyChanged | AuthenticationFailed):
+                    raise
+                now, before, held = time.monotonic(), held, place.held_bytes(files)
+                if trouble_since is None or held > before:
+                    trouble_since, tries = now, 0
+                if now - trouble_since >= self._session.patience_s:
+                    raise
+                tries += 1
+                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            else:
+                return
+
+
+class _Place:
+    """Where files of one checkpoint arrive, and what the stream and rsync leave each other there."""
+
+    def __init__(self, staging: Path) -> None:
+        self._staging = staging
+        self._journal = staging.with_name(staging.name + BLOCKS)
+        self.incoming = incoming(staging)
+
+    @contextlib.contextmanager
+    def alone(self, wait_s: float) -> Iterator[int]:
+        """Hold the lock that every rsync writing here holds; its descriptor.
+
+        Raises:
+            RsyncUnusable: One still writes.
+        """
+        self.incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self.incoming.with_name("lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise RsyncUnusable(f"another rsync still writes into {self.incoming}") from None
+                    time.sleep(0.02)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def held_bytes(self, files: Sequence[File]) -> int:
+        """How much of these files is here."""
+        return sum(found.st_size for file in files if (found := _look(self.incoming / file.path)) is not None)
+
+    def take_over(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
+        """Prepare the folder for rsync: of each file its beginning, or nothing. The files that are not in staging, right, already."""
+        kept: dict[str, set[int]] = {}
+        if self._journal.exists():
+            with self._journal.open("rb+") as stream:
+                kept = read_journal(stream.fileno())
+        whole = [file for file in files if self._seems_whole(file, kept.get(file.path))]
+        right = {file.path for file, is_right in zip(whole, _hash(self._staging, whole, tick), strict=True) if is_right}
+        missing = [file for file in files if file.path not in right]
+        for file in missing:
+            self._take(file, kept.get(file.path))
+        if kept:
+            with self._journal.open("a") as stream:
+                stream.writelines(f"- {file.path}\n" for file in missing if file.path in kept)
+        return missing
+
+    def _seems_whole(self, file: File, blocks: set[int] | None) -> bool:
+        found = _look(self._staging / file.path)
+        is_whole = blocks is None or len(blocks) >= blocks_in(file.size)
+        return found is not None and found.st_size == file.size and is_whole
+
+    def _take(self, file: File, blocks: set[int] | None) -> None:
+        """Move the beginning of a file to rsync's folder, so that rsync may go on with it; nothing of it stays in staging."""
+        staged, target = self._staging / file.path, self.incoming / file.path
+        _make_folders(self.incoming, file)
+        if (found := _look(target)) is None or found.st_size > file.size:
+            _remove(target)
+        found, begins = _look(staged), _beginning(blocks or set())
+        if found is not None and found.st_size == file.size and 0 < begins < blocks_in(file.size):
+            # The stream gives a file its full size at once; rsync would take that for the whole of it.
+            os.truncate(staged, begins * BLOCK_BYTES)
+            if self.held_bytes([file]) < begins * BLOCK_BYTES:
+                staged.replace(target)
+        _remove(staged)
+
+    def verify(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
+        """Move files that are right to staging, delete the others; these are returned."""
+        wrong = []
+        for file, is_right in zip(files, _hash(self.incoming, files, tick), strict=True):
+            arrived, staged = self.incoming / file.path, self._staging / file.path
+            if is_right:
+                staged.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                arrived.replace(staged)
+            else:
+                _remove(arrived)
+                wrong.append(file)
+        return wrong
+
+    def give_back(self, files: Sequence[File]) -> None:
+        """Move beginnings to staging as the stream wants them: of full size, with a journal of what is whole."""
+        with self._journal.open("a") as journal:
+            for file in files:
+                arrived, staged = self.incoming / file.path, self._staging / file.path
+                found, old = _look(arrived), _look(staged)
+                is_plain = found is not None and _has_plain_folders(self.incoming, file)
+                if found is None or not is_plain or found.st_size > file.size or old is not None:
+                    continue
+                staged.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.truncate(arrived, file.size)
+                arrived.replace(staged)
+                is_whole = found.st_size == file.size
+                whole = blocks_in(file.size) if is_whole else found.st_size // BLOCK_BYTES
+                journal.write(f"- {file.path}\n")
+                journal.writelines(f"{block} {file.path}\n" for block in range(whole))
+
+
+def _hash(folder: Path, files: Sequence[File], tick: Callable[[], None]) -> list[bool]:
+    """Which of these files in a folder are right; `tick` may end it by raising."""
+    given_up = threading.Event()
+    with ThreadPoolExecutor(_HASHERS, thread_name_prefix="hashing what rsync brought") as pool:
+        try:
+            verdicts = [pool.submit(_is_right, folder, file, given_up) for file in files]
+            while wait(verdicts, _REPORT_EVERY_S).not_done:
+                tick()
+        finally:
+            given_up.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [verdict.result() for verdict in verdicts]
+
+
+def _is_right(folder: Path, file: File, given_up: threading.Event) -> bool:
+    found = _look(folder / file.path)
+    if found is None or found.st_size != file.size or not _has_plain_folders(folder, file):
+        return False
+    digest = hashlib.sha256()
+    descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            if given_up.is_set():
+                return False
+            digest.update(piece)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest() == file.sha256
+
+
+def _look(path: Path) -> os.stat_result | None:
+    """A file that nobody else has a share in, or None; a link into a published checkpoint must never be written through."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _parents(folder: Path, file: File) -> list[Path]:
+    return [folder / parent for parent in reversed((folder / file.path).relative_to(folder).parents)]
+
+
+def _make_folders(folder: Path, file: File) -> None:
+    for parent in _parents(folder, file):
+        if parent.is_symlink() or not parent.is_dir():
+            parent.unlink(missing_ok=True)
+            parent.mkdir(mode=0o700)
+
+
+def _has_plain_folders(folder: Path, file: File) -> bool:
+    return all(parent.is_dir() and not parent.is_symlink() for parent in _parents(folder, file))
+
+
+def _beginning(blocks: set[int]) -> int:
+    """How many blocks are there without a gap."""
+    count = 0
+    while count in blocks:
+        count += 1
+    return count

@@ -1,0 +1,151 @@
+"""How the files of a checkpoint get into staging: one way to ask for it, two that do it, and what chooses between them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from armada.errors import ProvisionFailed
+from armada.store import hosts as records
+from armada.sync.checkpoints.staging import BLOCKS
+from armada.sync.transfer.bandwidth import SharedLimit
+from armada.sync.transfer.block_writer import Arrival
+from armada.sync.transfer.method import Choice, choose_transfer, trouble_here, trouble_there
+from armada.sync.transfer.rsync_transfer import RsyncTransfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.config.sync import SyncSettings
+    from armada.rpc.session import HostSession
+    from armada.store.database import Database
+    from armada.sync.checkpoints.manifest import File
+    from armada.sync.transfer.download import Fetcher
+    from armada.transport.interface import TransferProgress
+
+
+class Transfer(Protocol):
+    """Carries files of one run."""
+
+    def warm(self, size_bytes: int) -> None:
+        """Begin what so many bytes will need, before they are asked for."""
+
+    def bring(
+        self,
+        run_id: str,
+        source: str,
+        staging: Path,
+        files: Sequence[File],
+        progress: Callable[[TransferProgress], None],
+    ) -> list[File]:
+        """Let files arrive in staging, going on with what an earlier transfer left there, by whichever way.
+
+        Args:
+            run_id: Whose.
+            source: Below the run's folder on the host, with a slash at its end.
+            staging: Where they go.
+            files: What should be there in the end.
+            progress: Told how far it is.
+
+        Returns:
+            The files whose bytes are not those of their SHA-256; they are not in staging any more. All others are right.
+
+        Raises:
+            HostUnreachable: Nothing came for the session's patience.
+            NotFound: A file is no longer on the host.
+            OSError: Home's disk would not take it.
+        """
+
+
+class StreamTransfer:
+    """Blocks over as many connections as the link needs, hashed while they arrive.
+
+    Args:
+        fetcher: With the host.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def warm(self, size_bytes: int) -> None:
+        self._fetcher.warm(size_bytes)
+
+    def bring(
+        self,
+        run_id: str,
+        source: str,
+        staging: Path,
+        files: Sequence[File],
+        progress: Callable[[TransferProgress], None],
+    ) -> list[File]:
+        journal = staging.with_name(staging.name + BLOCKS)
+        with contextlib.closing(Arrival(staging, journal, files)) as arrival:
+            self._fetcher.fetch(run_id, source, arrival, progress)
+            return arrival.wrong()
+
+
+class ChosenTransfer:
+    """The way that a run's settings, its host and the link ask for; decided when the first bytes are wanted.
+
+    Args:
+        database: What is known of the host.
+        session: With it.
+        settings: The run's.
+        fetcher: With the same host, under the same limits.
+    """
+
+    def __init__(self, database: Database, session: HostSession, settings: SyncSettings, fetcher: Fetcher) -> None:
+        self._database = database
+        self._session = session
+        self._settings = settings
+        self._fetcher = fetcher
+        self._stream = StreamTransfer(fetcher)
+        self._rsync = RsyncTransfer(session, settings.bytes_per_s)
+        self._choice: Choice | None = None
+
+    @property
+    def choice(self) -> Choice:
+        if self._choice is None:
+            self._choice = self._choose()
+        return self._choice
+
+    def warm(self, size_bytes: int) -> None:
+        if self.choice.method == "stream":
+            self._stream.warm(size_bytes)
+        else:
+            self._fetcher.pool.warm(1)  # logs and outputs come by the stream, right after
+
+    def bring(
+        self,
+        run_id: str,
+        source: str,
+        staging: Path,
+        files: Sequence[File],
+        progress: Callable[[TransferProgress], None],
+    ) -> list[File]:
+        if self.choice.method == "rsync":
+            try:
+                return self._rsync.bring(run_id, source, staging, files, progress)
+            except ProvisionFailed as error:
+                if self._settings.transfer == "rsync":
+                    error.hint = "; ".join(filter(None, [error.hint, "or set sync.transfer: auto"]))
+                    raise
+                self._session.without_rsync = error.message
+                self._choice = Choice("stream", error.message)
+        self._rsync.give_back(staging, files)
+        return self._stream.bring(run_id, source, staging, files, progress)
+
+    def _choose(self) -> Choice:
+        host, record = self._session.host, records.find(self._database, self._session.host.name)
+        noise = "the host's start-up files print something" if self._session.noise else None
+        troubles = (self._session.without_rsync, trouble_here(), trouble_there(record.facts if record else None), noise)
+        asks = self._settings.transfer == "auto" and not host.local
+        return choose_transfer(
+            self._settings.transfer,
+            round_trip_s=self._fetcher.pool.round_trip_s if asks else 0.0,
+            is_local=host.local,
+            shares_limit=any(isinstance(limit, SharedLimit) for limit in self._fetcher.allowance.limits),
+            trouble=next(filter(None, troubles), None),
+            streams=self._settings.streams,
+        )

@@ -1,0 +1,1 @@
+"""The rsync program: found, run, and its errors read."""

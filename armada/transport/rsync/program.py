@@ -1,0 +1,203 @@
+"""rsync as a program, and files to SSH hosts by it, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
+
+What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from armada.errors import LinkLost, RsyncUnusable
+from armada.paths import HomePaths
+from armada.transport.copying import regular_sizes
+from armada.transport.interface import ProgressCallback, TransferProgress
+from armada.transport.rsync.errors import explain_exit
+from armada.transport.ssh.config_file import write_ssh_config
+from armada.transport.ssh.host_keys import pinned_keys
+from armada.transport.ssh.names import checked_names, checked_remote_folder
+from armada.transport.ssh.resolve import HostSpec
+from armada.transport.stderr_tail import StderrTail
+
+OLDEST = (3, 1)  # --info=progress2 and --outbuf
+# ssh itself gives up on a silent link after 20 s; this catches what stays alive and does nothing. Checking the part that
+# is already there prints nothing: 5 minutes are about 100 GB.
+_STALL_S = 300.0
+_TICK_S = 1.0
+# `-s`, because `--secluded-args` is its name only since 3.2.6.
+_OPTIONS = [
+    "-s", "--from0", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
+    "--inplace", "--append-verify", "--no-compress", "--info=progress2", "--no-human-readable", "--outbuf=L",
+]  # fmt: skip
+# rsync ignores that nobody reads its output: killed armadas would leave it at work for hours, and of three processes only
+# the first could be tied to us (PR_SET_PDEATHSIG). So one more waits for the end of what only we hold, and ends all of them.
+_TIED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
+_PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
+_UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
+
+
+def push(
+    spec: HostSpec,
+    home: HomePaths,
+    source: Path,
+    files: Sequence[str],
+    destination: str,
+    progress: ProgressCallback | None = None,
+) -> None:
+    """Copy files to a host; see Transport.push. The parent of `destination` must exist."""
+    names = checked_names(files, host=spec.name)
+    target = checked_remote_folder(destination, host=spec.name)
+    total_bytes = sum(regular_sizes(source, names, host=spec.name))
+    if not names:
+        check_here()
+        return
+    # Private, but what is executable stays so.
+    options = ["--recursive", "--times", "--perms", "--chmod=D700,Fu+rw,Fgo="]
+    arguments = [*options, *over_ssh(spec, home), f"{source.absolute()}/", f"{spec.alias}:{target}/"]
+    status, said = run_rsync(arguments, names, spec.name, home.ssh, progress, total_bytes)
+    if status:
+        raise explain_exit(status, said, host=spec.name, pinned=pinned_keys(home), reuse_only=spec.reuse_only)
+
+
+def over_ssh(spec: HostSpec, home: HomePaths) -> list[str]:
+    """Options that make rsync reach a host as everything else does; it must run in `home.ssh`."""
+    # ssh hands a -F with a space in it to its jump hosts' ssh unquoted; a plain name is safe.
+    return ["-e", f"ssh -F {write_ssh_config(spec, home).name}"]
+
+
+def run_rsync(
+    arguments: Sequence[str],
+    names: Sequence[str],
+    host: str,
+    folder: Path,
+    progress: ProgressCallback | None,
+    total_bytes: int,
+    *,
+    keep_open: Sequence[int] = (),
+) -> tuple[int, str]:
+    """Run rsync to its end, with what both directions have in common.
+
+    Args:
+        arguments: Options, source and destination.
+        names: The files, relative to the source.
+        host: Whose, for messages.
+        folder: Where it runs.
+        progress: Told how far it is.
+        total_bytes: What all of it will be.
+        keep_open: Descriptors that each of its processes shall have, so that locks on them last as long as any of these.
+
+    Returns:
+        The exit status, negative for a signal, and what was said on standard error, inert.
+
+    Raises:
+        RsyncUnusable: There is none here, or one too old.
+        LinkLost: It stopped making progress.
+    """
+    check_here()
+    with _listed(names) as listing, _tie() as tie:
+        process = subprocess.Popen(
+            ["sh", "-c", _TIED, "sh", "rsync", *_OPTIONS, f"--files-from={listing}", *arguments],
+            stdin=tie,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env={**{k: v for k, v in os.environ.items() if not k.startswith("RSYNC_")}, "LC_ALL": "C"},
+            pass_fds=keep_open,
+            start_new_session=True,  # so that its ssh can be ended with it
+        )
+        stdout, stderr = _pipes(process)
+        errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {host}")
+        with stdout, stderr:
+            try:
+                stalled = not _follow(stdout, progress, total_bytes)
+                if not stalled:
+                    process.wait()
+            finally:  # a stall, Ctrl-C, a fault in the callback
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                status, said = process.wait(), errors.text(wait_s=2.0)
+    if stalled:
+        raise LinkLost(f"the transfer made no progress for {_STALL_S:.0f} s", hint="run it again", host=host)
+    return status, said
+
+
+@contextlib.contextmanager
+def _listed(names: Sequence[str]) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(prefix="armada-files-") as listing:
+        # rsync takes what begins with # or ; for a comment, even here, and leaves that file out without a word.
+        listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
+        listing.flush()
+        yield listing.name
+
+
+@contextlib.contextmanager
+def _tie() -> Iterator[int]:
+    """Something to read from that ends when this process does, or leaves the block."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    if process.stdout is None or process.stderr is None:
+        raise ValueError("`process` needs two pipes")
+    return process.stdout, process.stderr
+
+
+def _follow(stdout: IO[bytes], progress: ProgressCallback | None, total_bytes: int) -> bool:
+    """Report progress until the output ends, also while nothing is said; False when nothing came for too long."""
+    line, last, heard = b"", None, time.monotonic()
+    with selectors.DefaultSelector() as waiting:  # unlike select(2), it takes descriptors above 1023
+        waiting.register(stdout, selectors.EVENT_READ)
+        while time.monotonic() - heard < _STALL_S:
+            if not waiting.select(_TICK_S):
+                if progress and last:
+                    progress(last)
+                continue
+            data, heard = os.read(stdout.fileno(), 65536), time.monotonic()
+            if not data:
+                return True
+            *lines, line = (line + data).replace(b"\r", b"\n").split(b"\n")
+            for said in lines:
+                if progress and (found := parse_progress(said, total_bytes)):
+                    progress(found)
+                    last = TransferProgress(found.done_bytes, total_bytes, None)
+    return False
+
+
+def parse_progress(line: bytes, total_bytes: int) -> TransferProgress | None:
+    """Read one line of `--info=progress2 --no-human-readable`."""
+    match = _PROGRESS.match(line)
+    if match is None:
+        return None
+    return TransferProgress(int(match["done"]), total_bytes, float(match["rate"]) * _UNITS[match["unit"]])
+
+
+def check_here() -> None:
+    """Raise RsyncUnusable where this machine's rsync cannot be used."""
+    _check_version(shutil.which("rsync"))
+
+
+@functools.cache
+def _check_version(program: str | None) -> None:
+    hint = "install rsync 3.1 or newer (apt-get install rsync, brew install rsync)"
+    if program is None:
+        raise RsyncUnusable("there is no rsync on this machine", hint=hint)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
+        raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)

@@ -1,0 +1,1 @@
+"""SSH: through Fabric, or through the OpenSSH on this machine."""

@@ -1,0 +1,141 @@
+"""One generated OpenSSH configuration per host, so that rsync's ssh, the streams' and Fabric cannot disagree about it.
+
+Where the host has one shared connection (`transport: openssh`), the file says that too, so whoever uses the file goes through it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from armada.errors import ConfigError
+from armada.paths import HomePaths
+from armada.transport.private_file import replace_text
+from armada.transport.ssh.host_keys import pinned_keys
+from armada.transport.ssh.resolve import HostSpec
+
+KEPT_OPEN_S = 600
+"""How long a shared connection stays after its last use: commands that follow each other need no new login."""
+
+# ServerAlive ends a silent link after 15–20 s, which rsync's own --timeout does not (rsync #164, #282). AES-GCM is the
+# fastest cipher where the processor has AES; tensors do not compress.
+_COMMON = """\
+  BatchMode yes
+  StrictHostKeyChecking yes
+  GlobalKnownHostsFile /dev/null
+  UpdateHostKeys no
+  CheckHostIP no
+  VerifyHostKeyDNS no
+  PreferredAuthentications publickey
+  ServerAliveInterval 5
+  ServerAliveCountMax 3
+  ConnectTimeout 10
+  ForwardAgent no
+  ForwardX11 no
+  ClearAllForwardings yes
+  ControlMaster no
+  ControlPath none
+  RequestTTY no
+  Ciphers ^aes128-gcm@openssh.com
+  Compression no
+  LogLevel ERROR
+"""
+
+
+def write_ssh_config(spec: HostSpec, home: HomePaths, *, asking: bool = False) -> Path:
+    """Write the configuration of a host; the name to use with it is `spec.alias`, in the folder where it lies.
+
+    Args:
+        spec: How to reach the host.
+        home: Where to.
+        asking: For a person at a terminal, whom ssh may ask for passphrases and codes: a file beside the other one.
+
+    Raises:
+        ConfigError: A path cannot be written into such a file.
+    """
+    path = home.ssh_config(f"{spec.name}+asking" if asking else spec.name)
+    socket = shared_socket(spec, home).name if spec.shared else ""
+    replace_text(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
+    return path
+
+
+def shared_socket(spec: HostSpec, home: HomePaths) -> Path:
+    """Where the shared connection of a host is spoken to.
+
+    Its name stands for how the host is reached and under which keys: after either changed, an old connection serves nobody. Only
+    this name is ever bound, in the folder itself: a path could be longer than the 104 bytes that a socket's address has.
+    """
+    known = pinned_keys(home)
+    text = render_ssh_config(spec, home.known_hosts, socket="")
+    pins = "".join(f"{key.alias} {key.blob}\n" for hop in (*spec.hops, spec) for key in known.get(hop.alias, ()))
+    return home.ssh / f"{spec.name}+{hashlib.sha256((text + pins).encode()).hexdigest()[:12]}.ctl"
+
+
+def render_ssh_config(spec: HostSpec, known_hosts: Path, *, socket: str = "", asking: bool = False) -> str:
+    """Render the configuration of a host and of every hop on the way to it."""
+    first = ["  BatchMode no"] if asking else []
+    if not spec.shared:
+        jumps = ",".join(hop.alias for hop in spec.hops)
+        blocks = [_block(hop, known_hosts, first=[*first, "  ProxyJump none"]) for hop in spec.hops]
+        blocks.append(_block(spec, known_hosts, first=[*first, f"  ProxyJump {jumps or 'none'}"]))
+    else:
+        blocks = _shared_blocks(spec, known_hosts, socket, first=first, asking=asking)
+    return "# Written by armada before each connection; changes are lost.\n\n" + "\n".join(blocks)
+
+
+def _shared_blocks(spec: HostSpec, known_hosts: Path, socket: str, *, first: Sequence[str], asking: bool) -> list[str]:
+    """Blocks for the hops, for the connection itself (`+master`), and for whoever speaks through it.
+
+    ProxyJump would do for the hops, but beside ControlPersist ssh throws away what their ssh says.
+    """
+    file, log = (f"{spec.name}{end}" for end in ("+asking.conf" if asking else ".conf", ".log"))
+    ways = [f"  ProxyCommand ssh -F {file} -E {log} -W '[%h]:%p' {hop.alias}" for hop in spec.hops]
+    ways.insert(0, "  ProxyJump none")
+    blocks = [
+        _block(hop, known_hosts, first=[*first, *_logins(hop, asking=asking), way, "  LogLevel INFO"])
+        for hop, way in zip(spec.hops, ways, strict=False)
+    ]
+    kept = "yes" if spec.reuse_only else str(KEPT_OPEN_S)
+    login = [*_logins(spec, asking=asking), f"  ControlPath {socket or 'none'}"]
+    master = [*first, *login, ways[-1], "  ControlMaster yes", f"  ControlPersist {kept}", "  LogLevel INFO"]
+    # Without the shared connection ssh would make one of its own; through `false` it cannot.
+    user = [*login, "  ProxyCommand false" if spec.reuse_only else ways[-1]]
+    blocks.append(_block(spec, known_hosts, alias=f"{spec.alias}+master", first=master))
+    blocks.append(_block(spec, known_hosts, first=user))
+    return blocks
+
+
+def _logins(machine: HostSpec, *, asking: bool) -> list[str]:
+    """What may log in besides keys, where that is more than the usual."""
+    methods = ["gssapi-with-mic"] * machine.gssapi + ["publickey"] + ["keyboard-interactive", "password"] * asking
+    lines = ["  GSSAPIAuthentication yes"] if machine.gssapi else []
+    return [*lines, f"  PreferredAuthentications {','.join(methods)}"]
+
+
+def _block(spec: HostSpec, known_hosts: Path, *, first: Sequence[str], alias: str = "") -> str:
+    """One host's lines. OpenSSH takes the first value it finds: `first` wins over what is common to all."""
+    lines = [
+        f"Host {alias or spec.alias}",
+        *first,
+        f"  HostName {spec.hostname.replace('%', '%%')}",
+        f"  Port {spec.port}",
+        f"  User {spec.user}",
+        f"  HostKeyAlias {spec.alias}",
+        f"  UserKnownHostsFile {_quoted(known_hosts)}",
+        f"  AddressFamily {spec.address_family}",
+        f"  IdentitiesOnly {'yes' if spec.identities_only else 'no'}",
+        # Files that are not there are left out: OpenSSH would complain about each of its own defaults.
+        *(f"  IdentityFile {_quoted(path)}" for path in spec.identity_files if path.exists()),
+        *(f"  CertificateFile {_quoted(path)}" for path in spec.certificate_files),
+    ]
+    if spec.identity_agent is not None:
+        lines.append(f"  IdentityAgent {_quoted(Path(spec.identity_agent))}")
+    return "\n".join(lines) + "\n" + _COMMON
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    if '"' in text or "${" in text or "\n" in text:
+        raise ConfigError(f'{text!a} cannot stand in an SSH configuration: it holds ", ${{ or a newline')
+    return f'"{text.replace("%", "%%")}"'

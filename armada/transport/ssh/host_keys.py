@@ -1,0 +1,109 @@
+"""The keys armada knows hosts by: shown once, pinned, and compared ever after.
+
+One file in OpenSSH's known_hosts format, its lines named by alias and not by address, serves Fabric and rsync's ssh alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from armada.paths import HomePaths
+from armada.transport.private_file import replace_text
+from armada.transport.ssh.resolve import HostSpec
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """The public key of one machine: a host, or a hop on the way to it."""
+
+    alias: str
+    algorithm: str
+    blob: str
+
+    @property
+    def fingerprint(self) -> str:
+        """As OpenSSH shows it."""
+        digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
+        return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+PinnedKeys = Mapping[str, Sequence[HostKey]]
+
+
+def pinned_keys(home: HomePaths) -> PinnedKeys:
+    """Read the pinned keys, by alias."""
+    keys: dict[str, list[HostKey]] = {}
+    for key in _read(home):
+        keys.setdefault(key.alias, []).append(key)
+    return keys
+
+
+def pin(home: HomePaths, name: str, keys: Sequence[HostKey]) -> None:
+    """Know host `name`, and the hops on its way, by these keys and by no others."""
+    with _locked(home):
+        _write(home, [*(key for key in _read(home) if not _belongs(key, name)), *keys])
+
+
+def unpin(home: HomePaths, name: str) -> None:
+    """Forget the keys of host `name` and of the hops on its way."""
+    pin(home, name, ())
+
+
+def scan(spec: HostSpec, home: HomePaths, deadline_s: float = 30.0) -> list[HostKey]:
+    """Ask a host, and every hop on its way, for the key it shows now; nothing is pinned, and nothing compared.
+
+    Reaching a host behind hops means logging in at each hop, under the key it has just shown. Where a key is pinned, that
+    kind of key is asked for.
+
+    Raises:
+        HostUnreachable: A machine does not answer, or a hop does not let us in.
+    """
+    from armada.transport.ssh.handshake import scan_keys
+
+    return scan_keys(spec, pinned_keys(home), deadline_s=deadline_s)
+
+
+def _belongs(key: HostKey, name: str) -> bool:
+    return key.alias == f"armada-{name}" or key.alias.startswith(f"armada-{name}+hop")
+
+
+def _read(home: HomePaths) -> list[HostKey]:
+    try:
+        text = home.known_hosts.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    keys = []
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) == 3 and not line.startswith(("#", "@", "|")) and _is_base64(fields[2]):
+            keys.append(HostKey(alias=fields[0], algorithm=fields[1], blob=fields[2]))
+    return keys
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        return False
+
+
+def _write(home: HomePaths, keys: Sequence[HostKey]) -> None:
+    replace_text(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))
+
+
+@contextlib.contextmanager
+def _locked(home: HomePaths) -> Iterator[None]:
+    home.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(home.known_hosts.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

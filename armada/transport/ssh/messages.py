@@ -1,0 +1,123 @@
+"""What OpenSSH's client says when a connection does not come about, turned into what Paramiko would have raised.
+
+So that one place, refusals.py, explains both to a person.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from typing import TYPE_CHECKING
+
+from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
+
+from armada.errors import HostUnreachable
+from armada.foundation.sanitize import inert_line
+from armada.transport.ssh.authentication import OfferedKeys
+from armada.transport.ssh.host_keys import scan
+from armada.transport.ssh.key_errors import key_changed, key_unpinned, where_of
+from armada.transport.ssh.refusals import Refusal
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
+    from armada.transport.ssh.host_keys import PinnedKeys
+    from armada.transport.ssh.resolve import HostSpec
+
+_CHANGED = re.compile(r"Host key for (\S+) has changed")
+_UNKNOWN = re.compile(r"No \S+ host key is known for (\S+) and")
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+_NO_SOCKET = re.compile(r"(?:muxserver_listen|unix_listener|ControlPath|ControlSocket).*")
+_NOT_LET_IN = re.compile(r"Permission denied \(|Too many authentication failures|No more authentication methods")
+_NO_WAY_ON = re.compile(r"channel \d+: open failed: [^:]+: (.*)")
+_CONNECT = re.compile(r"connect to host \S+ port \d+: (.*)")
+_TIMED_OUT = re.compile(r"timed out", re.IGNORECASE)
+_HUNG_UP = re.compile(r"(?:kex_exchange_identification|banner exchange|Connection (?:closed|reset) by)")
+_THROUGH_A_HOP = "UNKNOWN port 65535"
+_ERRNOS = {"Connection refused": errno.ECONNREFUSED, "Connection reset by peer": errno.ECONNRESET}
+
+
+def read_refusal(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys, *, in_time: bool) -> Refusal:
+    """Read why ssh did not connect.
+
+    Args:
+        said: All that it wrote, with what the ssh of its hops wrote; what they could not say is not in it.
+        spec: Where it was to go.
+        home: For asking the host which key it shows, if none is pinned and armada may connect by itself.
+        pinned: The keys it was to compare.
+        in_time: False where it was ended because time was up.
+    """
+    machine = _machine(said, spec)
+    refusal = Refusal(machine, pinned.get(machine.alias, ()))
+    refusal.error = _key_trouble(said, spec, home, pinned) or _other_trouble(said, in_time=in_time)
+    if isinstance(refusal.error, AuthenticationException):
+        refusal.keys = _offered(machine, said)
+    return refusal
+
+
+def _machine(said: str, spec: HostSpec) -> HostSpec:
+    """Which machine on the way it was about: each ssh nearer to us than the one that failed says that it has no partner."""
+    chain = (*spec.hops, spec)
+    place = len(spec.hops) - said.count(_THROUGH_A_HOP) + (1 if _NO_WAY_ON.search(said) else 0)
+    return chain[min(max(place, 0), len(spec.hops))]
+
+
+def _key_trouble(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys) -> HostUnreachable | None:
+    machines = {machine.alias: machine for machine in (*spec.hops, spec)}
+    changed, unknown = _CHANGED.search(said), _UNKNOWN.search(said)
+    if changed and changed[1] in machines:
+        offered = _FINGERPRINT.search(said)
+        known = [key.fingerprint for key in pinned.get(changed[1], ())]
+        where = where_of(machines[changed[1]], spec.name)
+        return key_changed(known, offered[0] if offered else "another", where, host=spec.name)
+    if unknown and unknown[1] in machines:
+        # A key of another kind than the pinned ones is a changed key too, as it is for Paramiko.
+        known = [key.fingerprint for key in pinned.get(unknown[1], ())]
+        where, shown = where_of(machines[unknown[1]], spec.name), _shown(unknown[1], spec, home)
+        if known:
+            return key_changed(known, shown or "another", where, host=spec.name)
+        return key_unpinned(shown, where, host=spec.name)
+    return None
+
+
+def _shown(alias: str, spec: HostSpec, home: HomePaths) -> str | None:
+    """The fingerprint that a machine shows, which ssh does not say; None where asking could take a person's code."""
+    if spec.reuse_only:
+        return None
+    try:
+        return next((key.fingerprint for key in scan(spec, home) if key.alias == alias), None)
+    except HostUnreachable:  # the refusal stands without it
+        return None
+
+
+def _other_trouble(said: str, *, in_time: bool) -> Exception:
+    if found := _NO_SOCKET.search(said):
+        return HostUnreachable(f"ssh cannot keep a connection open for others here: {inert_line(found[0])}")
+    if _NOT_LET_IN.search(said):
+        return AuthenticationException(said)
+    if "Could not resolve hostname" in said:
+        return socket.gaierror()
+    if found := _NO_WAY_ON.search(said):
+        return ChannelException(0, found[1])
+    if not in_time or _TIMED_OUT.search(said):
+        return TimeoutError()
+    if found := _CONNECT.search(said):
+        words = found[1].strip()
+        return OSError(_ERRNOS.get(words, errno.EHOSTUNREACH), words)  # which becomes its subclass by the number
+    if _HUNG_UP.search(said):
+        return SSHException("no banner")
+    lines = [line for line in said.splitlines() if line.strip() and _THROUGH_A_HOP not in line]
+    return SSHException(lines[-1] if lines else "")
+
+
+def _offered(machine: HostSpec, said: str) -> OfferedKeys:
+    """The keys that ssh offered: it reads the same files and asks the same agent."""
+    keys = OfferedKeys(machine)
+    try:
+        for _ in keys.get_sources():
+            pass
+    finally:
+        keys.close()
+    # Kinds of keys that Paramiko cannot read (FIDO's) are no trouble to ssh.
+    keys.unusable = [entry for entry in keys.unusable if f'Load key "{entry.rpartition(" (")[0]}"' in said]
+    return keys

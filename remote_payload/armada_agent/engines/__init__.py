@@ -1,0 +1,1 @@
+"""The batch systems, one module each, and what they have in common."""

@@ -1,0 +1,85 @@
+"""How much of an allowance a site says is left: before a run was handed over, and once it had ended."""
+
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from armada_agent.engines import engine
+from armada_agent.engines.engine import EngineError
+from armada_agent.host import files
+from armada_agent.paths import RunPaths, newest
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+
+_LIMIT = 2000
+_PATIENCE_S = 20.0  # it is asked while a launch waits
+
+
+def ask(argv: List[Any]) -> Tuple[str, bool]:
+    """Run the site's own command for it, without a shell.
+
+    Returns:
+        What it printed, or why it did not; and whether it could be asked.
+    """
+    words = [str(word) for word in argv if parameters.is_text(word)]
+    if not words:
+        return "the host's `quota` is empty", False
+    try:
+        return engine.run_tool(words, timeout_s=_PATIENCE_S).strip()[-_LIMIT:], True
+    except EngineError as error:
+        return error.message[:_LIMIT], False
+
+
+def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> None:
+    """Keep what is left before a submission is handed over; asked once, however often the hand-over is repeated."""
+    argv = settings.get("quota")
+    record = paths.submission(submission, "quota.json")
+    if isinstance(argv, list) and argv and not os.path.exists(record):
+        files.write_json(record, {"command": argv, "before": _look(argv), "after": None})
+
+
+def lacks_after(paths: RunPaths, submission: int) -> bool:
+    """Tell whether an ended submission's allowance was asked for before, and not yet after."""
+    kept = _read(paths, submission)
+    return kept is not None and kept.get("after") is None
+
+
+def note_after(root: str, run_id: str, submission: int) -> int:
+    """Keep what is left after a run, in a process of its own: whoever saw its end first has no time to wait."""
+    if os.fork():
+        os._exit(0)
+    paths = RunPaths(root, run_id)
+    lock = files.lock(paths.submission(submission, ".quota.lock"), timeout_s=0)
+    if lock is None:
+        return 0  # somebody else is asking
+    kept = _read(paths, submission)
+    if kept is not None and kept.get("after") is None and isinstance(kept.get("command"), list):
+        files.write_json(paths.submission(submission, "quota.json"), dict(kept, after=_look(kept["command"])))
+    os.close(lock)
+    return 0
+
+
+def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Answer what was left before and after the newest submission of a run; nulls where nobody asked.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    number = newest(paths.submissions())
+    kept = (_read(paths, number) if number is not None else None) or {}
+    return {"submission": number, "before": kept.get("before"), "after": kept.get("after")}
+
+
+def _look(argv: List[Any]) -> Dict[str, Any]:
+    now = time.time()
+    text, answered = ask(argv)
+    return {"time": now, "text": text, "answered": answered}
+
+
+def _read(paths: RunPaths, submission: int) -> Optional[Dict[str, Any]]:
+    try:
+        return files.read_json(paths.submission(submission, "quota.json"))
+    except files.UnreadableError:
+        return None

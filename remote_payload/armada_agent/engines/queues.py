@@ -1,0 +1,57 @@
+"""What a batch system has room for, who waits, and how much of one's allowance is left."""
+
+import os
+import time
+from typing import Any, Dict, Optional
+
+from armada_agent.engines import allowance
+from armada_agent.engines import engine as engines
+from armada_agent.engines.engine import EngineError
+from armada_agent.host import files
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+
+# Everybody who looks at this host shares one answer, so that many watchers cost the site no more than one.
+_FRESH_S = 120.0
+
+
+def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Answer what `hosts check` and the dashboard show of a cluster.
+
+    Returns:
+        `partitions` (workers, where there are none), `mine` and `others` (jobs by state), `quota`, `time` of the look, and
+        `error` when the batch system does not answer.
+    """
+    engine = engines.find(params.get("scheduler"))
+    quota = parameters.sequence(params, "quota") if params.get("quota") is not None else None
+    folder = os.path.join(call.root, "schedulers")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    kept_in = os.path.join(folder, "queue.json")
+    kept = _read(kept_in)
+    newest = parameters.seconds(params, "no_older_than_s") if "no_older_than_s" in params else _FRESH_S
+    if kept is not None and 0 <= time.time() - kept["time"] < newest:
+        return kept
+    answer: Dict[str, Any] = {
+        "time": time.time(),
+        "partitions": [],
+        "mine": {},
+        "others": {},
+        "error": None,
+        "quota": None,
+    }
+    try:
+        answer.update(engine.describe_queue())
+    except EngineError as error:
+        answer["error"] = error.message[:2000]
+    if quota:
+        answer["quota"] = allowance.ask(quota)[0]
+    files.keep_json(kept_in, answer)
+    return answer
+
+
+def _read(path: str) -> Optional[Dict[str, Any]]:
+    try:
+        kept = files.read_json(path)
+    except files.UnreadableError:
+        return None
+    return kept if kept is not None and isinstance(kept.get("time"), (int, float)) else None

@@ -1,0 +1,1 @@
+"""The machine itself: files, processes, GPUs, file systems."""

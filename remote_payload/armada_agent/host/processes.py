@@ -1,0 +1,194 @@
+"""A run's processes, found by the marker in their environment, and how to end them all."""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional, Set
+
+from armada_agent.host import process_identity
+from armada_agent.paths import RunPaths
+
+RUN_MARKER = "ARMADA_RUN_ID"
+ROOT_MARKER = "ARMADA_ROOT"
+GPU_MARKER = "ARMADA_GPUS"
+SUPERVISOR_MARKER = "ARMADA_SUPERVISOR"
+ATTEMPT_MARKER = "ARMADA_ATTEMPT"
+_ENVIRON_LIMIT = 4 * 1024 * 1024
+_STUCK_AFTER_S = 30.0
+
+
+class Process:
+    """A living process and what its first environment says."""
+
+    __slots__ = ("attempt", "gpus", "root", "run_id", "stat", "supervises")
+
+    def __init__(self, stat: process_identity.Stat, environment: Dict[str, str]) -> None:
+        self.stat = stat
+        self.run_id = environment.get(RUN_MARKER)
+        self.root = environment.get(ROOT_MARKER)
+        self.supervises = environment.get(SUPERVISOR_MARKER)
+        attempt = environment.get(ATTEMPT_MARKER, "")
+        self.attempt = int(attempt) if attempt.isdigit() and len(attempt) < 10 else 0
+        self.gpus = [uuid for uuid in environment.get(GPU_MARKER, "").split(",") if uuid]
+
+    @property
+    def pid(self) -> int:
+        return self.stat.pid
+
+    def name(self) -> str:
+        """Its name as `ps` shows it; `?` where it has gone. Its arguments are not told: secrets may be among them."""
+        try:
+            with open("/proc/%d/comm" % self.pid, "rb") as stream:
+                return stream.read(64).decode("utf-8", "replace").strip()
+        except OSError:
+            return "?"
+
+
+def scan() -> List[Process]:
+    """List every living process but this one; environments of other users' processes stay unknown."""
+    found = []
+    for pid in process_identity.all_pids():
+        stat = process_identity.read_stat(pid)
+        if stat is None or not stat.is_alive or pid == os.getpid():
+            continue
+        found.append(Process(stat, _read_environment(pid)))
+    return found
+
+
+def parse_environment(content: bytes) -> Dict[str, str]:
+    """Pick armada's own variables out of /proc/<pid>/environ."""
+    pairs = (item.partition(b"=") for item in content.split(b"\0") if item.startswith(b"ARMADA_"))
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
+
+
+def members(
+    paths: RunPaths,
+    leader: Optional[Dict[str, Any]] = None,
+    table: Optional[List[Process]] = None,
+    up_to: Optional[int] = None,
+    adopter: Optional[int] = None,
+) -> List[Process]:
+    """Find the processes of a run.
+
+    They carry its marker, or are in its job's session (a program that rewrites its title overwrites the marker), or
+    descend from one of these, or were left to the run's guardian by their parent's end.
+
+    Args:
+        paths: The run; one of the same name under another root is somebody else's.
+        leader: Identity of the job's first process, when known.
+        table: A scan to search instead of a new one.
+        adopter: The guardian's pid, asked by the supervisor, which is its only other child.
+        up_to: The attempt whose processes are wanted, with those of earlier ones; a later one may run beside it. None: all.
+    """
+    table = scan() if table is None else table
+    session = _living_session(leader, table)
+    root = os.path.realpath(paths.root)
+    ours = {process.pid for process in table if process.stat.session == session}
+    ours |= {
+        process.pid
+        for process in table
+        if process.run_id == paths.run_id
+        and (process.root is None or os.path.realpath(process.root) == root)
+        and (up_to is None or process.attempt <= up_to)
+    }
+    if adopter is not None:
+        ours |= {process.pid for process in table if process.stat.parent == adopter}
+    return _with_descendants(ours, table)
+
+
+def _living_session(leader: Optional[Dict[str, Any]], table: List[Process]) -> int:
+    # Session 0 holds, inside a container, whatever was started from outside it.
+    if leader is None or process_identity.compare(leader) != "here" or leader["pid"] <= 0:
+        return -1
+    # The kernel gives a pid to nobody else while a session is named by it: only a leader with another start is foreign.
+    usurped = any(p.pid == leader["pid"] and p.stat.start_time != leader["start_time"] for p in table)
+    return -1 if usurped else int(leader["pid"])
+
+
+def _with_descendants(ours: Set[int], table: List[Process]) -> List[Process]:
+    grown = True
+    while grown:
+        children = {process.pid for process in table if process.stat.parent in ours} - ours
+        ours |= children
+        grown = bool(children)
+    return [process for process in table if process.pid in ours]
+
+
+def send(process: Process, number: int) -> None:
+    """Signal a process unless its pid has passed to another since it was seen."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended just now, or became another user's
+        descriptor = _hold(process.pid)
+        try:
+            stat = process_identity.read_stat(process.pid)
+            if stat is None or stat.start_time != process.stat.start_time:
+                return
+            if descriptor is None:
+                os.kill(process.pid, number)
+            else:
+                _signal_held(descriptor, number)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _hold(pid: int) -> Optional[int]:
+    """Take hold of a process, so that a signal reaches it or nobody; None before Python 3.9 and Linux 5.3."""
+    open_pidfd = getattr(os, "pidfd_open", None)
+    if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):
+        return None
+    try:
+        return int(open_pidfd(pid))
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None  # a sandbox that knows no such call
+
+
+def _signal_held(descriptor: int, number: int) -> None:
+    getattr(signal, "pidfd_send_signal")(descriptor, number)  # noqa: B009  # not in Python 3.6's list of names
+
+
+def sweep(
+    find: Callable[[], List[Process]],
+    grace_s: float,
+    on_stuck: Callable[[List[int]], None],
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """End every process that `find` returns: SIGTERM, a grace, then SIGKILL until none is left.
+
+    Args:
+        find: Looks the processes up anew; children may appear while others are being ended.
+        grace_s: How long SIGTERM may take.
+        on_stuck: Told once about the pids that SIGKILL does not end (a driver that hangs).
+        pause: Sleeps.
+    """
+    asked: Set[int] = set()
+    begun = time.monotonic()
+    told = False
+    while True:
+        left = find()
+        if not left:
+            pause(0.05)  # a process in the middle of exec shows no environment: look twice
+            left = find()
+            if not left:
+                return
+        waited_s = time.monotonic() - begun
+        for process in left:
+            if waited_s >= grace_s:
+                send(process, signal.SIGKILL)
+            elif process.pid not in asked:
+                asked.add(process.pid)
+                send(process, signal.SIGTERM)
+        if waited_s > grace_s + _STUCK_AFTER_S and not told:
+            told = True
+            on_stuck([process.pid for process in left])
+        pause(1.0 if told else 0.1)
+
+
+def _read_environment(pid: int) -> Dict[str, str]:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            return parse_environment(stream.read(_ENVIRON_LIMIT))
+    except OSError:
+        return {}

@@ -1,0 +1,70 @@
+"""The rules of ownership, in the agent's words: what fails them is refused with the path, its owner and mode, and what to do."""
+
+import contextlib
+import os
+from typing import Iterator, List
+
+from armada_agent.errors import AgentError
+from armada_agent.host import ownership
+
+
+def require_root(root: str) -> List[str]:
+    """Check a root, all folders above it, and what lies in it down to each run, environment and content.
+
+    Returns:
+        A sentence for each folder above it that others may write and that is not refused.
+
+    Raises:
+        AgentError: `environment`.
+    """
+    with _in_our_words():
+        doubts = ownership.require_way(root)
+        ownership.require_below(root, deep=True)
+        return doubts
+
+
+def require_tree(top: str, root: str) -> None:
+    """Check every file and folder below `top`, `top` itself, and each folder between it and the root.
+
+    Raises:
+        AgentError: `environment`.
+    """
+    require_program(top, root)
+    with _in_our_words():
+        ownership.require_tree(top)
+
+
+def require_environment(folder: str) -> None:
+    """Check a Python environment: its own folder, and where Python and what starts with it are looked for.
+
+    Not each of its 40,000 files: what lies in a folder that is ours and closed, we put there. Nor the Python of the
+    host's that it links to: clusters keep theirs under an account for software.
+
+    Raises:
+        AgentError: `environment`.
+    """
+    names = [".", "bin", "lib"]
+    library = os.path.join(folder, "lib")
+    for name in sorted(os.listdir(library)) if os.path.isdir(library) else []:
+        names += [os.path.join("lib", name), os.path.join("lib", name, "site-packages")]
+    with _in_our_words():
+        ownership.require_inside(folder, names)
+
+
+def require_program(path: str, root: str) -> None:
+    """Check a program below the root, and each folder between.
+
+    Raises:
+        AgentError: `environment`.
+    """
+    parts = os.path.relpath(path, root).split(os.sep)
+    with _in_our_words():
+        ownership.require_below(root, [os.path.join(*parts[:count]) for count in range(1, len(parts) + 1)])
+
+
+@contextlib.contextmanager
+def _in_our_words() -> Iterator[None]:
+    try:
+        yield
+    except ownership.UntrustedError as error:
+        raise AgentError("environment", str(error), error.hint)

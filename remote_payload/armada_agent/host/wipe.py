@@ -1,0 +1,95 @@
+"""Giving a host back: secrets go, and, asked, everything of armada's."""
+
+import contextlib
+import os
+import shutil
+from typing import Any, Dict, List
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files, roots
+from armada_agent.host.processes import Process, scan
+from armada_agent.outbox import homes
+from armada_agent.paths import RunPaths, list_folder
+from armada_agent.rpc.session import Call
+from armada_agent.runs.folders import list_runs
+from armada_agent.runs.observation import Evidence
+
+OURS = ("runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
+"""What armada makes below its root, in the order in which it goes; other things there are somebody else's."""
+
+
+def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete the secrets of every run that is not alive.
+
+    Returns:
+        The ids of the runs that had any, in `removed`, and of those that still need theirs, in `kept`.
+    """
+    table = scan()
+    removed: List[str] = []
+    kept: List[str] = []
+    for paths in _all_runs(call):
+        if os.path.exists(paths.secrets):
+            alive = _may_live(paths, table)
+            (kept if alive else removed).append(paths.run_id)
+            if not alive:
+                files.remove(paths.secrets)
+    return {"removed": removed, "kept": kept}
+
+
+def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete everything of armada's below the root, and the root itself when nothing else is in it.
+
+    Where another home had a say in one of the runs, root.json stays: it says who wiped the host, and when.
+
+    Returns:
+        What went, in `removed`; what is there still, in `left`; the name of the root that is no more, in `root`.
+
+    Raises:
+        AgentError: `conflict` while a run lives, or another home would lose something.
+    """
+    asker = homes.read_asker(params)
+    table = scan()
+    alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
+    if alive:
+        raise AgentError("conflict", "%s still lives" % ", ".join(alive[:5]), "stop it first")
+    lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
+    if lacking:
+        hint = "sync there first; or, if that home is gone, armada hosts forget-home"
+        raise AgentError("conflict", "; ".join(lacking[:5]), hint)
+    former = roots.identify(call.root)
+    tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
+    removed = []
+    for name in OURS:
+        place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
+        shutil.rmtree(trash, ignore_errors=True)
+        if os.path.lexists(place):
+            os.rename(place, trash)  # from now on nobody takes a half of it for the whole
+            shutil.rmtree(trash)
+            removed.append(name)
+    if tells:
+        roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
+    else:
+        files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
+    with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
+        os.rmdir(call.root)
+    return {
+        "removed": removed,
+        "root": former,
+        "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20],
+    }
+
+
+def _all_runs(call: Call) -> List[RunPaths]:
+    return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
+
+
+def _may_live(paths: RunPaths, table: List[Process]) -> bool:
+    """Tell whether a run may need its secrets: one whose records cannot be read may, and keeps nobody from the others'."""
+    try:
+        return _is_alive(Evidence(paths, table))
+    except (OSError, AgentError):
+        return True
+
+
+def _is_alive(evidence: Evidence) -> bool:
+    return evidence.supervisor in ("alive", "unknown") or bool(evidence.processes())

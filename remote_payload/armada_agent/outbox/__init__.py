@@ -1,0 +1,1 @@
+"""Checkpoints on this host: found, hashed, listed, acknowledged, deleted."""

@@ -1,0 +1,431 @@
+"""Checkpoints of jobs that do not announce them: found by a pattern, taken once they have been quiet for a while.
+
+They are hard-linked into the outbox, which the job's own clearing up cannot touch. A job that writes over its last
+checkpoint in place writes over the linked bytes as well: that is noticed, the spoilt copy withdrawn, and from then on
+everything is copied instead.
+"""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import stat
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from armada_agent.host import files
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
+from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
+from armada_agent.supervisor.journal import Journal, say
+
+_NUMBER = re.compile(r"\d{1,12}")
+_REMEMBERED = 50
+_MOST_ORIGINS = 5000
+_RECORD_LIMIT = 64 * 1024 * 1024
+
+# Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
+Inventory = Dict[str, Tuple[int, int, int]]
+
+
+class Harvest:
+    """Watches for one run's checkpoints.
+
+    Args:
+        paths: The run's files.
+        settings: `pattern`, relative to where the job works, and `quiet_s`.
+        journal: Told what was left out, and why.
+        clock: Seconds, never set back.
+    """
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        settings: Dict[str, Any],
+        journal: Journal,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._paths = paths
+        self._pattern = str(settings["pattern"])
+        self._quiet_s = float(settings["quiet_s"])
+        self._journal = journal
+        self._clock = clock
+        self._seen: Dict[str, Tuple[str, float]] = {}
+        self._record = _read_record(paths)
+
+    @property
+    def last_step(self) -> Optional[int]:
+        """The highest step taken so far."""
+        return max((entry["step"] for entry in self._record["taken"]), default=None)
+
+    def begin(self) -> None:
+        """Settle what lies there before a job starts, which may clear it away.
+
+        Files that came with the code are no checkpoints of this run. What an earlier attempt wrote is taken if it had been
+        quiet before that attempt fell silent. What it may have been writing then is not taken, and kept aside.
+        """
+        silent_since = self._silent_since()
+        found = self._find()
+        if silent_since is None:
+            self._record["left"].update({path: _sign(inventory) for path, inventory in found})
+            self._record["came"] = dict(self._record["left"])
+            self._save()
+            return
+        for path, inventory in found:
+            signature = _sign(inventory)
+            if self._taken(path, signature) or self._record["came"].get(path) == signature:
+                continue
+            if self._is_new(path, signature) and _last_change(inventory) + self._quiet_s <= silent_since:
+                self._take(path, inventory, signature)
+            else:
+                self._record["left"][path] = signature
+                self._keep_aside(path, inventory)
+        self._save()
+        self._drop_superseded()
+
+    def look(self) -> None:
+        """Take what has been quiet for long enough; withdraw what was written over."""
+        now = self._clock()
+        found = self._find()
+        self._withdraw_spoilt(dict(found))
+        seen = {}
+        for path, inventory in found:
+            signature = _sign(inventory)
+            before = self._seen.get(path)
+            since = before[1] if before is not None and before[0] == signature else now
+            seen[path] = (signature, since)
+            if now - since >= self._quiet_s and self._is_new(path, signature):
+                self._take(path, inventory, signature)
+        self._seen = seen
+
+    def finish(self, is_trusted: bool) -> None:
+        """Take what is whole now that every process of the job is gone.
+
+        Args:
+            is_trusted: The job ended by itself and well, so that whatever it wrote is finished. Otherwise it may have
+                died in the middle of a checkpoint, and only what was quiet before counts.
+        """
+        self.look()
+        for path, inventory in self._find():
+            signature = _sign(inventory)
+            if not self._is_new(path, signature):
+                continue
+            if is_trusted or _last_change(inventory) + self._quiet_s <= time.time():
+                self._take(path, inventory, signature)
+            else:
+                message = "%s was still being written to less than %g s before the job ended: it is not taken"
+                self._journal.record("finding", message=message % (path, self._quiet_s))
+                self._record["left"][path] = signature
+        self._save()
+
+    def origin(self, identity: str, attempt: int, moment: float) -> Tuple[int, float]:
+        """Give the attempt and the unix time under which the same checkpoint came first; these, where it is new.
+
+        A job that was resumed may write its former checkpoints once more. Same step and bytes are the same checkpoint: under another
+        attempt's number its manifest, and so its name, would be another one, and it would come home a second time.
+        """
+        known = self._record["origins"].get(identity)
+        if known is None:
+            known = [attempt, moment]
+            self._record["origins"][identity] = known
+            for oldest in list(self._record["origins"])[:-_MOST_ORIGINS]:
+                del self._record["origins"][oldest]
+            self._save()
+        return known[0], known[1]
+
+    def note_published(self, folder: str, digest: str) -> None:
+        """Remember under which digest something taken lies in the outbox."""
+        taken = [entry for entry in self._record["taken"] if entry["folder"] == os.path.basename(folder)]
+        if not taken:
+            return
+        for entry in taken:
+            entry["digest"] = digest
+            if not self._is_linked(entry):
+                entry["inventory"] = (
+                    None  # the outbox had the same from before: what the job does to its own spoils nothing
+                )
+        self._record["taken"] = [
+            entry for entry in self._record["taken"] if entry in taken or entry["digest"] != digest
+        ]
+        self._save()
+
+    def _is_linked(self, entry: Dict[str, Any]) -> bool:
+        """Tell whether what lies in the outbox is one with what was taken."""
+        folder = self._paths.checkpoint(entry["digest"]).rstrip("/")
+        there = _take_inventory(folder)
+        return all(name in there and there[name][0] == facts[0] for name, facts in (entry["inventory"] or {}).items())
+
+    def _find(self) -> List[Tuple[str, Inventory]]:
+        """List whatever matches, with what it consists of, oldest first; links and empty folders are no checkpoints."""
+        root = os.path.realpath(self._paths.work)
+        found = []
+        for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern)):
+            match = name.rstrip("/")
+            if os.path.islink(match) or not os.path.realpath(match).startswith(root + os.sep):
+                continue
+            inventory = _take_inventory(match)
+            if inventory:
+                found.append((os.path.relpath(match, self._paths.work), inventory))
+        return sorted(found, key=lambda pair: (_last_change(pair[1]), pair[0]))
+
+    def _is_new(self, path: str, signature: str) -> bool:
+        return self._record["left"].get(path) != signature and not self._taken(path, signature)
+
+    def _taken(self, path: str, signature: str) -> bool:
+        return any(entry["path"] == path and entry["signature"] == signature for entry in self._record["taken"])
+
+    def _take(self, path: str, inventory: Inventory, signature: str) -> None:
+        source = os.path.join(self._paths.work, path)
+        step = self._step(path)
+        name = self._free_name(step)
+        part = os.path.join(self._paths.outbox, ".part-" + name)
+        shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while linking
+        try:
+            is_copied = self._put(source, inventory, part)
+            if _sign(_take_inventory(source)) != signature:
+                shutil.rmtree(part)
+                return  # it goes on changing after all
+            moment = _last_change(inventory)
+            size = sum(facts[1] for name, facts in inventory.items() if name not in (ANNOUNCEMENT, MANIFEST))
+            announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}, "size_bytes": size}
+            files.write_json(os.path.join(part, ANNOUNCEMENT), announcement)
+            folder = ANNOUNCED + name
+            os.rename(part, os.path.join(self._paths.outbox, folder))
+        except FileNotFoundError:
+            shutil.rmtree(part, ignore_errors=True)  # cleared away by the job in this very moment
+            return
+        entry = {
+            "path": path,
+            "signature": signature,
+            "step": step,
+            "folder": folder,
+            "digest": None,
+            "is_file": os.path.isfile(source),
+            "inventory": None if is_copied else inventory,
+        }
+        self._record["count"] += 1
+        self._record["taken"] = [
+            earlier
+            for number, earlier in enumerate(reversed(self._record["taken"]))
+            if number < _REMEMBERED - 1 or os.path.lexists(os.path.join(self._paths.work, earlier["path"]))
+        ][::-1] + [entry]  # what still lies there and is forgotten would be taken anew
+        self._record["left"].pop(path, None)
+        self._save()
+
+    def _free_name(self, step: int) -> str:
+        """Choose a name for what is taken: the attempt's own, because the one before may live on a node that was believed dead.
+
+        A supervisor that was killed may have left a folder that its record does not have.
+        """
+        attempt, number = newest(self._paths.attempts()) or 0, self._record["count"] + 1
+        while os.path.lexists(os.path.join(self._paths.outbox, ANNOUNCED + "%d-%d-%d" % (step, attempt, number))):
+            number += 1
+        return "%d-%d-%d" % (step, attempt, number)
+
+    def _put(self, source: str, inventory: Inventory, part: str) -> bool:
+        """Link the files, or copy them where that must or can only be; says whether any was copied."""
+        is_copied = False
+        os.makedirs(part, mode=0o700)
+        for relative in inventory:
+            origin = os.path.join(source, relative) if os.path.isdir(source) else source
+            target = os.path.join(part, relative)
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            if not self._record["copies"]:
+                try:
+                    os.link(origin, target)
+                    continue
+                except FileNotFoundError:
+                    raise
+                except OSError as error:
+                    say("%s cannot be linked and is copied: %s" % (relative, error))  # another file system, or not ours
+            shutil.copy2(origin, target)
+            is_copied = True
+        return is_copied
+
+    def _step(self, path: str) -> int:
+        """Take the last number in a checkpoint's name for its step; one without is the next."""
+        numbers = _NUMBER.findall(path)
+        if numbers:
+            return int(numbers[-1])
+        last = self.last_step
+        return 1 if last is None else last + 1
+
+    def _withdraw_spoilt(self, found: Dict[str, Inventory]) -> None:
+        for entry in self._record["taken"]:
+            now, then = found.get(entry["path"]), entry["inventory"]
+            if not now or not then or not _is_overwritten(then, now):
+                continue
+            entry["inventory"] = None
+            names = [entry["folder"]] + ([entry["digest"]] if entry["digest"] else [])
+            for name in names:
+                shutil.rmtree(os.path.join(self._paths.outbox, name), ignore_errors=True)
+            self._record["copies"] = True
+            message = (
+                "the job wrote over %s in place, so what was taken of it before is withdrawn; from now on it is copied"
+            )
+            self._journal.record("finding", message=message % entry["path"])
+            self._save()
+
+    def _silent_since(self) -> Optional[float]:
+        """Say when the attempt before this one was last seen alive, by its log or its supervisor's; None without one."""
+        if not os.path.exists(self._paths.harvest):
+            return None
+        return max(_changed_at(self._paths.output), _changed_at(self._paths.telemetry))
+
+    def _keep_aside(self, path: str, inventory: Inventory) -> None:
+        """Link what may be incomplete to where no job clears it away; the links cost nothing while the job keeps it too."""
+        aside = os.path.join(self._paths.left, "before-attempt-%d" % (newest(self._paths.attempts()) or 1), path)
+        source = os.path.join(self._paths.work, path)
+        try:
+            for name in inventory:
+                target = os.path.join(aside, name)
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+                os.link(os.path.join(source, name) if os.path.isdir(source) else source, target)
+        except OSError as error:
+            self._journal.record(
+                "finding", message="%s may be incomplete, and a copy cannot be kept: %s" % (path, error)
+            )
+            return
+        message = (
+            "%s may be incomplete: it changed shortly before the earlier attempt ended. It is not used, and kept in %s"
+        )
+        self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
+
+    def _drop_superseded(self) -> None:
+        """Delete what was kept aside of steps before one that is whole."""
+        last = self.last_step
+        for folder in list_folder(self._paths.left):
+            for match in glob.glob(os.path.join(glob.escape(os.path.join(self._paths.left, folder)), self._pattern)):
+                numbers = _NUMBER.findall(os.path.relpath(match, self._paths.left).partition(os.sep)[2])
+                if last is not None and numbers and int(numbers[-1]) < last:
+                    shutil.rmtree(match, ignore_errors=True)
+
+    def _save(self) -> None:
+        try:
+            files.write_json(self._paths.harvest, self._record)
+        except OSError as error:
+            say("%s cannot be written: %s" % (os.path.basename(self._paths.harvest), error))
+
+
+def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
+    """Find the newest whole checkpoint that an attempt can go on from.
+
+    Where the job wrote it is preferred to the outbox, whose files are not to be written to.
+
+    Returns:
+        Its path and its step, or None.
+    """
+    for entry in reversed(_read_record(paths)["taken"]):
+        place = os.path.join(paths.work, entry["path"])
+        if os.path.exists(place) and _sign(_take_inventory(place)) == entry["signature"]:
+            return place, entry["step"]
+        for name in (entry["digest"], entry["folder"]):
+            folder = paths.checkpoint(name).rstrip("/") if name else ""
+            if folder and os.path.isdir(folder):
+                kept = [item for item in list_folder(folder) if item not in ("MANIFEST.json", ANNOUNCEMENT)]
+                if entry["is_file"] and len(kept) == 1:
+                    return os.path.join(folder, kept[0]), entry["step"]
+                return folder, entry["step"]
+    return None
+
+
+def last_whole(paths: RunPaths) -> Optional[int]:
+    """Give the highest step that was taken and hashed, also where home has had it deleted here since."""
+    return max((entry["step"] for entry in _read_record(paths)["taken"] if entry["digest"]), default=None)
+
+
+def _read_record(paths: RunPaths) -> Dict[str, Any]:
+    empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}, "origins": {}}  # type: Dict[str, Any]
+    try:
+        kept = files.read_json(paths.harvest, _RECORD_LIMIT) or {}
+    except files.UnreadableError as error:
+        say(str(error))
+        return empty
+    record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
+    record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
+    record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
+    return record
+
+
+def _is_origin(value: Any) -> bool:
+    """Tell whether this can stand in a manifest: an attempt and a unix time."""
+    if not isinstance(value, list) or len(value) != 2 or any(isinstance(each, bool) for each in value):
+        return False
+    attempt, moment = value
+    return (
+        isinstance(attempt, int)
+        and isinstance(moment, (int, float))
+        and 0 <= attempt < 1 << 31
+        and 0 <= moment < 1 << 53
+    )
+
+
+def _is_taken(entry: Any) -> bool:
+    """Tell whether an entry is one of ours: what it names is read, and deleted where it was written over."""
+    if not isinstance(entry, dict):
+        return False
+    path, folder, digest, inventory = (entry.get(name) for name in ("path", "folder", "digest", "inventory"))
+    return (
+        isinstance(path, str)
+        and "\0" not in path
+        and not os.path.isabs(path)
+        and ".." not in path.split("/")
+        and isinstance(folder, str)
+        and folder.startswith(ANNOUNCED)
+        and "/" not in folder
+        and (digest is None or (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None))
+        and isinstance(entry.get("step"), int)
+        and isinstance(entry.get("signature"), str)
+        and isinstance(entry.get("is_file"), bool)
+        and (inventory is None or (isinstance(inventory, dict) and all(map(_is_facts, inventory.values()))))
+    )
+
+
+def _is_facts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
+
+
+def _take_inventory(path: str) -> Inventory:
+    """List the regular files below a path, or the path itself; nothing when it is not there any more."""
+    if os.path.isfile(path):
+        found = _describe(path)
+        return {os.path.basename(path): found} if found else {}
+    inventory = {}
+    for parent, _, names in os.walk(path):
+        for name in names:
+            found = _describe(os.path.join(parent, name))
+            if found:
+                inventory[os.path.relpath(os.path.join(parent, name), path)] = found
+    return inventory
+
+
+def _describe(path: str) -> Optional[Tuple[int, int, int]]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _last_change(inventory: Inventory) -> float:
+    """Give the unix time of the newest file."""
+    return max(moment for _, _, moment in inventory.values()) / 1e9
+
+
+def _sign(inventory: Inventory) -> str:
+    listed = sorted((name, list(facts)) for name, facts in inventory.items())
+    return hashlib.sha256(files.encode(listed)).hexdigest()
+
+
+def _is_overwritten(then: Inventory, now: Inventory) -> bool:
+    """Tell whether a file is the one that was linked, with other bytes."""
+    return any(
+        name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
+    )

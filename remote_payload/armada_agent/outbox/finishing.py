@@ -1,0 +1,310 @@
+"""Finishing checkpoints: what the job announced is hashed at idle priority and given its name.
+
+Training goes on meanwhile, so everything here runs in one thread at nice 19 (on Linux a thread has its own niceness, and
+the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still:
+the next supervisor finishes it, or `orphans` where none comes. A lock keeps the two apart.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from armada_agent.errors import is_disk_full
+from armada_agent.host import files
+from armada_agent.outbox import thinning
+from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
+from armada_agent.paths import ANNOUNCED, RunPaths
+from armada_agent.supervisor.journal import Journal, say
+
+_INTERVAL_S = 1.0
+_BLOCK = 1024 * 1024
+_TRIES = 3
+_TOO_MUCH = 1 << 53  # home takes no such number, so a checkpoint that bears one would never come home
+
+
+class ChangedError(Exception):
+    """A file was written to, or vanished, while it was being hashed."""
+
+
+class Outbox:
+    """Watches a run's outbox from a thread.
+
+    Args:
+        paths: The run's files.
+        settings: The spec's `outbox`: how many checkpoints to keep, and how much disk to leave free.
+        journal: Where checkpoints and their thinning are announced.
+        harvest: Finds the checkpoints of a job that announces none.
+    """
+
+    def __init__(
+        self, paths: RunPaths, settings: Dict[str, Any], journal: Journal, harvest: Optional[Harvest] = None
+    ) -> None:
+        self._paths = paths
+        self._harvest = harvest
+        self._is_trusted = False
+        self._settings = settings
+        self._journal = journal
+        self._finishing = threading.Event()
+        self._failures: Dict[str, int] = {}
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self, is_trusted: bool = False) -> None:
+        """Hash whatever is still announced, then end the thread.
+
+        Args:
+            is_trusted: The job ended well, so that whatever it wrote is finished.
+        """
+        self._is_trusted = is_trusted
+        self._finishing.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        os.nice(19)
+        while True:
+            is_last = self._finishing.is_set()
+            if not self._journal.place.is_ours():
+                if is_last:
+                    return
+                self._finishing.wait(_INTERVAL_S)
+                continue
+            self._reap(is_last)
+            self.look()
+            if is_last and not self.waiting():
+                return
+            if is_last:
+                time.sleep(_INTERVAL_S)  # the disk is full, or a file still changes
+            else:
+                self._finishing.wait(_INTERVAL_S)
+
+    def _reap(self, is_last: bool) -> None:
+        """Let the harvest bring in what the job itself announces not."""
+        if self._harvest is None:
+            return
+        try:
+            if is_last:
+                self._harvest.finish(self._is_trusted)
+            else:
+                self._harvest.look()
+        except OSError as error:
+            if is_disk_full(error):
+                self._relieve(error)
+            else:
+                say("looking for checkpoints: %s" % error)
+
+    def look(self, wait_s: Optional[float] = 0.0) -> None:
+        """Finish every announced checkpoint, then thin what is finished.
+
+        Args:
+            wait_s: For how long another process that is at it is waited for; None for as long as it takes.
+        """
+        if self.waiting():
+            self._finish_all(wait_s)
+        try:
+            thinning.thin(self._paths, self._settings, self._journal)
+        except OSError as error:
+            say("thinning the outbox: %s" % error)
+
+    def _finish_all(self, wait_s: Optional[float]) -> None:
+        try:
+            lock = files.lock(self._paths.outbox_lock, wait_s)
+        except OSError as error:
+            say("checkpoints cannot be finished now: %s" % error)
+            return
+        if lock is None:
+            return
+        try:
+            for folder in self.waiting():
+                self._try(folder)
+        finally:
+            os.close(lock)
+
+    def waiting(self) -> List[str]:
+        """List the announced checkpoints that are not given up."""
+        return [folder for folder in self._paths.announced() if self._failures.get(folder, 0) < _TRIES]
+
+    def given_up(self) -> List[str]:
+        """List those that could not be finished, as often as they were tried."""
+        return [folder for folder in self._paths.announced() if folder not in self.waiting()]
+
+    def _try(self, folder: str) -> None:
+        try:
+            origin = self._harvest.origin if self._harvest is not None else None
+            digest = publish(self._paths, folder, self._journal.state["attempt"], time.time, origin)
+        except FileNotFoundError as error:
+            if not os.path.isdir(folder):
+                return  # withdrawn by the job
+            self._note_failure(folder, str(error))
+        except OSError as error:
+            if is_disk_full(error):
+                self._relieve(error)
+            else:
+                self._note_failure(folder, str(error))
+        except (ChangedError, ValueError) as error:
+            self._note_failure(folder, str(error))
+        else:
+            self._failures.pop(folder, None)
+            if self._harvest is not None:
+                self._harvest.note_published(folder, digest)
+            self._announce(digest)
+
+    def _announce(self, digest: str) -> None:
+        manifest = files.read_json(self._paths.checkpoint(digest, MANIFEST), MANIFEST_LIMIT) or {}
+        self._journal.record(
+            "checkpoint",
+            digest=digest,
+            step=manifest.get("step"),
+            final=manifest.get("kind") == "final",
+            size_bytes=sum(entry["size"] for entry in manifest.get("files", [])),
+            file_count=len(manifest.get("files", [])),
+        )
+
+    def _note_failure(self, folder: str, problem: str) -> None:
+        self._failures[folder] = self._failures.get(folder, 0) + 1
+        if self._failures[folder] == _TRIES:
+            name = os.path.basename(folder)[len(ANNOUNCED) :]
+            self._journal.record("finding", message="checkpoint %s could not be finished: %s" % (name, problem))
+
+    def _relieve(self, error: OSError) -> None:
+        say("the disk is full: %s" % error)
+        # While even a manifest finds no room, the floor is reached whatever it was set to.
+        with contextlib.suppress(OSError):
+            thinning.thin(self._paths, dict(self._settings, disk_floor_bytes=1 << 62), self._journal, most=1)
+
+
+def publish(
+    paths: RunPaths,
+    folder: str,
+    attempt: int,
+    clock: Callable[[], float],
+    origin: Optional[Callable[[str, int, float], Tuple[int, float]]] = None,
+) -> str:
+    """Hash an announced checkpoint and move it to the folder named by its manifest's SHA-256.
+
+    Args:
+        paths: The run's files.
+        folder: Where it lies.
+        attempt: That of the job that wrote it.
+        clock: Gives unix time, for one announced without.
+        origin: Given what it is made of, its attempt and its time: those under which the same came first.
+
+    Returns:
+        The digest.
+
+    Raises:
+        ChangedError: It is still being written to.
+        ValueError: It was announced wrongly.
+        OSError: The disk would not have it.
+    """
+    content = _finished_manifest(folder)
+    if content is None:
+        announcement = _read_announcement(folder)
+        listed = _hash_all(folder)
+        _refuse_if_cut(listed, announcement.get("size_bytes"))
+        moment = announcement.get("time", clock())
+        manifest = {
+            "step": announcement["step"],
+            "kind": announcement.get("kind", "periodic"),
+            "metrics": announcement.get("metrics", {}),
+            "files": listed,
+        }  # type: Dict[str, Any]
+        if origin is not None:
+            attempt, moment = origin(hashlib.sha256(files.encode(manifest)).hexdigest(), attempt, moment)
+        manifest.update(format=1, run_id=paths.run_id, attempt=attempt, created_at=moment)
+        content = files.encode(manifest)
+        if len(content) > MANIFEST_LIMIT:
+            raise ValueError("its manifest would be larger than %d bytes" % MANIFEST_LIMIT)
+        temporary = os.path.join(folder, ".%s.tmp" % MANIFEST)
+        files.remove(temporary)
+        files.write_bytes(temporary, content)
+        os.rename(temporary, os.path.join(folder, MANIFEST))
+        files.remove(os.path.join(folder, ANNOUNCEMENT))
+        files.fsync_folders(folder)
+    digest = hashlib.sha256(content).hexdigest()
+    _move(folder, paths.checkpoint(digest).rstrip("/"))
+    files.fsync_folder(paths.outbox)
+    return digest
+
+
+def _move(folder: str, target: str) -> None:
+    try:
+        os.rename(folder, target)
+    except OSError:
+        if not os.path.isdir(target):
+            raise
+        shutil.rmtree(folder)  # the very same checkpoint is there already
+
+
+def _finished_manifest(folder: str) -> Optional[bytes]:
+    """Read the manifest of a folder that a killed supervisor hashed but did not move; its announcement is gone."""
+    if os.path.exists(os.path.join(folder, ANNOUNCEMENT)):
+        return None
+    try:
+        with files.open_regular(os.path.join(folder, MANIFEST)) as stream:
+            content = stream.read(MANIFEST_LIMIT)
+    except FileNotFoundError:
+        raise ValueError("it has no %s" % ANNOUNCEMENT)
+    try:
+        measure(files.read_json(os.path.join(folder, MANIFEST), MANIFEST_LIMIT) or {})
+    except files.UnreadableError as error:
+        raise ValueError(str(error))
+    return content
+
+
+def _read_announcement(folder: str) -> Dict[str, Any]:
+    try:
+        announcement = files.read_json(os.path.join(folder, ANNOUNCEMENT), MANIFEST_LIMIT) or {}
+    except files.UnreadableError as error:
+        raise ValueError(str(error))
+    step, kind, moment = announcement.get("step"), announcement.get("kind"), announcement.get("time")
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < _TOO_MUCH:
+        raise ValueError("it was announced without a step")
+    is_time = moment is None or (isinstance(moment, (int, float)) and 0 <= moment < _TOO_MUCH)
+    if kind not in (None, "periodic", "final") or not is_time:
+        raise ValueError("it was announced with a wrong kind or time")
+    json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is no JSON; home's parser would refuse the manifest
+    return {name: value for name, value in announcement.items() if value is not None}
+
+
+def _refuse_if_cut(listed: List[Dict[str, Any]], announced: object) -> None:
+    """A host that loses its power loses what it had not written yet: files come back shorter than they were."""
+    size = sum(entry["size"] for entry in listed)
+    if isinstance(announced, int) and size != announced:
+        raise ValueError("it held %d bytes when it was announced and holds %d now" % (announced, size))
+
+
+def _hash_all(folder: str) -> List[Dict[str, Any]]:
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            relative = os.path.relpath(path, folder)
+            if relative in (ANNOUNCEMENT, MANIFEST) or relative.startswith("." + MANIFEST):
+                continue
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                found.append(_hash(path, relative))
+    return sorted(found, key=lambda entry: str(entry["path"]))
+
+
+def _hash(path: str, relative: str) -> Dict[str, Any]:
+    sha256 = hashlib.sha256()
+    with files.open_regular(path) as stream:
+        before = os.fstat(stream.fileno())
+        block = stream.read(_BLOCK)
+        while block:
+            sha256.update(block)
+            block = stream.read(_BLOCK)
+        os.fsync(stream.fileno())
+        after = os.fstat(stream.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ChangedError("%s changed while it was hashed" % relative)
+    return {"path": relative, "size": after.st_size, "sha256": sha256.hexdigest()}

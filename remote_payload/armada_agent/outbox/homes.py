@@ -1,0 +1,277 @@
+"""The homes that want to hear of a run, and what each has said about its checkpoints.
+
+`runs/<id>/homes/<home>/` is written for that home alone, a file a word, so that two homes that speak at once do not undo each other.
+"""
+
+import os
+import re
+import time
+from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files
+from armada_agent.paths import RunPaths, checked_digest, list_folder, newest, require_own
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+from armada_agent.verdicts.letting_go import Words
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_RECORD = "home.json"
+_FORGOTTEN = "forgotten.json"
+_SETTLED = "settled.json"
+_HELD = ".ack"
+_UNWANTED = ".unwanted"
+_LONGEST = 300
+_MOST_RUNS = 100000
+NOBODY = "another home"
+
+Home = Dict[str, str]
+
+
+def read_asker(params: Dict[str, Any]) -> Optional[Home]:
+    """Read which home asks; None for one of the first release, which does not say.
+
+    Raises:
+        AgentError: `bad_request`.
+    """
+    told = params.get("home")
+    if told is None:
+        return None
+    if not isinstance(told, dict):
+        raise AgentError("bad_request", "`home` must be an object")
+    home = {"id": _checked_id(told.get("id"))}
+    for name in ("label", "path"):
+        home[name] = parameters.text(told, name)[:_LONGEST]
+    return home
+
+
+def register(paths: RunPaths, home: Optional[Home]) -> None:
+    """Note that a home wants to hear of a run, and that it was here just now.
+
+    A disk that does not take it delays no sync; the next look tries again.
+    """
+    if home is None or not os.path.isdir(paths.folder):
+        return
+    try:
+        folder = _own_folder(paths, home["id"])
+        record = os.path.join(folder, _RECORD)
+        known = _read(record)
+        if known is None or any(known.get(name) != home[name] for name in home):
+            files.make_folders(folder)
+            files.write_json(record, dict(home, time=time.time()))
+        else:
+            os.utime(record, (time.time(), time.time()), follow_symlinks=False)
+        files.remove(os.path.join(folder, _FORGOTTEN))  # it speaks again: that is a new word
+    except OSError:
+        return
+
+
+def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:
+    """Keep what a home says about a checkpoint: that it holds it, or that it does not want it.
+
+    Raises:
+        OSError: The disk did not take it.
+    """
+    register(paths, home)
+    said, unsaid = (_HELD, _UNWANTED) if is_wanted else (_UNWANTED, _HELD)
+    folder = _own_folder(paths, home["id"])
+    files.write_json(os.path.join(folder, digest + said), {"time": time.time()})
+    files.remove(os.path.join(folder, digest + unsaid))
+
+
+def read_words(paths: RunPaths, digest: str) -> Words:
+    """Collect what homes said about a checkpoint."""
+    homes = registered_ids(paths)
+    held: Set[str] = set()
+    unwanted: Set[str] = set()
+    for home in homes:
+        has, has_not = _said(paths, home)
+        if digest in has:
+            held.add(home)
+        elif digest in has_not:
+            unwanted.add(home)
+    has_any = os.path.exists(paths.acknowledgement(digest))
+    return Words(homes, frozenset(held), frozenset(unwanted), has_any)
+
+
+def registered_ids(paths: RunPaths) -> FrozenSet[str]:
+    """List the homes that want to hear of a run; one whose record cannot be read is one of them."""
+    return frozenset(home for home in _every(paths) if not os.path.exists(os.path.join(paths.home(home), _FORGOTTEN)))
+
+
+def has_others(paths: RunPaths, asker: Optional[Home]) -> bool:
+    """Tell whether another home ever wanted to hear of a run, forgotten or not."""
+    return bool(set(_every(paths)) - {(asker or {}).get("id")})
+
+
+def drop_words(paths: RunPaths, digest: str) -> None:
+    """Forget what was said about a checkpoint that is no longer here."""
+    files.remove(paths.acknowledgement(digest))
+    for home in _every(paths):
+        for word in (_HELD, _UNWANTED):
+            files.remove(os.path.join(_own_folder(paths, home), digest + word))
+
+
+def describe(paths: RunPaths) -> List[Dict[str, Any]]:
+    """Describe the homes that want to hear of a run.
+
+    `held` and `unwanted` are digests of checkpoints that are here; `settled` says that the home has all of the newest submission.
+    """
+    ids = registered_ids(paths)
+    if not ids:
+        return []
+    there = paths.checkpoints()
+    number = newest(paths.submissions())
+    found = []
+    for home in sorted(ids):
+        held, unwanted = _said(paths, home)
+        record = _read(os.path.join(paths.home(home), _RECORD)) or {}
+        found.append(
+            {
+                "id": home,
+                "label": str(record.get("label") or NOBODY)[:_LONGEST],
+                "path": str(record.get("path") or "")[:_LONGEST],
+                "seen_at": _modified_at(os.path.join(paths.home(home), _RECORD)),
+                "held": [digest for digest in there if digest in held],
+                "unwanted": [digest for digest in there if digest in unwanted],
+                "settled": _is_settled(paths, home, number or 0),
+            }
+        )
+    return found
+
+
+def name_of(paths: RunPaths, home: str) -> str:
+    """Say which home it is, for people."""
+    record = _read(os.path.join(paths.home(home), _RECORD)) or {}
+    return "%s (home %s)" % (record.get("label") or NOBODY, home[:8])
+
+
+def find_lacking(paths: RunPaths, asker: Optional[Home]) -> Dict[str, str]:
+    """Say which other homes would lose something with a run's folder, and what: by id, a sentence for people."""
+    found = {}
+    for home in describe(paths):
+        count = len(set(paths.checkpoints()) - set(home["held"]) - set(home["unwanted"]))
+        if home["id"] == (asker or {}).get("id") or (home["settled"] and not count):
+            continue
+        what = "%d checkpoints" % count if count else "the end of its logs and outputs"
+        found[home["id"]] = "%s (home %s) has not fetched %s of %s" % (
+            home["label"],
+            home["id"][:8],
+            what,
+            paths.run_id,
+        )
+    return found
+
+
+def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Register a home for runs that it has just learnt of.
+
+    Returns:
+        Those of them that are here.
+    """
+    home = read_asker(params)
+    asked = parameters.sequence(params, "run_ids")
+    there = [
+        paths for paths in (RunPaths(call.root, run_id) for run_id in asked[:_MOST_RUNS]) if os.path.isdir(paths.folder)
+    ]
+    for paths in there:
+        register(paths, home)
+    return {"runs": [paths.run_id for paths in there]}
+
+
+def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Note that a home has all it wants of a run: as far as the submission, and the checkpoints, that it names.
+
+    Raises:
+        AgentError: `bad_request` without a home, `not_found`.
+    """
+    home = read_asker(params)
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    if home is None:
+        raise AgentError("bad_request", "`home` is missing")
+    register(paths, home)
+    digests = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
+    asked = "submission" in params
+    number = parameters.integer(params, "submission") if asked else newest(paths.submissions()) or 0
+    word = {"time": time.time(), "submission": number, "digests": digests}
+    files.write_json(os.path.join(_own_folder(paths, home["id"]), _SETTLED), word)
+    return {}
+
+
+def forget(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Let a home have no say any more, because a person named it: in all runs, until it speaks again.
+
+    Returns:
+        The runs that it had a say in.
+    """
+    from armada_agent.runs.folders import list_ids
+
+    asker = read_asker(params) or {}
+    home = _checked_id(params.get("forget"))
+    told = {"time": time.time(), "by": asker.get("label") or NOBODY}
+    done = []
+    for run_id in list_ids(call.root):
+        paths = RunPaths(call.root, run_id)
+        try:
+            if home in registered_ids(paths):
+                files.write_json(os.path.join(_own_folder(paths, home), _FORGOTTEN), told)
+                done.append(run_id)
+        except OSError:
+            continue  # whatever lies in one run's folder, the home is forgotten in the others
+    return {"runs": done}
+
+
+def _checked_id(value: object) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise AgentError("bad_request", "%.100r is not the id of a home" % (value,))
+    return value
+
+
+def _own_folder(paths: RunPaths, home: str) -> str:
+    """Name where a home's words about a run are written.
+
+    Raises:
+        OSError: It leads somewhere else.
+    """
+    for folder in (paths.homes, paths.home(home)):
+        require_own(folder)
+    return paths.home(home)
+
+
+def _every(paths: RunPaths) -> List[str]:
+    return [name for name in list_folder(paths.homes) if _ID.fullmatch(name)]
+
+
+def _said(paths: RunPaths, home: str) -> Tuple[Set[str], Set[str]]:
+    """List the checkpoints that a home holds, and those that it does not want; a listing is enough, however many there are."""
+    names = list_folder(paths.home(home))
+    held = {name[: -len(_HELD)] for name in names if name.endswith(_HELD)}
+    unwanted = {name[: -len(_UNWANTED)] for name in names if name.endswith(_UNWANTED)}
+    settled = _settled(paths, home).get("digests") if _SETTLED in names else None
+    unwanted.update(digest for digest in (settled if isinstance(settled, list) else ()) if isinstance(digest, str))
+    return held, unwanted - held
+
+
+def _is_settled(paths: RunPaths, home: str, newest_number: int) -> bool:
+    up_to = _settled(paths, home).get("submission", -1)
+    up_to = 0 if up_to is None else up_to  # of a run that nobody had handed over
+    return isinstance(up_to, int) and up_to >= newest_number
+
+
+def _settled(paths: RunPaths, home: str) -> Dict[str, Any]:
+    return _read(os.path.join(paths.home(home), _SETTLED)) or {}
+
+
+def _read(path: str) -> Optional[Dict[str, Any]]:
+    try:
+        return files.read_json(path, limit=65536)
+    except files.UnreadableError:
+        return None  # what cannot be read was not said
+
+
+def _modified_at(path: str) -> Optional[float]:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None

@@ -1,0 +1,124 @@
+"""Finished checkpoints as home sees them: listed, their manifests read, acknowledged."""
+
+import json
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files
+from armada_agent.outbox import homes
+from armada_agent.paths import RunPaths, checked_digest
+from armada_agent.rpc.session import Call
+
+MANIFEST = "MANIFEST.json"
+ANNOUNCEMENT = ".announce.json"
+MANIFEST_LIMIT = 4 * 1024 * 1024
+_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
+_known: Dict[str, Dict[str, Any]] = {}  # by path: what was read once stays true, of this run alone
+
+
+def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
+    """Describe every finished checkpoint, oldest first; damaged ones are left out."""
+    found = (describe(paths, digest) for digest in paths.checkpoints())
+    return sorted((entry for entry in found if entry), key=lambda entry: (entry["created_at"], entry["step"]))
+
+
+def has_final(paths: RunPaths) -> bool:
+    """Tell whether a job announced its final checkpoint, finished or not."""
+    files_of = [paths.checkpoint(digest, MANIFEST) for digest in paths.checkpoints()]
+    files_of += [os.path.join(folder, name) for folder in paths.announced() for name in (ANNOUNCEMENT, MANIFEST)]
+    return any(_kind(path) == "final" for path in files_of)
+
+
+def _kind(path: str) -> Any:
+    try:
+        return (files.read_json(path, limit=MANIFEST_LIMIT) or {}).get("kind")
+    except files.UnreadableError:
+        return None
+
+
+def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:
+    path = paths.checkpoint(digest, MANIFEST)
+    if path not in _known:
+        summary = _summarise(path, digest)
+        if summary is None:
+            return None
+        _known[path] = summary
+    return dict(_known[path], acknowledged=os.path.exists(paths.acknowledgement(digest)))
+
+
+def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Hand out a checkpoint's manifest, byte for byte: its SHA-256 is the checkpoint's digest.
+
+    Raises:
+        AgentError: `not_found`, or `io` when it is too large.
+    """
+    paths, digest = _checkpoint(call, params)
+    text = manifest_text(paths, digest, MANIFEST_LIMIT)
+    if len(json.dumps(text)) > _LINE_LIMIT:
+        raise AgentError("io", "the manifest of %s is too large for an answer" % digest)
+    return {"text": text}
+
+
+def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
+    """Read a manifest byte for byte.
+
+    Raises:
+        AgentError: `io`: it is larger, or no text.
+        OSError: It cannot be read.
+    """
+    with files.open_regular(paths.checkpoint(digest, MANIFEST)) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise AgentError("io", "the manifest of %s is larger than %d bytes" % (digest, most_bytes))
+    try:
+        return content.decode("utf-8")
+    except ValueError:
+        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
+
+
+def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Note that home holds a checkpoint, verified; only then may it be deleted here. `wanted: false` says that it will not fetch it.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths, digest = _checkpoint(call, params)
+    home = homes.read_asker(params)
+    is_wanted = params.get("wanted") is not False
+    if home is not None:
+        homes.note(paths, home, digest, is_wanted)
+    if is_wanted:
+        files.write_json(paths.acknowledgement(digest), {"time": time.time()})
+    return {}
+
+
+def _checkpoint(call: Call, params: Dict[str, Any]) -> "tuple[RunPaths, str]":
+    paths = RunPaths(call.root, params.get("run_id"))
+    digest = checked_digest(params.get("digest"))
+    if not os.path.isfile(paths.checkpoint(digest, MANIFEST)):
+        raise AgentError("not_found", "run %s has no checkpoint %s here" % (paths.run_id, digest))
+    return paths, digest
+
+
+def _summarise(path: str, digest: str) -> Optional[Dict[str, Any]]:
+    try:
+        manifest = files.read_json(path, limit=MANIFEST_LIMIT)
+        return None if manifest is None else dict(measure(manifest), digest=digest)
+    except (files.UnreadableError, ValueError):
+        return None
+
+
+def measure(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Take from a manifest what is said of its checkpoint.
+
+    Raises:
+        ValueError: It is none.
+    """
+    step, created_at, listed = manifest.get("step"), manifest.get("created_at"), manifest.get("files")
+    is_list = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
+    sizes = [entry.get("size") for entry in listed or []] if is_list else [None]
+    if not all(isinstance(number, int) for number in [step] + sizes) or not isinstance(created_at, (int, float)):
+        raise ValueError("its %s is wrong" % MANIFEST)
+    return {"step": step, "size_bytes": sum(sizes), "file_count": len(sizes), "created_at": float(created_at)}

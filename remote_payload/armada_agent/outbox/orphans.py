@@ -1,0 +1,81 @@
+"""Checkpoints that were announced and then lost their supervisor: a process of its own finishes them, at idle priority.
+
+A job may outlive its supervisor (the kernel killed it for memory, a person by mistake) and go on announcing; a job that
+ended with it may have announced just before. What is announced is whole, so it comes home like any other.
+"""
+
+import os
+import time
+from typing import Any, List
+
+from armada_agent.host import detached, files
+from armada_agent.outbox.finishing import Outbox
+from armada_agent.paths import RunPaths, newest
+from armada_agent.rpc.session import Call
+from armada_agent.runs.observation import Evidence
+from armada_agent.supervisor.journal import Journal, say
+
+_ROUNDS = 3
+_PAUSE_S = 1.0
+
+
+class _Aside(Journal):
+    """Writes into supervisor.log alone: a run's records belong to its supervisor, and one may come while we are at it."""
+
+    def record(self, kind: str, **fields: Any) -> None:
+        say("%s: %s" % (kind, ", ".join("%s=%s" % pair for pair in sorted(fields.items()))))
+
+
+def attend(call: Call, paths: RunPaths) -> int:
+    """Have a run's announced checkpoints finished where nobody else will.
+
+    Returns:
+        How many that are; 0 while a supervisor lives, or where it cannot be known.
+    """
+    count = len(_left(paths))
+    if not count:
+        return 0
+    evidence = Evidence(paths)
+    if evidence.supervisor != "dead" and not evidence.is_gone:
+        return 0
+    if not files.is_locked(paths.outbox_lock):
+        detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)
+    return count
+
+
+def finish(root: str, run_id: str, submission: int) -> int:
+    """Finish what is announced, and note what cannot be, so that nobody hashes it again and again."""
+    if os.fork():
+        os._exit(0)
+    os.umask(0o077)
+    os.nice(19)
+    paths = RunPaths(root, run_id)
+    try:
+        settings = (files.read_json(paths.spec) or {}).get("outbox")
+    except files.UnreadableError as error:
+        say("finishing checkpoints with default settings: %s" % error)
+        settings = None
+    journal = _Aside(paths, submission)
+    journal.state["attempt"] = newest(paths.attempts()) or 0
+    outbox = Outbox(paths, settings if isinstance(settings, dict) else {}, journal)
+    for _ in range(_ROUNDS):
+        outbox.look()
+        if not outbox.waiting():
+            break
+        time.sleep(_PAUSE_S)
+    if outbox.given_up():
+        names = [os.path.basename(folder) for folder in outbox.given_up()]
+        files.write_json(paths.given_up, {"folders": names})
+    return 0
+
+
+def _left(paths: RunPaths) -> List[str]:
+    announced = {os.path.basename(folder) for folder in paths.announced()}
+    if not announced:
+        return []
+    try:
+        given_up = (files.read_json(paths.given_up) or {}).get("folders")
+    except files.UnreadableError:
+        given_up = None
+    listed = given_up if isinstance(given_up, list) else []
+    return sorted(announced - {name for name in listed if isinstance(name, str)})

@@ -1,0 +1,52 @@
+"""Deleting checkpoints that home asks to delete: only what it and every other home of the run has said it holds, and never the newest."""
+
+import contextlib
+import os
+import shutil
+from typing import Any, Dict, List
+
+from armada_agent.host import files
+from armada_agent.outbox import homes, listing
+from armada_agent.paths import RunPaths, checked_digest, list_folder
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+from armada_agent.verdicts.letting_go import may_go
+
+TRASH = ".trash-"
+
+
+def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete finished checkpoints; those that may not go are named with the reason.
+
+    Raises:
+        AgentError: `not_found` for a run that is not here.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    asker = (homes.read_asker(params) or {}).get("id")
+    wanted = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
+    for name in list_folder(paths.outbox):
+        if name.startswith(TRASH):  # somebody was killed between the rename and the end of the deletion
+            shutil.rmtree(os.path.join(paths.outbox, name), ignore_errors=True)
+    entries = listing.list_finished(paths)
+    newest = entries[-1]["digest"] if entries else None
+    pruned: List[str] = []
+    refused: Dict[str, str] = {}
+    for digest in wanted:
+        verdict = may_go(homes.read_words(paths, digest), asker, digest == newest)
+        if verdict.goes or not os.path.isdir(paths.checkpoint(digest)):
+            _delete(paths, digest)
+            pruned.append(digest)
+        else:
+            silent = ", ".join(homes.name_of(paths, home) for home in verdict.lacking)
+            refused[digest] = verdict.reason or "%s has not fetched it" % silent
+    return {"pruned": pruned, "refused": refused}
+
+
+def _delete(paths: RunPaths, digest: str) -> None:
+    trash = os.path.join(paths.outbox, TRASH + digest)
+    with contextlib.suppress(FileNotFoundError):  # the supervisor thinned it in this moment
+        os.rename(paths.checkpoint(digest).rstrip("/"), trash)
+        files.fsync_folder(paths.outbox)
+    homes.drop_words(paths, digest)
+    shutil.rmtree(trash, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""What runs need before they start: contents, environments, models."""

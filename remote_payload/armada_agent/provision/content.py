@@ -1,0 +1,186 @@
+"""Content-addressed folders (code, data, models): staged by home, checked to the last byte here, then given their name."""
+
+import hashlib
+import os
+import shlex
+import shutil
+import stat
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files, trust
+from armada_agent.paths import checked_digest
+from armada_agent.provision import integrity
+from armada_agent.provision.integrity import Entry
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+
+KINDS = ("code", "data", "models")
+_MODES = (0o755, 0o644)
+_BLOCK = 1024 * 1024
+
+
+def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Say whether a content is here, and is what its hash says; when it is not here, make the folder it may be staged in.
+
+    Raises:
+        AgentError: `environment` where what lies there is somebody else's, or other files.
+    """
+    path, staging = places(call.root, params)
+    present = os.path.isdir(path)
+    if present:
+        trust.require_tree(path, call.root)
+        require_right(path, str(params["sha"]), path, params["kind"] == "code", call)
+    else:
+        os.makedirs(staging, mode=0o700, exist_ok=True)
+    return {"present": present, "path": path, "staging": staging}
+
+
+def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Check what was staged against its manifest and move it to its name; again is no harm.
+
+    Whatever is wrong is deleted from the staging folder before the answer, so that sending it again repairs it (rsync
+    takes a file of the right size for finished).
+
+    Raises:
+        AgentError: `bad_request` for a manifest that is not that of `sha`, `io` for files that are not its.
+    """
+    path, staging = places(call.root, params)
+    manifest = _checked_manifest(parameters.sequence(params, "manifest"), str(params["sha"]))
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with files.locked(os.path.join(os.path.dirname(path), ".lock-%s" % params["sha"])):
+        if not os.path.isdir(path):
+            if not os.path.isdir(staging):
+                raise AgentError("not_found", "nothing is staged as %s" % staging, "send the files first")
+            problems = _remove_strangers(staging, {entry[0] for entry in manifest})
+            problems += _verify(call, staging, manifest)
+            if problems:
+                shown = "; ".join(problems[:10])
+                raise AgentError("io", "%d wrong in what was staged: %s" % (len(problems), shown), "send it again")
+            files.fsync_folders(staging)
+            integrity.note(_record(path), staging, manifest)
+            os.rename(staging, path)
+            files.fsync_folder(os.path.dirname(path))
+        shutil.rmtree(staging, ignore_errors=True)  # another sender's, who comes too late
+    return {"path": path}
+
+
+def places(root: str, params: Dict[str, Any]) -> Tuple[str, str]:
+    """Name the folder of a content and the one it is staged in."""
+    kind = params.get("kind")
+    if kind not in KINDS:
+        raise AgentError("bad_request", "`kind` must be one of %s" % ", ".join(KINDS))
+    sha = checked_digest(params.get("sha"), "content's hash")
+    return os.path.join(root, kind, sha), os.path.join(root, kind, ".new-" + sha)
+
+
+def find_code(root: str, folder: str) -> Optional[str]:
+    """Return the hash of a content, where a folder is one of code."""
+    place, sha = os.path.split(os.path.normpath(folder))
+    is_ours = place == os.path.join(root, "code") and len(sha) == 64 and set(sha) <= set("0123456789abcdef")
+    return sha if is_ours else None
+
+
+def require_right(folder: str, sha: str, content: str, every_byte: bool, call: Call) -> None:
+    """Hold a content, or a copy of it, against its hash.
+
+    Args:
+        folder: What is looked at.
+        sha: The hash.
+        content: The content itself.
+        every_byte: As `integrity.find_problems` has it.
+        call: Told how far it is.
+
+    Raises:
+        AgentError: `environment`, naming what is wrong.
+    """
+    problems = integrity.find_problems(folder, sha, _record(content), every_byte, call.progress)
+    if problems:
+        shown = "; ".join(problems[:5]) + ("; …" if len(problems) > 5 else "")
+        message = "%s is not what its name says: %s" % (content, shown)
+        remedy = "remove it there when no run uses it: rm -rf %s; the same launch again sends it anew"
+        raise AgentError("environment", message, remedy % shlex.quote(content))
+
+
+def _record(path: str) -> str:
+    """Name the file beside a content that says what is in it."""
+    return os.path.join(os.path.dirname(path), ".manifest-%s.json" % os.path.basename(path))
+
+
+def _checked_manifest(listed: List[Any], sha: str) -> List[Entry]:
+    manifest = [_checked_entry(entry) for entry in listed]
+    if len({entry[0] for entry in manifest}) != len(manifest):
+        raise AgentError("bad_request", "the manifest names a file twice")
+    if integrity.digest(manifest) != sha:
+        raise AgentError("bad_request", "this is not the manifest of %s" % sha)
+    return sorted(manifest)
+
+
+def _checked_entry(entry: Any) -> Entry:
+    if not isinstance(entry, list) or len(entry) != 4:
+        raise AgentError("bad_request", "a manifest's entry is [path, size, sha256, mode]")
+    path, size, sha256, mode = entry
+    if not is_safe(path):
+        raise AgentError("bad_request", "%.200r is not a path below a folder" % (path,))
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0 or mode not in _MODES:
+        raise AgentError("bad_request", "%s: wrong size or mode" % path)
+    return path, size, checked_digest(sha256, "SHA-256"), mode
+
+
+def is_safe(path: Any) -> bool:
+    """Tell whether a path can only mean a file below a folder, and shows as what it is."""
+    if not isinstance(path, str) or not parameters.is_text(path) or not path.isprintable():
+        return False
+    return all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+def _remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
+    """Delete everything but the wanted regular files; folders that hold none of them count as well."""
+    names = {integrity.native(path) for path in wanted}
+    folders = {name[:end] for name in names for end, letter in enumerate(name) if letter == "/"}
+    found = []
+    for parent, below, inside in os.walk(staging, topdown=False):
+        for name in below + inside:
+            path = os.path.join(parent, name)
+            relative = os.path.relpath(path, staging)
+            mode = os.lstat(path).st_mode
+            if (stat.S_ISREG(mode) and relative in names) or (stat.S_ISDIR(mode) and relative in folders):
+                continue
+            found.append("%r is not in the manifest" % relative)
+            if stat.S_ISDIR(mode):
+                os.rmdir(path)  # bottom up: what was in it is gone
+            else:
+                os.unlink(path)
+    return found
+
+
+def _verify(call: Call, staging: str, manifest: List[Entry]) -> List[str]:
+    total = sum(entry[1] for entry in manifest) or 1
+    done = 0
+    problems = []
+    for path, size, sha256, mode in manifest:
+        location = os.path.join(staging, integrity.native(path))
+        problem = _problem(location, size, sha256)
+        if problem:
+            problems.append("%s %s" % (path, problem))
+            files.remove(location)
+        else:
+            os.chmod(location, mode)
+        done += size
+        if size >= 64 * _BLOCK:
+            call.progress("checked %s" % path, done / total)
+    return problems
+
+
+def _problem(location: str, size: int, sha256: str) -> str:
+    try:
+        with open(location, "rb") as stream:
+            if os.fstat(stream.fileno()).st_size != size:
+                return "has another size"
+            digest = hashlib.sha256()
+            for block in iter(lambda: stream.read(_BLOCK), b""):
+                digest.update(block)
+            os.fsync(stream.fileno())
+    except FileNotFoundError:
+        return "is missing"
+    return "" if digest.hexdigest() == sha256 else "has another SHA-256"

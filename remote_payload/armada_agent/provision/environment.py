@@ -1,0 +1,288 @@
+"""Python environments, built once per key by uv. READY is written last; what lacks it is built anew."""
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files, trust
+from armada_agent.paths import list_folder
+from armada_agent.provision import flash_attention, host_setup, pip_configuration, uv
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # what uv takes; no option
+_INDEX = re.compile(r"https://[A-Za-z0-9][A-Za-z0-9._:/~-]{0,300}")
+_VERSION = re.compile(r"\d+(\.\d+)+(\.post\d+)?")
+_WHEEL = re.compile(r"(https|file)://[A-Za-z0-9._:/~{}+%-]{1,500}\.whl")
+_SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "UV_NO_INDEX", "UV_TORCH_BACKEND")
+_READY = "READY"
+_SHOWN_LINES = 20
+
+
+def report(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Say of each key whether its environment is `ready`, `building`, `partial` (given up half-way) or `absent`.
+
+    Raises:
+        AgentError: `environment` where somebody else could have changed one that is ready.
+    """
+    conditions = {key: _condition(call.root, _checked_key(key)) for key in parameters.sequence(params, "keys")}
+    for key, condition in conditions.items():
+        if condition == "ready":
+            trust.require_environment(_folder(call.root, key))
+    return conditions
+
+
+def list_all(root: str) -> Dict[str, str]:
+    """Say of every environment there is, or being built, what `report` would."""
+    names = {name[:-5] if name.endswith(".lock") else name for name in list_folder(os.path.join(root, "envs"))}
+    conditions = {name: _condition(root, name) for name in sorted(names) if _KEY.fullmatch(name)}
+    return {name: condition for name, condition in conditions.items() if condition != "absent"}
+
+
+def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Build an environment unless it is there.
+
+    Raises:
+        AgentError: `environment`, with the end of what uv said.
+    """
+    begun = time.monotonic()
+    key = _checked_key(params.get("key"))
+    python = parameters.text(params, "python")
+    if not _PYTHON.fullmatch(python):
+        raise AgentError("bad_request", "%.100r names no Python" % python)
+    requirements = parameters.text(params, "requirements")
+    torch_index = params.get("torch_index")
+    if torch_index is not None and not (isinstance(torch_index, str) and _INDEX.fullmatch(torch_index)):
+        raise AgentError("bad_request", "%.100r is no package index" % (torch_index,))
+    optional = params.get("optional")
+    if optional is not None and not parameters.is_text(optional):
+        raise AgentError("bad_request", "`optional` must be text without NUL")
+    wanted = parameters.mapping(params, "flash_attn") if params.get("flash_attn") is not None else None
+    if wanted is not None:
+        _check_flash_attention(wanted)
+    outcome = "ready"
+    host_setup.apply()
+    if _status(call.root, key) != "ready":
+        os.makedirs(os.path.join(call.root, "envs"), mode=0o700, exist_ok=True)
+        lock = _wait_for_lock(call, key)
+        try:
+            if _status(call.root, key) != "ready":
+                _Build(call, key, lock, torch_index).run(python, requirements, optional, wanted)
+                outcome = "built"
+        finally:
+            os.close(lock)
+    folder = _folder(call.root, key)
+    trust.require_environment(folder)
+    ready = files.read_json(os.path.join(folder, _READY)) or {}
+    return {
+        "outcome": outcome,
+        "path": folder,
+        "python": os.path.join(folder, "bin", "python"),
+        "seconds": time.monotonic() - begun,
+        "freeze": ready.get("freeze"),
+        "notes": [note for note in ready.get("notes") or [] if isinstance(note, str)],
+    }
+
+
+def find_python(root: str, key: Any) -> str:
+    """Name the interpreter of an environment.
+
+    Raises:
+        AgentError: `environment` while it is not ready.
+    """
+    if _status(root, _checked_key(key)) != "ready":
+        raise AgentError("environment", "environment %s is not ready" % key, "launch again; it is built first")
+    trust.require_environment(_folder(root, str(key)))
+    return os.path.join(_folder(root, str(key)), "bin", "python")
+
+
+def compose_environment(
+    root: str, surroundings: Mapping[str, str], prefix: str, torch_index: Optional[str] = None
+) -> Dict[str, str]:
+    """Build uv's environment: the host's own sources of packages, and caches on the root's file system.
+
+    Args:
+        root: The host's root folder.
+        surroundings: Our own environment variables.
+        prefix: `sys.prefix` of the Python whose pip is configured.
+        torch_index: Where torch's build for this machine is, unless the host names sources of its own: a mirror's
+            owner has decided already, and may not reach any other.
+    """
+    environment = uv.clean_environment(surroundings)
+    # People keep their settings elsewhere and link to them.
+    options = pip_configuration.read(surroundings, prefix, lambda path: files.read_text(os.path.realpath(path)))
+    for name, value in pip_configuration.translate(options, surroundings, os.path.exists).items():
+        if name.startswith("UV_"):
+            environment.setdefault(name, value)  # who configured uv itself meant it
+        else:
+            environment[name] = value
+    if torch_index and not any(environment.get(name) for name in _SOURCES):
+        environment.update(UV_INDEX=torch_index, UV_INDEX_STRATEGY="unsafe-best-match")
+    environment.update(UV_NO_CONFIG="1", UV_NO_PROGRESS="1", NO_COLOR="1")
+    environment.setdefault("UV_CACHE_DIR", os.path.join(root, "tools", "uv-cache"))
+    environment.setdefault("UV_PYTHON_INSTALL_DIR", os.path.join(root, "tools", "python"))
+    return environment
+
+
+class _Build:
+    """One attempt at one environment.
+
+    Args:
+        call: The request it answers.
+        key: Its name.
+        lock: Descriptor of its lock; children keep it open, so that nobody builds beside one that outlived us.
+        torch_index: See `compose_environment`.
+    """
+
+    def __init__(self, call: Call, key: str, lock: int, torch_index: Optional[str]) -> None:
+        self._call = call
+        self._key = key
+        self._lock = lock
+        self._folder = _folder(call.root, key)
+        self._python = os.path.join(self._folder, "bin", "python")
+        self._environment = compose_environment(call.root, os.environ, sys.prefix, torch_index)
+
+    def run(
+        self, python: str, requirements: str, optional: Optional[str], flash_attn: Optional[Dict[str, Any]]
+    ) -> None:
+        installer = uv.obtain(self._call.root, self._call.session.children, self._call.progress)
+        if os.path.isdir(self._folder):
+            self._call.progress("removing a half-built environment")
+            shutil.rmtree(self._folder)
+        self._do([installer, "venv", "--python", python, self._folder])
+        install = [installer, "pip", "install", "--python", self._python]
+        self._do(install + ["--requirements", self._list("requirements.txt", requirements)])
+        version = self._do(
+            [self._python, "-I", "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])"], aloud=False
+        )
+        notes = []
+        if optional:
+            notes += self._add_optional(install, optional)
+        if flash_attn is not None:
+            tag = "cp" + "".join((version[-1] if version else "3.0").split(".")[:2])
+            notes.append(flash_attention.install(flash_attn, tag, install, self._do_with, self._call.progress))
+        freeze = self._do([installer, "pip", "freeze", "--quiet", "--python", self._python], aloud=False)
+        ready = {
+            "key": self._key,
+            "python": version[-1] if version else None,
+            "time": time.time(),
+            "freeze": pip_configuration.hide_passwords("\n".join(freeze)),
+            "notes": [pip_configuration.hide_passwords(note) for note in notes],
+        }
+        files.write_json(os.path.join(self._folder, _READY), ready)
+
+    def _add_optional(self, install: List[str], optional: str) -> List[str]:
+        """Install what makes things faster where the host's index has it, and go without where it has not."""
+        listed = self._list("optional.txt", optional)
+        names = ", ".join(line for line in optional.splitlines() if line)
+        try:
+            # What is there stays as it was pinned.
+            self._do(
+                install + ["--constraints", os.path.join(self._folder, "requirements.txt"), "--requirements", listed]
+            )
+        except AgentError as error:
+            if error.kind == "disk_full":
+                raise
+            self._call.progress("this host's package index has no %s: the environment goes without" % names)
+            return ["left out, not on this host's index: %s" % names]
+        return ["optional: %s" % names]
+
+    def _list(self, name: str, text: str) -> str:
+        path = os.path.join(self._folder, name)
+        files.write_bytes(path, text.encode("utf-8"))
+        return path
+
+    def _do_with(self, argv: List[str], variables: Dict[str, str]) -> List[str]:
+        return self._do(argv, variables=variables)
+
+    def _do(self, argv: List[str], aloud: bool = True, variables: Optional[Dict[str, str]] = None) -> List[str]:
+        said: List[str] = []
+
+        def take(line: str) -> None:
+            if line.strip():
+                said.append(pip_configuration.hide_passwords(line))
+                if aloud and not line.startswith("Activate with"):
+                    self._call.progress(said[-1][:500])
+
+        code = self._call.session.children.run(
+            argv, dict(self._environment, **(variables or {})), take, inherit=[self._lock]
+        )
+        if code:
+            raise _explain(argv, code, said)
+        return said
+
+
+def _check_flash_attention(wanted: Dict[str, Any]) -> None:
+    url, version = wanted.get("url"), wanted.get("version")
+    if wanted.get("mode") not in ("wheel", "build"):
+        raise AgentError("bad_request", "`flash_attn.mode` must be wheel or build")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise AgentError("bad_request", "%.100r is no version of flash-attn" % (version,))
+    if wanted["mode"] == "wheel" and not (isinstance(url, str) and _WHEEL.fullmatch(url)):
+        raise AgentError("bad_request", "%.100r is no wheel" % (url,))
+    capabilities = wanted.get("capabilities") or []
+    if not all(isinstance(item, str) and re.fullmatch(r"\d{1,2}\.\d", item) for item in capabilities):
+        raise AgentError("bad_request", "`flash_attn.capabilities` must be compute capabilities, such as 8.6")
+
+
+def _explain(argv: List[str], code: int, said: List[str]) -> AgentError:
+    words = "\n".join(said[-_SHOWN_LINES:])
+    hint = None
+    if "No space left" in words or "Disk quota" in words:
+        return AgentError("disk_full", words, "free space on the host's root folder, then try again")
+    if "venv" in argv and "No interpreter found" in words:
+        hint = "install that Python on the host, or name another in the profile's environment"
+    return AgentError("environment", "%s failed with exit code %d:\n%s" % (" ".join(argv[:3]), code, words), hint)
+
+
+def _wait_for_lock(call: Call, key: str) -> int:
+    path = os.path.join(call.root, "envs", key + ".lock")
+    lock = files.lock(path, timeout_s=0)
+    if lock is None:
+        call.progress("another build is running")
+    while lock is None:
+        lock = files.lock(path, timeout_s=5.0)
+    return lock
+
+
+def _condition(root: str, key: str) -> str:
+    status = _status(root, key)
+    building = status != "ready" and files.is_locked(os.path.join(root, "envs", key + ".lock"))
+    return "building" if building else status
+
+
+def _status(root: str, key: str) -> str:
+    folder = _folder(root, key)
+    if not os.path.isdir(folder):
+        return "absent"
+    # Its interpreter is a link to the host's: an upgrade there can take it away.
+    usable = os.access(os.path.join(folder, "bin", "python"), os.X_OK)
+    return "ready" if usable and _is_ready(os.path.join(folder, _READY)) else "partial"
+
+
+def _is_ready(path: str) -> bool:
+    return bool(_load_json(path).get("key"))
+
+
+def _load_json(path: str) -> Dict[str, Any]:
+    try:
+        value = json.loads(files.read_text(path) or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _folder(root: str, key: str) -> str:
+    return os.path.join(root, "envs", key)
+
+
+def _checked_key(key: Optional[object]) -> str:
+    if not isinstance(key, str) or not _KEY.fullmatch(key) or key.endswith(".lock"):
+        raise AgentError("bad_request", "%.100r is not an environment's key" % (key,))
+    return key

@@ -1,0 +1,128 @@
+"""Whether what lies under a content's hash is what the hash says: every byte, and nothing else.
+
+Code is read whole each time it is asked for: it is executed, and at most 200 MB. Data and models may be terabytes. They are
+read when they come; later, of those that nobody touched, only size, both times and inode are compared. What an older armada
+put there has no note of these; it is read whole once.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from typing import Any, Callable, Dict, List, Tuple
+
+from armada_agent.host import files
+
+Entry = Tuple[str, int, str, int]
+Say = Callable[[str, float], None]
+_BLOCK = 1024 * 1024
+_LARGE = 64 * _BLOCK
+_RECORD_LIMIT = 256 * 1024 * 1024
+
+
+def note(record: str, folder: str, manifest: List[Entry]) -> None:
+    """Write down a content's manifest, and what its files look like; they were read and are right."""
+    found, _ = _walk(folder)
+    _write(record, manifest, found)
+
+
+def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say) -> List[str]:
+    """Hold a content against its hash.
+
+    Args:
+        folder: The content, or a copy of it.
+        sha: Its hash.
+        record: What `note` wrote; a content of an older armada has none.
+        every_byte: Read also what nobody has touched since.
+        say: Told about what takes long, with the fraction done.
+
+    Returns:
+        What is wrong, a few words each; empty when all is right.
+    """
+    found, strange = _walk(folder)
+    expected, seals = _read(record, sha)
+    problems = ["%s is no regular file" % name for name in strange]
+    if expected:
+        problems += ["%s is missing" % name for name in sorted(set(expected) - set(found))]
+        problems += ["%s does not belong to it" % name for name in sorted(set(found) - set(expected))]
+    if problems:
+        return problems
+    manifest, was_read = [], False
+    total, done = sum(status.st_size for status in found.values()) or 1, 0
+    for name, status in sorted(found.items()):
+        known = expected.get(name)
+        if known is not None and not every_byte and seals.get(name) == _seal(status):
+            manifest.append(known)
+        else:
+            was_read = True
+            # The manifest's mode: some network file systems have none.
+            mode = known[3] if known is not None else stat.S_IMODE(status.st_mode)
+            manifest.append((name, status.st_size, hash_file(os.path.join(folder, native(name))), mode))
+            if known is not None and known != manifest[-1]:
+                problems.append("%s has other bytes" % name)
+        done += status.st_size
+        if status.st_size >= _LARGE:
+            say("checked %s" % name, done / float(total))
+    if not problems and digest(manifest) != sha:
+        problems.append("its %d files are not those that the hash stands for" % len(manifest))
+    if not problems and was_read and not every_byte:
+        _write(record, manifest, found)
+    return problems
+
+
+def digest(manifest: List[Entry]) -> str:
+    """Hash a manifest, spelt the one way that is hashed."""
+    listed = [list(entry) for entry in sorted(manifest)]
+    return hashlib.sha256(json.dumps(listed, separators=(",", ":"), ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+def hash_file(path: str) -> str:
+    """Return a file's SHA-256, in hex."""
+    found = hashlib.sha256()
+    with files.open_regular(path) as stream:
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def native(path: str) -> str:
+    """Spell a path so that its bytes on disk are UTF-8 under any locale (Python 3.6 with LANG=C thinks in ASCII)."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def _walk(folder: str) -> Tuple[Dict[str, os.stat_result], List[str]]:
+    """List the regular files below a folder by path, and the paths of everything else that is no folder."""
+    found: Dict[str, os.stat_result] = {}
+    strange: List[str] = []
+    for parent, folders, names in os.walk(folder):
+        for name in folders + names:
+            path = os.path.join(parent, name)
+            status = os.lstat(path)
+            relative = os.fsencode(os.path.relpath(path, folder)).decode("utf-8", "surrogateescape")
+            if stat.S_ISREG(status.st_mode):
+                found[relative] = status
+            elif not stat.S_ISDIR(status.st_mode):
+                strange.append(relative)
+    return found, sorted(strange)
+
+
+def _read(record: str, sha: str) -> Tuple[Dict[str, Entry], Dict[str, Any]]:
+    """Read the files that belong to a content, and their seals; nothing, where that is not noted or noted wrongly."""
+    try:
+        noted = files.read_json(record, limit=_RECORD_LIMIT) or {}
+        manifest: List[Entry] = [(path, size, sha256, mode) for path, size, sha256, mode in noted.get("manifest") or []]
+        seals = noted.get("seals")
+        if digest(manifest) != sha:
+            return {}, {}
+        return {entry[0]: entry for entry in manifest}, seals if isinstance(seals, dict) else {}
+    except (files.UnreadableError, TypeError, ValueError):
+        return {}, {}
+
+
+def _write(record: str, manifest: List[Entry], found: Dict[str, os.stat_result]) -> None:
+    seals = {name: _seal(status) for name, status in found.items()}
+    files.keep_json(record, {"manifest": [list(entry) for entry in manifest], "seals": seals})
+
+
+def _seal(status: os.stat_result) -> List[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]

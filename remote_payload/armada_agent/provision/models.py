@@ -1,0 +1,245 @@
+"""Models of the hub, put where workers without internet find them: fetched here, on the login node, and named by their commit."""
+
+import json
+import os
+import re
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, List, Optional, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files, trust
+from armada_agent.provision import environment
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+
+_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB = "https://huggingface.co"
+_HUB_S = 15.0
+_LONGEST_ANSWER = 32 * 1024 * 1024
+# What a plan may say about the way to the hub; everything else is the host's own.
+_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+_DROPPED = ("HF_HUB_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_OFFLINE", "PYTHONPATH")
+_SHOWN_LINES = 15
+# Runs in the environment's Python. What it is told comes over stdin: a token has no business in a list of processes.
+_FETCH = """
+import hashlib, json, os, sys, threading
+asked = json.load(sys.stdin)
+from huggingface_hub import HfApi, snapshot_download
+api = HfApi(token=asked["token"] or False)
+listed = api.model_info(asked["repo"], revision=asked["commit"], files_metadata=True).siblings or []
+wanted = {file.rfilename: file for file in listed if file.rfilename in set(asked["files"])}
+total = sum(file.size or 0 for file in wanted.values())
+done = threading.Event()
+def tell():
+    while not done.wait(2.0):
+        sizes = [os.path.getsize(os.path.join(p, n)) for p, _, names in os.walk(asked["folder"]) for n in names
+                 if os.path.exists(os.path.join(p, n))]
+        print("@@", min(total, sum(sizes)), total, flush=True)
+threading.Thread(target=tell, daemon=True).start()
+snapshot_download(asked["repo"], revision=asked["commit"], local_dir=asked["folder"], token=asked["token"] or False,
+                  allow_patterns=sorted(wanted))
+done.set()
+for name, file in sorted(wanted.items()):
+    path = os.path.join(asked["folder"], name)
+    size = os.path.getsize(path)
+    digest = hashlib.sha256() if file.lfs else hashlib.sha1(b"blob %d\\0" % size)
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+        os.fsync(stream.fileno())
+    expected = file.lfs.sha256 if file.lfs else file.blob_id
+    if expected and digest.hexdigest() != expected:
+        os.unlink(path)
+        sys.exit("%s arrived damaged; it is fetched again by the next try" % name)
+"""
+
+
+def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Say which commit a revision of a model is now, and where it lies or will lie here.
+
+    Where the hub cannot be reached, the commit that was found last counts, if its files are here.
+
+    Returns:
+        `commit` and `path`, null where they are not known; `present`; `size_bytes` of what would be fetched; `error` where
+        the hub did not answer; `refused` when it did, and said no.
+    """
+    repo, revision = _checked(params)
+    answer: Dict[str, Any] = {"commit": None, "path": None, "present": False, "size_bytes": None, "error": None}
+    answer["refused"] = False
+    commit: Optional[str] = None
+    try:
+        commit, wanted, size = _look_up(repo, revision, params)
+    except _HubError as error:
+        commit = _Shelf(call.root, repo).remembered(revision)
+        answer.update(error=error.message[:2000], refused=error.refused)
+    else:
+        answer["size_bytes"] = size
+        if not wanted:
+            commit = None
+            answer.update(error="%s holds no files at %s" % (repo, revision), refused=True)
+    if commit is not None:
+        path = _Shelf(call.root, repo).folder(commit)
+        answer.update(commit=commit, path=path, present=os.path.isdir(path))
+        if answer["present"]:
+            trust.require_tree(path, call.root)  # its bytes were held against the hub's hashes when they came
+    return answer
+
+
+def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Fetch a model with an environment's own huggingface_hub; every file is held against the hash the hub gives.
+
+    Raises:
+        AgentError: `environment`, with the end of what was said; `disk_full`.
+    """
+    repo, revision = _checked(params)
+    commit = parameters.text(params, "commit")
+    if not _COMMIT.fullmatch(commit):
+        raise AgentError("bad_request", "%.100r is not a commit" % commit)
+    python = environment.find_python(call.root, params.get("environment"))
+    shelf = _Shelf(call.root, repo)
+    path = shelf.folder(commit)
+    outcome = "ready"
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    lock = files.lock(os.path.join(os.path.dirname(path), ".lock-" + commit), timeout_s=0)
+    if lock is None:
+        call.progress("%s is being fetched already" % repo)
+        lock = files.lock(os.path.join(os.path.dirname(path), ".lock-" + commit))
+    try:
+        if not os.path.isdir(path):
+            staging = os.path.join(os.path.dirname(path), ".new-" + commit)
+            os.makedirs(staging, mode=0o700, exist_ok=True)
+            _fetch(call, python, repo, commit, staging, params, lock)
+            shutil.rmtree(os.path.join(staging, ".cache"), ignore_errors=True)  # the library's notes for going on
+            os.rename(staging, path)
+            files.fsync_folder(os.path.dirname(path))
+            outcome = "fetched"
+        shelf.remember(revision, commit)
+    finally:
+        if lock is not None:
+            os.close(lock)
+    return {"outcome": outcome, "path": path, "size_bytes": _size(path)}
+
+
+def choose_files(names: List[str]) -> List[str]:
+    """Choose what a training reads of a repository: not the same weights once more in another framework's format."""
+    safe = any(name.endswith(".safetensors") and "/" not in name for name in names)
+    foreign = (".msgpack", ".h5", ".ot", ".onnx", ".gguf", ".tflite", ".mlmodel", ".zip", ".tar.gz")
+    chosen = [name for name in names if not name.endswith(foreign) and not name.startswith(("onnx/", "original/"))]
+    return [name for name in chosen if not (safe and name.endswith((".bin", ".pth", ".pt")))]
+
+
+class _HubError(Exception):
+    def __init__(self, message: str, refused: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.refused = refused
+
+
+class _Shelf:
+    """Where one model's commits lie, and which of them a revision last was."""
+
+    def __init__(self, root: str, repo: str) -> None:
+        self._folder = os.path.join(root, "models", "hub", repo.replace("/", "--"))
+        self._refs = os.path.join(self._folder, "refs.json")
+
+    def folder(self, commit: str) -> str:
+        return os.path.join(self._folder, commit)
+
+    def remembered(self, revision: str) -> Optional[str]:
+        commit = revision if _COMMIT.fullmatch(revision) else self._read().get(revision)
+        known = isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None
+        return str(commit) if known and os.path.isdir(self.folder(str(commit))) else None
+
+    def remember(self, revision: str, commit: str) -> None:
+        files.write_json(self._refs, dict(self._read(), **{revision: commit}))
+
+    def _read(self) -> Dict[str, Any]:
+        try:
+            return files.read_json(self._refs) or {}
+        except files.UnreadableError:
+            return {}
+
+
+def _checked(params: Dict[str, Any]) -> Tuple[str, str]:
+    repo, revision = parameters.text(params, "repo"), parameters.text(params, "revision")
+    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
+        raise AgentError("bad_request", "%.100r is not a model of the hub" % repo)
+    if not _REVISION.fullmatch(revision) or ".." in revision:
+        raise AgentError("bad_request", "%.100r is not a revision" % revision)
+    return repo, revision
+
+
+def _variables(params: Dict[str, Any]) -> Dict[str, str]:
+    given = parameters.texts(params, "variables")
+    return {name: value for name, value in given.items() if name.upper() in _VARIABLES}
+
+
+def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, List[str], int]:
+    """Ask the hub for a revision's commit, the files to fetch of it, and their size in bytes."""
+    endpoint = _variables(params).get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or _HUB
+    if not re.match(r"https?://[^\s]+$", endpoint):
+        raise _HubError("HF_ENDPOINT %.100r is no address" % endpoint, refused=True)
+    place = "%s/api/models/%s/revision/%s" % (endpoint.rstrip("/"), repo, urllib.parse.quote(revision, safe=""))
+    request = urllib.request.Request(place + "?blobs=true")  # noqa: S310  # http or https, looked at above
+    if params.get("token") is not None:
+        # Not sent on when the hub names another address.
+        request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
+    try:
+        with urllib.request.urlopen(request, timeout=_HUB_S) as said:  # noqa: S310
+            told = json.loads(said.read(_LONGEST_ANSWER).decode("utf-8"))
+            commit = told["sha"]
+            sizes = {str(file["rfilename"]): int(file.get("size") or 0) for file in told.get("siblings", [])}
+    except urllib.error.HTTPError as error:
+        why = {401: "it needs a token, or does not exist", 403: "its owner has to let you in", 404: "there is no such"}
+        message = "%s says %d to %s at %s: %s"
+        words = why.get(error.code, str(error.reason))
+        raise _HubError(message % (endpoint, error.code, repo, revision, words), refused=error.code in why)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _HubError("%s cannot be reached from here: %s" % (endpoint, error), refused=False)
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise _HubError("%s names no commit of %s" % (endpoint, repo), refused=False)
+    wanted = choose_files(sorted(sizes))
+    return commit, wanted, sum(sizes[name] for name in wanted)
+
+
+def _fetch(
+    call: Call, python: str, repo: str, commit: str, staging: str, params: Dict[str, Any], lock: Optional[int]
+) -> None:
+    try:
+        _, wanted, _ = _look_up(repo, commit, params)
+    except _HubError as error:
+        raise AgentError("environment", error.message)
+    variables = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    variables.update(_variables(params), HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
+    asked = {"repo": repo, "commit": commit, "folder": staging, "files": wanted, "token": params.get("token")}
+    said: List[str] = []
+
+    def take(line: str) -> None:
+        words = line.split(" ")
+        if words[0] == "@@" and len(words) == 3 and words[1].isdigit() and words[2].isdigit():
+            call.progress("%s from the hub" % repo, int(words[1]) / float(max(1, int(words[2]))))
+        elif line.strip():
+            said.append(line[:500])
+
+    call.progress("%s from the hub" % repo, 0.0)
+    code = call.session.children.run(
+        [python, "-I", "-c", _FETCH],
+        variables,
+        take,
+        inherit=[] if lock is None else [lock],
+        stdin=json.dumps(asked).encode("utf-8"),
+    )
+    if code:
+        words = "\n".join(said[-_SHOWN_LINES:]) or "it said nothing"
+        full = "No space left" in words or "Disk quota" in words
+        message = "fetching %s failed with exit code %d:\n%s" % (repo, code, words)
+        raise AgentError("disk_full" if full else "environment", message, "the same launch again goes on from here")
+
+
+def _size(path: str) -> int:
+    return sum(os.path.getsize(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names)

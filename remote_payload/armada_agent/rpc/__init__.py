@@ -1,0 +1,1 @@
+"""The conversation with home."""

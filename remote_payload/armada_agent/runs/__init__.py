@@ -1,0 +1,1 @@
+"""Runs as folders on this host: made, handed over, observed, removed."""

@@ -1,0 +1,275 @@
+"""Runs as folders on a host: made whole or not at all, listed, removed."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from typing import Any, Dict, List
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files
+from armada_agent.outbox import homes
+from armada_agent.paths import RunPaths, checked_run_id, list_folder, newest
+from armada_agent.provision import content
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+from armada_agent.runs import leftover_processes
+from armada_agent.supervisor import work_data
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SPECS = 200
+_LONGEST_STATE = 40
+_SPECS_LIMIT = 4 * 1024 * 1024  # of one answer: a line holds at most 8 MiB
+_LAUNCH_FILE = re.compile(r"launch/[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
+
+
+def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Make a run's folder, and hand it over in the same breath where a submission is named; both again change nothing.
+
+    Raises:
+        AgentError: `conflict` when the run exists with another spec; what `run.submit` raises.
+    """
+    home = homes.read_asker(params)
+    answer = _create(call, params)
+    homes.register(RunPaths(call.root, params.get("run_id")), home)
+    if params.get("submission") is not None:
+        from armada_agent.runs import submissions
+
+        answer["submitted"] = submissions.submit(call, params)
+    return answer
+
+
+def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    paths = RunPaths(call.root, params.get("run_id"))
+    spec = _checked_spec(paths, parameters.mapping(params, "spec"))
+    launch = parameters.texts(params, "files")
+    for name in launch:
+        if not _LAUNCH_FILE.fullmatch(name):
+            raise AgentError("bad_request", "%.100r is not a file name under launch/" % name)
+    secrets = parameters.texts(params, "secrets")
+    check_variables(secrets)
+    if not os.path.isdir(paths.folder):
+        files.make_folders(os.path.dirname(paths.folder))
+        staged = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
+        try:
+            _fill(call, staged, spec, launch, secrets)
+            if _rename(staged, paths.folder):
+                return {"path": paths.folder, "created": True}
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)  # it is there only if somebody else was first, or on an error
+    if _read_spec(paths) != spec:
+        raise AgentError("conflict", "run %s exists here with another spec" % paths.run_id)
+    return {"path": paths.folder, "created": False}
+
+
+def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+    """List every run under the root with its last written state."""
+    return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_ids(call.root)]}
+
+
+def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Hand out the plans of runs, for a home that has lost its store; those that fill the answer are all that come at once.
+
+    A plan that is missing or damaged is null, with the reason beside it.
+    """
+    asked = parameters.sequence(params, "run_ids")
+    if len(asked) > _MOST_SPECS:
+        raise AgentError("bad_request", "at most %d plans a question" % _MOST_SPECS)
+    room = _SPECS_LIMIT
+    answers: List[Dict[str, Any]] = []
+    for run_id in asked:
+        paths = RunPaths(call.root, run_id)
+        spec, problem = None, None
+        try:
+            spec = files.read_json(paths.spec, limit=_SPECS_LIMIT)
+            problem = None if spec is not None else "there is no spec.json"
+        except files.UnreadableError as error:
+            problem = str(error)[:500]
+        size = len(json.dumps(spec))
+        if size > _SPECS_LIMIT:
+            spec, problem, size = None, "spec.json fills %d bytes of an answer, too many for one" % size, 0
+        room -= size
+        if room < 0 and answers:
+            break
+        answers.append({"run_id": paths.run_id, "spec": spec, "problem": problem})
+    return {"specs": answers}
+
+
+def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete a run's folder.
+
+    Raises:
+        AgentError: `conflict` while anything of the run lives, or another home would lose something by it, unless `despite_homes`
+            says that a person knows; `not_found`.
+    """
+    from armada_agent.runs.observation import Evidence
+
+    asker = homes.read_asker(params)
+    paths = RunPaths(call.root, params.get("run_id"))
+    if not os.path.isdir(paths.folder):
+        raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
+    if leftover_processes.is_gone(paths):
+        _refuse_scraps(paths)
+    lock = files.lock(paths.submit_lock, timeout_s=5.0)
+    if lock is None:
+        raise AgentError("conflict", "run %s is being submitted" % paths.run_id)
+    try:
+        evidence = Evidence(paths)
+        if evidence.supervisor in ("alive", "unknown") or evidence.processes():
+            raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+        lacking = homes.find_lacking(paths, asker)
+        if lacking and params.get("despite_homes") is not True:
+            raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")
+        trash = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
+        os.rename(paths.folder, trash)
+    finally:
+        os.close(lock)
+    shutil.rmtree(trash)
+    return {}
+
+
+def _refuse_scraps(paths: RunPaths) -> None:
+    """Keep what a job wrote after its run's folder had been deleted: nobody knows of it at home."""
+    if leftover_processes.find(paths):
+        raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+    if paths.announced():
+        message = "the folder of run %s was removed while it ran, and its job has saved checkpoints there since: %s"
+        remedy = "copy what you need, then: rm -rf %s  # there" % shlex.quote(paths.folder)
+        raise AgentError("conflict", message % (paths.run_id, paths.outbox), remedy)
+
+
+def read_spec(paths: RunPaths) -> Dict[str, Any]:
+    """Read a run's plan.
+
+    Raises:
+        AgentError: `not_found`, or `io` when the file is damaged.
+    """
+    paths.require()
+    return _read_spec(paths)
+
+
+def _read_spec(paths: RunPaths) -> Dict[str, Any]:
+    try:
+        return files.read_json(paths.spec) or {}
+    except files.UnreadableError as error:
+        raise AgentError("io", "run %s: %s" % (paths.run_id, error))
+
+
+def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
+    if spec.get("run_id") != paths.run_id:
+        raise AgentError("bad_request", "the spec is of another run: %.100r" % spec.get("run_id"))
+    if spec.get("format") != 1:
+        message = "spec format %.20r; this agent knows 1" % spec.get("format")
+        raise AgentError("bad_request", message, "the older of the two is to be updated: armada at home, or this agent")
+    job = parameters.mapping(spec, "job")
+    argv = parameters.sequence(job, "argv")
+    if not argv or not all(map(parameters.is_text, argv)) or not argv[0]:
+        raise AgentError("bad_request", "`job.argv` must be a list of texts that begins with a program")
+    check_variables(parameters.texts(job, "env"))
+    code = job.get("code")
+    if code is not None and not (isinstance(code, str) and os.path.isabs(code)):
+        raise AgentError("bad_request", "`job.code` must be an absolute folder")
+    work_data.check(job.get("data"))
+    parameters.integer(spec, "gpus")
+    parameters.seconds(spec, "stop_grace_s")
+    if spec.get("time_limit_s") is not None:
+        parameters.seconds(spec, "time_limit_s")
+    _check_watch(spec.get("watch"))
+    outbox = parameters.mapping(spec, "outbox")
+    parameters.integer(outbox, "keep", default=1, least=1)
+    parameters.integer(outbox, "disk_floor_bytes")
+    return spec
+
+
+def _check_watch(watch: Any) -> None:
+    if watch is None:
+        return
+    if not isinstance(watch, dict):
+        raise AgentError("bad_request", "`watch` must be an object")
+    resume = parameters.sequence(watch, "resume") if watch.get("resume") is not None else []
+    if not all(map(parameters.is_text, resume)):
+        raise AgentError("bad_request", "`watch.resume` must be a list of texts")
+    if watch.get("checkpoints") is not None:
+        checkpoints = parameters.mapping(watch, "checkpoints")
+        pattern = parameters.text(checkpoints, "pattern")
+        if not pattern or os.path.isabs(pattern) or ".." in pattern.split("/"):
+            raise AgentError("bad_request", "`watch.checkpoints.pattern` must stay below the folder the job works in")
+        parameters.seconds(checkpoints, "quiet_s")
+
+
+def check_variables(environment: Dict[str, str]) -> None:
+    """Refuse what is no name of a variable.
+
+    Raises:
+        AgentError: `bad_request`.
+    """
+    for name in environment:
+        if not _VARIABLE.fullmatch(name):
+            raise AgentError("bad_request", "%.100r is not the name of a variable" % name)
+
+
+def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str], secrets: Dict[str, str]) -> None:
+    os.mkdir(staged, 0o700)
+    for name in ("launch", "outbox", "submissions", "attempts"):
+        os.mkdir(os.path.join(staged, name), 0o700)
+    code = spec["job"].get("code")
+    work = os.path.join(staged, "work")
+    if code is None:
+        os.mkdir(work, 0o700)
+    elif os.path.isdir(code):
+        shutil.copytree(code, work, symlinks=True)
+        sha = content.find_code(call.root, code)
+        if sha is not None:
+            content.require_right(work, sha, code, True, call)  # the copy: it is what runs
+        files.fsync_tree(work)  # after a power cut a script that is empty would end well
+    else:
+        raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
+    if spec["job"].get("data"):
+        work_data.link(call.root, work, spec["job"]["data"])
+        files.fsync_tree(work)
+    for name, text in launch.items():
+        files.write_bytes(os.path.join(staged, name), text.encode("utf-8"))
+    if secrets:
+        files.write_bytes(os.path.join(staged, "secrets.env"), files.encode(secrets))
+    files.write_bytes(os.path.join(staged, "spec.json"), files.encode(spec))
+    files.fsync_folder(staged)
+
+
+def _rename(staged: str, folder: str) -> bool:
+    try:
+        os.rename(staged, folder)
+    except OSError:
+        if os.path.isdir(folder):
+            return False
+        raise
+    files.fsync_folder(os.path.dirname(folder))
+    return True
+
+
+def list_ids(root: str) -> List[str]:
+    """List the ids of the runs under a root."""
+    folder = os.path.join(root, "runs")
+    found = []
+    for name in list_folder(folder):
+        try:
+            found.append(checked_run_id(name))
+        except AgentError:
+            continue  # hidden leftovers, and what people put there
+    return [name for name in found if os.path.isdir(os.path.join(folder, name))]
+
+
+def _summarise(paths: RunPaths) -> Dict[str, Any]:
+    summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None, "submission": None}
+    try:
+        spec = files.read_json(paths.spec) or {}
+        state = files.read_json(paths.state)
+        submission = newest(paths.submissions())
+        word = state.get("state") if state else "submitted" if submission is not None else "preparing"
+    except (files.UnreadableError, OSError):
+        return summary  # whatever lies in one run's folder, the others are listed
+    summary["submission"] = submission
+    created_at = spec.get("created_at")
+    summary["created_at"] = created_at if isinstance(created_at, (int, float)) else None
+    summary["state"] = word if isinstance(word, str) and len(word) <= _LONGEST_STATE else "unknown"
+    return summary

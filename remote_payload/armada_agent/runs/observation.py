@@ -1,0 +1,354 @@
+"""What a host can show about runs: files and processes, never conclusions."""
+
+import json
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent.engines import allowance
+from armada_agent.engines import engine as engines
+from armada_agent.errors import AgentError
+from armada_agent.host import detached, files, process_identity, processes, roots
+from armada_agent.outbox import listing
+from armada_agent.paths import RunPaths, newest
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+from armada_agent.runs import host_identity, leftover_processes
+from armada_agent.verdicts import doubt, following
+
+ENDED = ("succeeded", "failed", "cancelled")
+_TEXT_LIMIT = 65536
+_ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
+_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
+_RECORD_LIMIT = 64 * 1024  # most of them are a part of the answer, and have a few hundred bytes
+_PLAN_LIMIT = 1024 * 1024
+_MOST_RUNS = 1000
+_MOST_STOPPED = 20
+
+
+class Evidence:
+    """One look at one run.
+
+    Attributes:
+        submission_number: The newest submission's, or None.
+        job: Its job.json.
+        state: state.json.
+        attempt: `{"number", "run", "exit"}` of the newest attempt, or None.
+        findings: What could not be read, one sentence each.
+    """
+
+    def __init__(self, paths: RunPaths, table: Optional[List[processes.Process]] = None) -> None:
+        self.findings: List[str] = []
+        self._paths = paths
+        self._table = table
+        self.submission_number = newest(paths.submissions())
+        number = self.submission_number or 0
+        self.claimed = os.path.exists(paths.submission(number, "claim.json"))
+        self.job = self._read(paths.submission(number, "job.json"))
+        self._job_damaged = self.job is None and bool(self.findings)
+        self.state = self._read(paths.state)
+        self.attempt = self._attempt()
+        self.settings = self._scheduler()
+        self._sight: Optional[Dict[str, Any]] = None
+
+    @property
+    def supervisor(self) -> str:
+        """`alive`, `dead`, `none` (nothing took the run up) or `unknown` (another machine's, or damaged records)."""
+        if self.job is not None and self.settings is not None:
+            return self._supervisor_of_job()
+        if self.job is not None:
+            return host_identity.find_supervisor(self._paths, self._supervisor_now())[0]
+        return "unknown" if self._job_damaged else "none"
+
+    @property
+    def handed(self) -> engines.Handed:
+        """The newest submission, as its batch system knows it."""
+        return engines.Handed(self._paths, self.submission_number or 0, self.job)
+
+    @property
+    def sight(self) -> Optional[Dict[str, Any]]:
+        """What the batch system says of the newest submission; None without one, and of a run that has ended."""
+        if self._sight is None and self.settings is not None and self.job is not None and not self.has_ended:
+            poll_s = self.settings.get("poll_s")
+            engine = engines.find(self.settings.get("kind"))
+            every = float(poll_s) if isinstance(poll_s, (int, float)) else engine.POLL_S
+            self._sight = self._with_last_words(engine.look(self.handed, every))
+        return self._sight
+
+    @property
+    def rebooted(self) -> bool:
+        if self.job is None or self.settings is not None:
+            return False  # the machine one logs in to is not where a batch system runs things
+        return host_identity.find_supervisor(self._paths, self._supervisor_now())[1]
+
+    def _supervisor_now(self) -> Any:
+        """Who sees to the newest submission: who took it up, or took it over."""
+        over = self._read(self._paths.submission(self.submission_number or 0, "successor.json"))
+        return (over or self.job or {}).get("supervisor")
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the newest submission has ended; the state may still be an earlier one's."""
+        state = self.state or {}
+        return state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether a batch system has finished with the newest submission, whoever wrote that down."""
+        return self.settings is not None and (self.has_ended or (self.sight or {}).get("state") == engines.ENDED)
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether a batch system goes on not knowing the newest submission, which is a guess at its end and no more."""
+        return (self.sight or {}).get("state") == engines.GONE
+
+    def processes(self) -> List[processes.Process]:
+        run = (self.attempt or {}).get("run") or {}
+        return processes.members(self._paths, run.get("process"), self._table)
+
+    def as_json(self) -> Dict[str, Any]:
+        submission = None
+        if self.submission_number is not None:
+            submission = {"number": self.submission_number, "claimed": self.claimed, "job": self.job}
+        beat = self._beat()
+        members = self.processes()
+        return {
+            "submission": submission,
+            "supervisor": self.supervisor,
+            "rebooted": self.rebooted,
+            "may_have_succeeded": self._may_have_succeeded(),
+            "state": self.state,
+            "attempt": self.attempt,
+            "stop_wished": self._stop_wished(),
+            "scheduler": self.sight,
+            "processes": len(members),
+            "stopped": _find_stopped(
+                members, self._supervisor_now() if self.job is not None and self.settings is None else None
+            ),
+            "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
+            "quiet_s": self._quiet_s(beat or {}),
+        }
+
+    def _may_have_succeeded(self) -> Optional[bool]:
+        """Whether a job without an exit may have succeeded; None where its exit is known, or may come yet."""
+        exit_ = (self.attempt or {}).get("exit")
+        if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
+            return None
+        announces = not (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("watch")
+        has_final = announces and listing.has_final(self._paths)
+        signs = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
+        return doubt.may_have_succeeded(
+            announces, has_final, self.rebooted, doubt.outlived(_changed_at(self._paths.output), max(signs))
+        )
+
+    def _stop_wished(self) -> bool:
+        """Whether somebody asked for the end of this submission, or of one to come."""
+        wish = self._read(self._paths.stop)
+        number = (wish or {}).get("submission")
+        return wish is not None and (not isinstance(number, int) or (self.submission_number or 0) <= number)
+
+    def _with_last_words(self, sight: Dict[str, Any]) -> Dict[str, Any]:
+        """Add what the worker printed where nobody wrote an end: a missing python3, a module that does not load."""
+        if sight["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
+            words = files.read_tail(self._paths.scheduler_log, 400).strip()
+            return dict(sight, message="the worker's last words: %s" % words if words else sight["message"])
+        return sight
+
+    def _scheduler(self) -> Optional[Dict[str, Any]]:
+        if self.job is None or self.job.get("scheduler") == "direct":
+            return None
+        settings = (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("scheduler")
+        return settings if isinstance(settings, dict) else None
+
+    def _supervisor_of_job(self) -> str:
+        """A supervisor on a worker lives as long as its job does; its pid says nothing here, nor does a queue's silence."""
+        if self.has_ended:
+            return "dead"
+        state = (self.sight or {}).get("state")
+        return "alive" if state in engines.LIVING else "dead" if state == engines.ENDED else "unknown"
+
+    def _attempt(self) -> Optional[Dict[str, Any]]:
+        number = newest(self._paths.attempts())
+        if number is None:
+            return None
+        run = self._read(self._paths.attempt(number, "run.json"))
+        return {"number": number, "run": run, "exit": self._read(self._paths.attempt(number, "exit.json"))}
+
+    def _beat(self) -> Optional[Dict[str, Any]]:
+        beats = [beat for beat in map(self._read, self._paths.heartbeats()) if beat and _is_time(beat.get("time"))]
+        return max(beats, key=lambda beat: float(beat["time"])) if beats else None
+
+    def _quiet_s(self, beat: Dict[str, Any]) -> Optional[float]:
+        """Seconds since any rank last got on, by this machine's clock; None where nothing runs that could."""
+        state = self.state or {}
+        began = state.get("started_at")
+        if state.get("state") != "running" or self.has_ended or not _is_time(began):
+            return None
+        is_its_own = beat.get("attempt") == state.get("attempt")
+        last = max(float(began or 0), float(beat["time"])) if is_its_own and beat else float(began or 0)
+        return max(0.0, time.time() - last)
+
+    def _read(self, path: str, limit: int = _RECORD_LIMIT) -> Optional[Dict[str, Any]]:
+        try:
+            return files.read_json(path, limit=limit)
+        except files.UnreadableError as error:
+            self.findings.append(str(error)[:500])
+            return None
+
+
+def _find_stopped(members: List[processes.Process], supervisor: Any) -> List[int]:
+    """List the run's processes, its supervisor too, that SIGSTOP keeps from running: they live, and nothing gets on."""
+    found = {member.pid for member in members if member.stat.state == "T"}
+    if supervisor is not None and process_identity.judge(supervisor) == "alive":
+        stat = process_identity.read_stat(supervisor["pid"])
+        found |= {stat.pid} if stat is not None and stat.state == "T" else set()
+    return sorted(found)[:_MOST_STOPPED]
+
+
+def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Look at many runs in one answer, from one look at the process table."""
+    asked = parameters.sequence(params, "runs")
+    if len(asked) > _MOST_RUNS:
+        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+    limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
+    table = processes.scan()
+    budget, filled = _ANSWER_LIMIT, 0
+    answers = []
+    for question in asked:
+        if not isinstance(question, dict):
+            raise AgentError("bad_request", "each of `runs` must be an object")
+        paths = RunPaths(call.root, question.get("run_id"))
+        offsets = {name: parameters.integer(question, name + "_offset") for name in ("metrics", "events")}
+        try:
+            answer = _observe_run(call, paths, offsets, table, min(limit, budget))
+        except Exception as error:  # whatever lies in one run's folder, the others are seen
+            answer = _unreadable(paths, offsets, error)
+        size = len(json.dumps(answer))  # as it crosses: six bytes for a NUL
+        if filled + size > _LINE_LIMIT:
+            answer = _unreadable(paths, offsets, ValueError("they fill %d bytes of an answer" % size))
+            size = len(json.dumps(answer))
+        filled += size
+        budget = max(0, budget - size)
+        answers.append(answer)
+    return dict(roots.describe(call.root), time=time.time(), moment=process_identity.moment(), runs=answers)
+
+
+def _observe_run(
+    call: Call, paths: RunPaths, offsets: Dict[str, int], table: List[processes.Process], limit: int
+) -> Dict[str, Any]:
+    if leftover_processes.is_gone(paths):
+        return dict(_nothing(paths, offsets), remains=leftover_processes.describe(paths, table))
+    metrics = _lines(paths.metrics, offsets["metrics"], limit)
+    events = _lines(paths.events, offsets["events"], limit)
+    evidence = Evidence(paths, table)
+    if evidence.sight is not None and following.may_forget_secrets(evidence.sight["state"]):
+        files.remove(paths.secrets)  # its supervisor did not live to do it
+    if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
+        detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
+    return {
+        "run_id": paths.run_id,
+        "exists": True,
+        "evidence": evidence.as_json(),
+        "findings": evidence.findings,
+        "metrics": metrics,
+        "events": events,
+        "outbox": listing.list_finished(paths),
+        "log_size_bytes": _size(paths.output),
+    }
+
+
+def _unreadable(paths: RunPaths, offsets: Dict[str, int], error: Exception) -> Dict[str, Any]:
+    """Say of a run that nothing can be said of it."""
+    told = "its records on the host cannot be read: %s: %s" % (type(error).__name__, error)
+    return dict(_nothing(paths, offsets), exists=True, findings=[told[:500]])
+
+
+def _nothing(paths: RunPaths, offsets: Dict[str, int]) -> Dict[str, Any]:
+    """Answer for a run of which nothing is seen."""
+    return {
+        "run_id": paths.run_id,
+        "exists": False,
+        "evidence": None,
+        "findings": [],
+        "metrics": {"text": "", "next_offset": offsets["metrics"]},
+        "events": {"text": "", "next_offset": offsets["events"]},
+        "outbox": [],
+        "log_size_bytes": 0,
+    }
+
+
+def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Read a piece of a job's output.
+
+    Offsets count bytes; the text ends where a character does. `tail_lines` begins that many lines before the end, as far
+    as `limit_bytes` reaches.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=4))
+    lines = params.get("tail_lines")
+    size = _size(paths.output)
+    start = max(0, size - limit) if lines is not None else min(size, parameters.integer(params, "offset"))
+    block = _read_block(paths.output, start, limit)
+    if lines is not None:
+        skipped = _before_last_lines(block, parameters.integer(params, "tail_lines"))
+        start, block = start + skipped, block[skipped:]
+    block = whole_characters(block) if start + len(block) < size else block
+    text = block.decode("utf-8", "replace")
+    return {"offset": start, "text": text, "next_offset": start + len(block), "size_bytes": size}
+
+
+def whole_characters(block: bytes) -> bytes:
+    """Drop the first bytes of a character whose last bytes are cut off."""
+    for back in range(1, min(4, len(block)) + 1):
+        byte = block[-back]
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return block[:-back] if back < needed and len(block) > back else block
+        if byte < 0x80:
+            break
+    return block
+
+
+def _before_last_lines(block: bytes, count: int) -> int:
+    position = len(block) - 1 if block.endswith(b"\n") else len(block)
+    for _ in range(count):
+        position = block.rfind(b"\n", 0, max(0, position))
+        if position < 0:
+            return 0
+    return position + 1 if count else len(block)
+
+
+def _read_block(path: str, start: int, limit: int) -> bytes:
+    try:
+        with files.open_regular(path) as stream:
+            stream.seek(start)
+            return stream.read(limit)
+    except OSError:
+        return b""
+
+
+def _lines(path: str, offset: int, limit: int) -> Dict[str, Any]:
+    text, next_offset = files.read_lines(path, offset, limit) if limit else ("", offset)
+    return {"text": text, "next_offset": next_offset}
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

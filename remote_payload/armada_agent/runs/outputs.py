@@ -1,0 +1,219 @@
+"""What a run left behind besides checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
+
+One question covers all runs of a host, so that a sync with nothing new costs one round trip.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.host import roots
+from armada_agent.outbox import homes, listing, orphans
+from armada_agent.paths import RunPaths
+from armada_agent.rpc import file_blocks, parameters
+from armada_agent.rpc.session import Call
+
+_ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json")
+_FOLDERS = ("launch", "wandb", "merged")
+_MOST_FILES = 10000
+_MOST_LOOKED_AT = 200000
+_MOST_RUNS = 1000
+_SHOWN = 20
+_MOST_OTHERS = 2000
+_LONGEST_MANIFEST = 64 * 1024
+_MOST_MANIFESTS = 512 * 1024
+_IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
+_BLOCK = 1024 * 1024
+Found = Tuple[str, os.stat_result]
+
+
+def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """List, for each run asked about, its outbox and the files that should come home.
+
+    `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
+    counts files that the run wrote below work/ and that no pattern covers: they stay behind; where a question says `list_others`,
+    it names them. `manifests` are those of the newest checkpoints that this home does not hold yet: as many as are asked for, and
+    only short ones. A home that says which it is wants to hear of these runs from now on; `homes` are all that do.
+    """
+    asked = parameters.sequence(params, "runs")
+    home = homes.read_asker(params)
+    if len(asked) > _MOST_RUNS:
+        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+    answers = []
+    room = _MOST_MANIFESTS
+    for question in asked:
+        if not isinstance(question, dict):
+            raise AgentError("bad_request", "each of `runs` must be an object")
+        paths, patterns = RunPaths(call.root, question.get("run_id")), _patterns(question)
+        answer = _empty(paths)
+        try:
+            homes.register(paths, home)
+            if question.get("list_others") is True:
+                answer["others"]["files"] = []
+            _look_at(call, paths, patterns, answer)
+            room -= _add_manifests(paths, home, question.get("manifests"), room, answer)
+        except (
+            Exception
+        ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
+            answer.update(truncated=True, problem="%s: %s" % (type(error).__name__, str(error)[:300]))
+        answers.append(answer)
+    return dict(roots.describe(call.root), runs=answers)
+
+
+def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Give the SHA-256 of `size` bytes of each file, from its beginning or an offset; null for one that is shorter, or gone."""
+    paths = RunPaths(call.root, params.get("run_id"))
+    found: List[Optional[str]] = []
+    for entry in parameters.sequence(params, "files"):
+        numbers = entry[1:] if isinstance(entry, list) else []
+        if len(numbers) not in (1, 2) or not all(isinstance(number, int) and number >= 0 for number in numbers):
+            raise AgentError("bad_request", "each of `files` must be [path, size] or [path, size, offset]")
+        try:
+            found.append(_hash(paths, entry[0], *numbers))
+        except AgentError as error:
+            if error.kind != "not_found":
+                raise
+            found.append(None)
+    return {"sha256": found}
+
+
+def matcher(pattern: str) -> "re.Pattern[str]":
+    """Compile a glob: `*` and `?` stay within a folder, `**` does not; a folder's name means all that is in it."""
+    parts = []
+    rest = pattern.rstrip("/")
+    while rest:
+        if rest.startswith("**/"):
+            parts.append("(?:.*/)?")
+            rest = rest[3:]
+        elif rest.startswith("**"):
+            parts.append(".*")
+            rest = rest[2:]
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0])))
+            rest = rest[1:]
+    return re.compile("".join(parts) + "(?:/.*)?", re.DOTALL)
+
+
+def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
+    listed = question.get("outputs", [])
+    if not isinstance(listed, list) or not all(map(parameters.is_text, listed)) or len(listed) > 100:
+        raise AgentError("bad_request", "`outputs` must be a list of patterns")
+    return [matcher(pattern) for pattern in listed]
+
+
+def _empty(paths: RunPaths) -> Dict[str, Any]:
+    exists = os.path.isdir(paths.folder)
+    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
+    answer.update(
+        {"homes": [], "outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}}
+    )
+    return answer
+
+
+def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", answer: Dict[str, Any]) -> None:
+    if not answer["exists"]:
+        return
+    # In this order: a checkpoint that is finished in between is counted twice, and not overlooked.
+    answer["finishing"] = orphans.attend(call, paths)
+    answer["announced"] = len(paths.announced())
+    answer["outbox"] = listing.list_finished(paths)
+    answer["homes"] = homes.describe(paths)
+    born = _birth(paths)
+    for path, found in _files(paths):
+        if not path.startswith("work/") or any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns):
+            if len(answer["outputs"]) < _MOST_FILES:
+                answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
+            else:
+                answer["truncated"] = True
+        elif found.st_mtime > born:
+            _count(answer["others"], path, found.st_size)
+
+
+def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
+    others["count"] += 1
+    others["size_bytes"] += size_bytes
+    if len(others["examples"]) < _SHOWN:
+        others["examples"].append(path)
+    if len(others.get("files", ())) < _MOST_OTHERS and "files" in others:
+        others["files"].append([path, size_bytes])
+
+
+def _add_manifests(
+    paths: RunPaths, home: Optional[homes.Home], wanted: object, room: int, answer: Dict[str, Any]
+) -> int:
+    """Add what a home would ask for next; what is not added it asks for. Gives the bytes they take in the answer."""
+    taken = 0
+    left = wanted if isinstance(wanted, int) else 0
+    known = {entry["digest"] for entry in answer["outbox"] if entry["acknowledged"]}
+    for each in answer["homes"]:
+        if home is not None and each["id"] == home["id"]:
+            known = set(each["held"]) | set(each["unwanted"])
+    for entry in reversed(answer["outbox"]):
+        if left <= 0:
+            break
+        if entry["digest"] in known:
+            continue
+        left -= 1
+        try:
+            text = listing.manifest_text(paths, entry["digest"], _LONGEST_MANIFEST)
+        except (AgentError, OSError):
+            continue  # who asks for it is told what is wrong with it
+        size = len(json.dumps(text))
+        if size <= min(_LONGEST_MANIFEST, room - taken):
+            taken += size
+            answer.setdefault("manifests", {})[entry["digest"]] = text
+    return taken
+
+
+def _birth(paths: RunPaths) -> float:
+    """Say when the run was made: the copy of the code below work/ is older than that."""
+    try:
+        return os.stat(paths.spec).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _files(paths: RunPaths) -> Iterator[Found]:
+    for name in _ALWAYS:
+        found = _regular(os.path.join(paths.folder, name))
+        if found:
+            yield name, found
+    budget = _MOST_LOOKED_AT
+    for top in (*_FOLDERS, "work"):
+        if os.path.islink(os.path.join(paths.folder, top)):
+            continue  # as of links below it: nothing behind them travels
+        for parent, folders, names in os.walk(os.path.join(paths.folder, top)):
+            folders[:] = sorted(name for name in folders if name not in _IGNORED)
+            for name in sorted(names):
+                location = os.path.join(parent, name)
+                found = _regular(location)
+                budget -= 1
+                if found and budget > 0:
+                    yield os.path.relpath(location, paths.folder), found
+
+
+def _regular(path: str) -> Optional[os.stat_result]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _hash(paths: RunPaths, path: object, size: int, offset: int = 0) -> Optional[str]:
+    descriptor = file_blocks.open_file(paths, path)
+    with os.fdopen(descriptor, "rb") as stream:
+        stream.seek(offset)
+        digest = hashlib.sha256()
+        left = size
+        while left:
+            block = stream.read(min(_BLOCK, left))
+            if not block:
+                return None
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()

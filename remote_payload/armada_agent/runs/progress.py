@@ -1,0 +1,92 @@
+"""How far a run has got, by its whole checkpoints, and how far each attempt took it."""
+
+import os
+from typing import Any, Dict, List, Optional
+
+from armada_agent.host import files
+from armada_agent.outbox import checkpoint_watch, listing
+from armada_agent.paths import RunPaths
+from armada_agent.supervisor.journal import say
+from armada_agent.verdicts.requeue import Attempt
+
+_LIMIT = 1024 * 1024
+
+
+class Progress:
+    """Measures one attempt; made before its job starts.
+
+    Args:
+        paths: The run's files.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._before: Optional[int] = None
+        self._is_known = True
+        try:
+            # What home had deleted here, and what a killed supervisor did not finish, is no gain of this attempt.
+            self._before = _highest([_newest_whole(paths), _newest_recorded(paths), _newest_announced(paths)])
+        except OSError as error:
+            self._is_known = False
+            say("how far the run is cannot be read: %s" % error)
+
+    def measure(self) -> Dict[str, Optional[int]]:
+        """Give `step_before` and `step` of the newest whole checkpoint; empty where nobody can tell."""
+        if not self._is_known:
+            return {}
+        try:
+            return {"step_before": self._before, "step": _highest([self._before, _newest_whole(self._paths)])}
+        except OSError as error:
+            say("how far the run is cannot be read: %s" % error)
+            return {}
+
+
+def attempt_of(number: int, reason: Optional[str], measured: Dict[str, Any]) -> Attempt:
+    """Put together what is known of an attempt.
+
+    Args:
+        number: Which.
+        reason: Why it ended.
+        measured: Its `step_before` and `step`, where anybody wrote them down.
+    """
+    before, step = (measured.get(name, "") for name in ("step_before", "step"))
+    if all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (before, step)):
+        return Attempt(number, reason, before, step)
+    return Attempt(number, reason, is_known=False)
+
+
+def ended_attempts(paths: RunPaths, submission: int) -> List[Attempt]:
+    """List the attempts of a submission that have ended: a person who hands a run over again wants it to be tried anew."""
+    found = []
+    for number in paths.attempts():
+        exit_ = _read(paths.attempt(number, "exit.json"))
+        if exit_ and _read(paths.attempt(number, "run.json")).get("submission") == submission:
+            reason = exit_.get("reason")
+            found.append(attempt_of(number, reason if isinstance(reason, str) else None, exit_))
+    return found
+
+
+def _newest_whole(paths: RunPaths) -> Optional[int]:
+    """Find the highest step that was ever whole here, as far as the host still knows."""
+    return _highest([checkpoint_watch.last_whole(paths)] + [entry["step"] for entry in listing.list_finished(paths)])
+
+
+def _newest_announced(paths: RunPaths) -> Optional[int]:
+    steps = [_read(os.path.join(folder, listing.ANNOUNCEMENT)).get("step") for folder in paths.announced()]
+    return _highest([step for step in steps if isinstance(step, int)])
+
+
+def _newest_recorded(paths: RunPaths) -> Optional[int]:
+    steps = [_read(paths.attempt(number, "exit.json")).get("step") for number in paths.attempts()]
+    return _highest([step for step in steps if isinstance(step, int)])
+
+
+def _highest(steps: List[Optional[int]]) -> Optional[int]:
+    return max((step for step in steps if step is not None), default=None)
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        return files.read_json(path, limit=_LIMIT) or {}
+    except files.UnreadableError:
+        return {}  # torn by whatever killed its writer: it says nothing

@@ -1,0 +1,360 @@
+"""Handing a run over to a supervisor, at most once, and asking for its end."""
+
+import contextlib
+import getpass
+import os
+import time
+from typing import Any, Dict, Optional
+
+from armada_agent.engines import allowance
+from armada_agent.engines import engine as engines
+from armada_agent.engines.engine import EngineError
+from armada_agent.errors import AgentError
+from armada_agent.host import detached, files, process_identity, roots
+from armada_agent.paths import RunPaths, newest
+from armada_agent.provision import host_setup
+from armada_agent.rpc import parameters
+from armada_agent.rpc.session import Call
+from armada_agent.runs import leftover_processes
+from armada_agent.runs.folders import check_variables
+from armada_agent.runs.observation import Evidence
+from armada_agent.verdicts import following
+
+_TAKE_UP_S = 15.0
+_SAFE = "asking again is safe; nothing is handed over twice"
+
+
+def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Start a supervisor for a run, or hand it to the host's batch system, unless that was done already.
+
+    The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
+    however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
+    name before anything is handed over again, and of two jobs of one submission only the first may take the run up.
+    Secrets went with the end of the submission before: a later one brings them anew, or, where that one was lost without an
+    end, says `keep_secrets`.
+
+    Raises:
+        AgentError: `not_found`; `conflict` when another submission is active, the run was cancelled before it started, or
+            secrets to be kept are gone; `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell
+            whether it has the job.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    number = parameters.integer(params, "submission", least=1)
+    secrets = parameters.texts(params, "secrets") if number > 1 else {}
+    check_variables(secrets)
+    _require_linux()
+    paths.require()
+    with files.locked(paths.submit_lock) as lock:
+        job = _job(paths, number)
+        if job is not None:
+            return {"outcome": "already", "job": job}
+        _refuse_second(paths, number)
+        wish = read_wish(paths)
+        if wish is not None and concerns(wish, number):
+            raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
+        if params.get("keep_secrets") is True:
+            _require_secrets(paths)
+        settings = read_scheduler(paths)
+        host_setup.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
+        if secrets:
+            files.write_json(paths.secrets, secrets)
+        _claim(paths, number)
+        if settings is not None:
+            return {"outcome": "started", "job": _hand_over(engines.Handed(paths, number), settings, lock)}
+        detached.start("supervise", call.session.agent_path, paths, number)
+        return {"outcome": "started", "job": _await_job(paths, number)}
+
+
+def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Wish a run's end; its supervisor fulfils it, or, where that has died, a process started here.
+
+    Where the run's folder is gone, `root` says that it is no file system which is away: then its processes are ended all the same.
+
+    Returns:
+        The `outcome`, and the `submission` that it is about: a later one is none of this wish's.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    grace_s = parameters.seconds(params, "grace_s")
+    _require_linux()
+    is_mounted = params.get("root") is not None and params["root"] == roots.identify(call.root)
+    if is_mounted and leftover_processes.is_gone(paths) and leftover_processes.find(paths):
+        leftover_processes.start_ending(call.session.agent_path, paths, grace_s)
+        return {"outcome": "stopping"}
+    paths.require()
+    evidence = Evidence(paths)
+    number = evidence.submission_number
+    if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
+        return {"outcome": "already_ended", "submission": number}
+    files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
+    # Whoever takes the run up from here on reads the wish; only who took it up before has to be looked for.
+    evidence = Evidence(paths)
+    if number is not None and evidence.submission_number != number:
+        return {"outcome": "already_ended", "submission": number}  # it was handed over again before the wish was there
+    number = evidence.submission_number
+    return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
+
+
+def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
+    number = evidence.submission_number
+    if number is not None and evidence.job is None:
+        _find_lost_job(engines.Handed(paths, number))
+        evidence = Evidence(paths)
+    if number is None or evidence.job is None:
+        # No supervisor, or one that has yet to read the wish and will write the very same.
+        return _cancel_unstarted(paths, number or 0)
+    if evidence.settings is not None and evidence.supervisor != "dead":
+        answer = _cancel_job(paths, number, evidence, grace_s)
+        if evidence.is_gone:  # a person wishes the end of what the batch system does not know: nobody else writes it
+            detached.start("clear", call.session.agent_path, paths, number)
+        return answer
+    if evidence.supervisor == "dead":
+        detached.start("clear", call.session.agent_path, paths, number)
+    return {"outcome": "stopping"}
+
+
+def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
+    """Tell the batch system; a job that never began gets its end written here, because nobody else will.
+
+    Where the batch system does not answer, the wish stands: a supervisor reads it by itself, also of a job that starts later.
+    """
+    engine = engines.find((evidence.settings or {}).get("kind"))
+    sighted = evidence.sight or engines.sight(engines.UNKNOWN, None)
+    try:
+        engine.cancel(evidence.handed, sighted, grace_s)
+    except EngineError as error:
+        if error.refused or error.missing:
+            raise engines.as_agent_error(error)
+        return {"outcome": "stopping", "problem": error.message[:500]}
+    if sighted["state"] in (engines.PENDING, engines.HELD):
+        if not evidence.attempt:
+            return _cancel_unstarted(paths, number)
+        _conclude_waiting(paths, number, evidence.state or {})
+    return {"outcome": "stopping"}
+
+
+def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> None:
+    """Write the end of a submission that was stopped between two attempts, or before its first."""
+    told: Dict[str, Any] = {
+        "state": "cancelled",
+        "reason": "killed_by_user",
+        "message": "cancelled while it waited for its next attempt",
+    }
+    if state.get("submission") != number:
+        told.update(submission=number, gpus=[], exit_code=None, signal=None, started_at=None)
+    seq = state.get("seq")
+    files.write_json(paths.state, dict(state, ended_at=time.time(), seq=seq + 1 if isinstance(seq, int) else 1, **told))
+    files.remove(paths.secrets)
+
+
+def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> Dict[str, Any]:
+    """Give a claimed submission to the batch system, unless it was asked before and has it."""
+    kind = settings.get("kind")
+    engine = engines.find(kind)
+    job_id = _look_up(handed, str(kind))
+    if job_id is None:
+        allowance.note_before(handed.paths, handed.number, settings)
+        # From here to job.json nobody can tell whether there is a job but the batch system itself.
+        files.write_json(handed.file("asked.json"), {"time": time.time()})
+        try:
+            job_id = engine.submit(handed, lock)
+        except EngineError as error:
+            if error.refused or error.missing:
+                # It said no, so there is no job: the claim is taken back, and a mended one may be handed over.
+                files.remove(handed.file("claim.json"))
+                files.remove(handed.file("asked.json"))
+                with contextlib.suppress(OSError):  # something is in it that somebody may want to read
+                    os.rmdir(os.path.dirname(handed.file("claim.json")))
+                raise engines.as_agent_error(error)
+            raise AgentError("outcome_unknown", error.message, _SAFE)
+    return _record_job(handed, str(kind), str(job_id))
+
+
+def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
+    """Find the job of a submission that was asked for before: in the run's folder, in the queue."""
+    try:
+        taken = files.read_json(handed.file("taken.json"))
+    except files.UnreadableError as error:
+        message = "which job of %s took it up cannot be known: %s"
+        raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
+    if taken is not None:
+        return str(taken.get("job_id"))
+    if not os.path.exists(handed.file("asked.json")):
+        return None
+    try:
+        found: Optional[str] = engines.find(kind).look_up(handed)
+    except EngineError as error:
+        message = "whether %s already has %s cannot be known now: %s"
+        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error.message), _SAFE)
+    return found
+
+
+def _find_lost_job(handed: engines.Handed) -> None:
+    """Find the job of a submission whose answer was lost, so that it can be ended."""
+    settings = read_scheduler(handed.paths)
+    if settings is None:
+        return
+    kind = str(settings.get("kind"))
+    job_id = _look_up(handed, kind)
+    if job_id is not None:
+        _record_job(handed, kind, job_id)
+
+
+def _record_job(handed: engines.Handed, kind: str, job_id: str) -> Dict[str, Any]:
+    job = {"submission": handed.number, "scheduler": kind, "job_id": job_id, "name": handed.name, "time": time.time()}
+    files.link_json(handed.file("job.json"), job)
+    return _job(handed.paths, handed.number) or job
+
+
+def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the batch system why a run waits.
+
+    Raises:
+        AgentError: `not_found`; `unsupported` for a run without a batch system; `scheduler` when it does not answer.
+    """
+    paths = RunPaths(call.root, params.get("run_id"))
+    paths.require()
+    evidence = Evidence(paths)
+    if evidence.settings is None:
+        raise AgentError("unsupported", "run %s was not handed to a batch system" % paths.run_id)
+    try:
+        text = engines.find(evidence.settings.get("kind")).explain(evidence.handed)
+    except EngineError as error:
+        raise engines.as_agent_error(error)
+    return {"text": str(text)[:60000]}
+
+
+def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the batch system whether a job file could ever run; nothing is submitted.
+
+    Returns:
+        `refusal`: why it never could, or None; else `wait`: why it could not start now, and `starts_in_s`, where they are known.
+
+    Raises:
+        AgentError: `scheduler` when it does not answer.
+    """
+    engine = engines.find(params.get("scheduler"))
+    try:
+        answer = engine.check(parameters.text(params, "file"))
+    except EngineError as error:
+        if not error.refused:
+            raise engines.as_agent_error(error)
+        return {"refusal": error.message[:2000], "wait": None, "starts_in_s": None}
+    wait = answer["wait"]
+    return {"refusal": None, "wait": wait and wait[:2000], "starts_in_s": answer["starts_in_s"]}
+
+
+def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
+    """Read which batch system a run is for; None for `direct`.
+
+    Raises:
+        AgentError: `io` when the spec is damaged.
+    """
+    try:
+        settings = (files.read_json(paths.spec) or {}).get("scheduler")
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    return settings if isinstance(settings, dict) else None
+
+
+def read_wish(paths: RunPaths) -> Optional[Dict[str, Any]]:
+    """Read stop.json; a damaged one is a wish to stop all the same."""
+    try:
+        return files.read_json(paths.stop)
+    except files.UnreadableError:
+        return {}
+
+
+def concerns(wish: Dict[str, Any], submission: int) -> bool:
+    """Tell whether a wish was about this submission; one from before any submission is about all of them."""
+    number = wish.get("submission")
+    return not isinstance(number, int) or submission <= number
+
+
+def _require_secrets(paths: RunPaths) -> None:
+    """Refuse to go on without the secrets a run was started with: a job that misses its key may fail hours later."""
+    try:
+        job = (files.read_json(paths.spec) or {}).get("job")
+        there = files.read_json(paths.secrets) or {}
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    declared = job.get("secrets") or [] if isinstance(job, dict) else None
+    if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
+        raise AgentError("io", "the spec of run %s is damaged: which secrets it needs cannot be read" % paths.run_id)
+    missing = [name for name in declared if name not in there]
+    if missing:
+        message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))
+        raise AgentError("conflict", message, "armada resume %s sends them anew" % paths.run_id)
+
+
+def _require_linux() -> None:
+    if not os.path.isdir("/proc/self"):
+        raise AgentError("unsupported", "runs need Linux: their processes are found through /proc")
+
+
+def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
+    try:
+        return files.read_json(paths.submission(number, "job.json"))
+    except files.UnreadableError as error:
+        raise AgentError("io", "submission %d of %s: %s" % (number, paths.run_id, error))
+
+
+def _refuse_second(paths: RunPaths, number: int) -> None:
+    before = newest(paths.submissions())
+    if before is None or before == number:
+        return
+    evidence = Evidence(paths)
+    is_dead = evidence.supervisor == "dead" or evidence.is_gone
+    was_taken = evidence.job is not None
+    if not following.may_follow(
+        number, before, evidence.has_ended, was_taken, is_dead, len(evidence.processes()) if was_taken else 0
+    ):
+        message = "run %s has submission %d already" % (paths.run_id, before)
+        raise AgentError("conflict", message, "submit number %d again to learn what became of it" % before)
+
+
+def _claim(paths: RunPaths, number: int) -> None:
+    claim = paths.submission(number, "claim.json")
+    files.make_folders(os.path.dirname(claim))
+    if os.path.exists(claim):
+        return
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # a container's user may have no name
+    files.link_json(claim, {"time": time.time(), "by": "%s@%s" % (user, process_identity.current_host()["hostname"])})
+
+
+def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
+    deadline = time.monotonic() + _TAKE_UP_S
+    while time.monotonic() < deadline:
+        job = _job(paths, number)
+        if job is not None:
+            return job
+        time.sleep(0.02)
+    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it said nothing"
+    message = "the supervisor of %s did not take it up within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
+    raise AgentError("internal", message, "asking again is safe")
+
+
+def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
+    now = time.time()
+    state = {
+        "state": "cancelled",
+        "reason": "killed_by_user",
+        "message": "cancelled before it started",
+        "submission": submission,
+        "attempt": 0,
+        "gpus": [],
+        "exit_code": None,
+        "signal": None,
+        "queued_at": None,
+        "started_at": None,
+        "ended_at": now,
+        "seq": 1,
+    }
+    files.write_json(paths.state, state)
+    files.remove(paths.secrets)
+    return {"outcome": "cancelled_before_start"}

@@ -1,0 +1,1 @@
+"""The process that starts one job and sees it to its end."""

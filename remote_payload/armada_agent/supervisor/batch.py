@@ -1,0 +1,284 @@
+"""The supervisor as a batch system starts it: on a worker, perhaps more than once, ended by signals that mean different things.
+
+Several executions may follow each other under one submission: preempted, requeued, on a node that died. Each is an attempt.
+What a batch system takes away it gives back later, so an attempt that it ended is not the end of the run.
+"""
+
+import os
+import signal
+import time
+from typing import Any, Dict, List, Optional
+
+from armada_agent.engines import engine, slurm_nodes
+from armada_agent.engines.engine import EngineError
+from armada_agent.host import files, gpus, process_identity
+from armada_agent.paths import RunPaths, newest
+from armada_agent.runs import progress
+from armada_agent.runs.observation import ENDED
+from armada_agent.supervisor import job_variables
+from armada_agent.supervisor.gpu_tickets import Holding
+from armada_agent.supervisor.job import Ending, StartError
+from armada_agent.supervisor.journal import Journal, say
+from armada_agent.supervisor.supervise import Supervisor
+from armada_agent.verdicts import requeue
+from armada_agent.verdicts.cause import signal_name
+from armada_agent.verdicts.requeue import REQUEUED
+
+_FENCE_S = 10.0
+_LOG_TAIL = 64 * 1024
+_PREEMPTED = "preempted"
+_NODE_FAILURE = "node_failure"
+_TAKEN = (_PREEMPTED, _NODE_FAILURE)
+_MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number
+_TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+_SIGNALS_APART_S = 10.0  # of a node that is so busy with ending a job that little else runs
+_ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+class BatchSupervisor(Supervisor):
+    """Sees one execution of a submission through.
+
+    Args:
+        paths: The run's files.
+        submission: Its number.
+        spec: The run's plan.
+        job_id: What the batch system calls the job.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any], job_id: str) -> None:
+        super().__init__(paths, submission, spec)
+        self._job_id = job_id
+        self._settings: Dict[str, Any] = spec["scheduler"]
+        self._looked_at = time.monotonic()
+        self._outdated = False
+        self._is_near_limit = False
+        self.exit_code = 0
+        self._devices = ""
+        self._log_begin = _size(paths.scheduler_log)  # what is in it now is of attempts before
+        self._journal.place.until(self._is_outdated)
+        _close_former_attempts(paths, self._journal, self._progress)
+        for number in _TIME_SIGNALS:
+            signal.signal(number, self._note_signal)
+
+    def _note_signal(self, number: int, frame: Any) -> None:
+        super()._note_signal(number, frame)
+        self._is_near_limit = self._is_near_limit or number in _TIME_SIGNALS
+
+    def _spent_s(self) -> float:
+        """The scheduler counts from the job file's first line, and we are that process: its lines of setup became us by `exec`."""
+        return process_identity.age_s()
+
+    def _take_gpus(self) -> None:
+        wanted = self._spec["gpus"]
+        if not wanted:
+            return
+        allotted = engine.allotted_gpus(dict(os.environ))
+        if len(allotted) != wanted:
+            message = "the run needs %s and the scheduler gave it %d (%s)"
+            raise StartError(
+                "env_error", message % (gpus.counted(wanted), len(allotted), ", ".join(allotted) or "none")
+            )
+        self._devices = ",".join(allotted)
+        self._holding = Holding(_identify_gpus(allotted), [])
+
+    def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
+        environment = super()._compose(secrets)
+        if self._devices:
+            # The scheduler's own words: behind a cgroup its first GPU is 0 whatever the machine calls it.
+            environment["CUDA_VISIBLE_DEVICES"] = self._devices
+        environment["ARMADA_GPUS"] = ",".join(gpu["uuid"] for gpu in self._holding.gpus if gpu["uuid"])
+        return environment
+
+    def _wish(self) -> Optional[Dict[str, Any]]:
+        wish = super()._wish()
+        if wish is None and time.monotonic() - self._looked_at > _FENCE_S:
+            self._looked_at = time.monotonic()
+            if self._is_outdated():
+                return {"grace_s": 0}
+        return wish
+
+    def _is_outdated(self) -> bool:
+        """Look whether the scheduler believed this node dead and started the run elsewhere: its records are that attempt's now."""
+        if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
+            self._outdated = True
+        return self._outdated
+
+    def _stopped_ending(self) -> Ending:
+        if self._is_outdated():
+            return Ending(REQUEUED, "superseded", "a later attempt runs")
+        if self._is_cancelled():
+            started = bool(self._attempt)
+            return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+        if self._is_near_limit or self._limit.is_reached:  # and SIGTERM may have followed, at the limit itself
+            return Ending(REQUEUED, requeue.TIME_LIMIT)
+        node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())
+        if node is not None:
+            return Ending(REQUEUED, _NODE_FAILURE, "its node %s failed, by Slurm's own word" % node)
+        return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
+
+    def _scheduler_words(self) -> str:
+        """Read what the scheduler wrote into the job's own log since this attempt began."""
+        try:
+            with files.open_regular(self._paths.scheduler_log) as stream:
+                stream.seek(max(self._log_begin, _size(self._paths.scheduler_log) - _LOG_TAIL))
+                return stream.read(_LOG_TAIL).decode("utf-8", "replace")
+        except OSError:
+            return ""  # HTCondor writes none, and an older home named another
+
+    def _judge(self, status: int) -> Ending:
+        if self._is_outdated():
+            return self._stopped_ending().with_status(status)
+        ending = super()._judge(status)
+        if ending.state != "failed" or self._is_cancelled():
+            return ending
+        if status in _ENDED_BY_SIGTERM:
+            self._await_own_signal()
+        if self._terminated_by or ending.reason == _PREEMPTED:
+            # The scheduler's signal reached the training before it reached us.
+            return self._stopped_ending().with_status(status)
+        return self._retried(ending)
+
+    def _await_own_signal(self) -> None:
+        """Slurm signals a job's processes one after the other: ours may come after the training has ended of its own."""
+        deadline = time.monotonic() + _SIGNALS_APART_S
+        while not self._terminated_by and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _retried(self, ending: Ending) -> Ending:
+        allowed = self._settings.get("max_retries", 0)
+        failed = _count_failures(self._paths, self._submission)
+        if failed >= allowed:
+            return ending
+        message = "attempt %d failed (%s); retry %d of %d" % (self._attempt, ending.reason, failed + 1, allowed)
+        ending.state, ending.message = REQUEUED, message
+        return ending
+
+    def _conclude(self, ending: Ending) -> None:
+        if ending.state != REQUEUED:
+            super()._conclude(ending)
+            return
+        self.exit_code = 1
+        if self._outdated:
+            return
+        ending.steps = self._progress.measure()
+        self._decide(ending)
+        problem = None
+        if ending.state == REQUEUED:
+            self._journal.close_attempt(ending)  # the scheduler may end us as soon as it has the job back
+            problem = self._put_back(ending)
+        if problem is not None:
+            ending.state = "failed"
+            ending.message = "%s; it could not be put back into the queue: %s" % (ending.message, problem)
+        if ending.state != REQUEUED:
+            super()._conclude(ending)
+            return
+        self._journal.requeue(ending)
+
+    def _decide(self, ending: Ending) -> None:
+        """Let an attempt that the scheduler or the time limit ended go back only if its next can get further, and say where it stands."""
+        at_limit = ending.reason == requeue.TIME_LIMIT
+        if not at_limit and ending.reason not in _TAKEN:
+            return  # a retry, which `max_retries` counts
+        if not self._attempt:
+            if at_limit:
+                ending.state = "failed"
+                early = "%s before its job was started: raise `resources.time_limit`"
+                ending.message = early % requeue.reached(self._spec)
+            return
+        attempts = progress.ended_attempts(self._paths, self._submission)
+        last = progress.attempt_of(self._attempt, ending.reason, ending.steps)
+        most = self._settings.get("max_attempts_without_progress", _MOST_WITHOUT)
+        decision = requeue.decide([each for each in attempts if each.number != last.number] + [last], self._spec, most)
+        ending.message = decision.message if at_limit else "%s; %s" % (ending.message, decision.message)
+        if not decision.again:
+            ending.state = "failed"
+        elif at_limit and not self._settings.get("requeue_at_time_limit", True):
+            ending.state = "failed"
+            advice = requeue.advise(self._spec, last.step)
+            ending.message = "%s; `requeue_at_time_limit` is off; %s" % (decision.message, advice)
+
+    def _put_back(self, ending: Ending) -> Optional[str]:
+        """Put the job back where the scheduler does not do it by itself."""
+        if ending.reason == _PREEMPTED:
+            return None
+        try:
+            self.exit_code = engine.find(self._settings["kind"]).requeue(self._job_id)
+        except EngineError as error:
+            if self._terminated_by == signal.SIGTERM:
+                return None  # the scheduler takes the job itself, and says what becomes of it
+            return error.message
+        return None
+
+    def _is_cancelled(self) -> bool:
+        return self._person_wish() is not None
+
+
+def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
+    """Take a submission up on a worker, unless another job of the same submission has, and see it through.
+
+    Returns:
+        0 unless the run failed or goes back into the queue: what the scheduler's own records then show, and HTCondor acts on.
+    """
+    os.umask(0o077)
+    paths = RunPaths(root, run_id)
+    spec = files.read_json(paths.spec)
+    if spec is None or not os.path.exists(paths.submission(submission, "claim.json")):
+        say("submission %d of %s was never claimed" % (submission, run_id))
+        return 1
+    taken = paths.submission(submission, "taken.json")
+    if not files.link_json(taken, {"job_id": job_id, "time": time.time()}):
+        before = files.read_json(taken) or {}
+        if before.get("job_id") != job_id:
+            say(
+                "submission %d of %s belongs to job %s; job %s ends"
+                % (submission, run_id, before.get("job_id"), job_id)
+            )
+            return 0
+    state = files.read_json(paths.state) or {}
+    if state.get("state") in ENDED and state.get("submission") == submission:
+        say("%s has ended already (%s)" % (run_id, state["state"]))
+        return 0
+    for name, value in job_variables.login_variables(paths.folder).items():
+        os.environ.setdefault(name, value)  # HTCondor starts jobs without
+    supervisor = BatchSupervisor(paths, submission, spec, job_id)
+    supervisor.run()
+    return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
+
+
+def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> None:
+    """Write the exit of an attempt that had no time to: its node died, or was taken without a warning."""
+    for number in paths.attempts():
+        if files.read_json(paths.attempt(number, "exit.json")) is None:
+            message = "it ended without a word; its node failed, or was taken without a warning"
+            told = {"state": REQUEUED, "reason": "lost", "message": message, "exit_code": None, "signal": None}
+            journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
+            newest_one = requeue.name_newest(reached.measure().get("step"))
+            journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _count_failures(paths: RunPaths, submission: int) -> int:
+    """Count the attempts that failed by themselves since a person handed the run over."""
+    ended = progress.ended_attempts(paths, submission)
+    return sum(1 for one in ended if one.reason not in (None, "time_limit", "lost", "superseded") + _TAKEN)
+
+
+def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:
+    """Find the GPUs a scheduler named, for telemetry; one that nvidia-smi does not show keeps only its place."""
+    try:
+        present = gpus.list_gpus()
+    except gpus.GpuError as error:
+        say(str(error))
+        present = []
+    found = []
+    for place, word in enumerate(words):
+        match = [gpu for gpu in present if word in (str(gpu["index"]), "CUDA%s" % gpu["index"])]
+        match = match or [gpu for gpu in present if word.startswith("GPU-") and gpu["uuid"].startswith(word)]
+        found.append(match[0] if match else {"index": int(word) if word.isdigit() else place, "uuid": ""})
+    return found

@@ -1,0 +1,88 @@
+"""What is left to do for a run whose supervisor was killed: end its processes, write its end."""
+
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from armada_agent.host import files, process_identity, processes
+from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.finishing import Outbox
+from armada_agent.paths import RunPaths, newest
+from armada_agent.runs.observation import ENDED
+from armada_agent.runs.submissions import read_wish
+from armada_agent.supervisor.job import Ending
+from armada_agent.supervisor.journal import Journal
+from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
+
+_TICK_S = 0.2
+
+
+def clear(root: str, run_id: str, submission: int) -> int:
+    """End what a dead supervisor left behind, and write the end it could not write."""
+    if os.fork():
+        os._exit(0)
+    os.umask(0o077)
+    paths = RunPaths(root, run_id)
+    if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # who only looks holds it for an instant
+        return 0  # a supervisor lives after all, or another of these is at it
+    spec = _read(paths.spec)  # a plan that cannot be read keeps nobody from ending what lives
+    attempt = newest(paths.attempts()) or 0
+    leader = (_read(paths.attempt(attempt, "run.json"))).get("process")
+    journal = _resume(paths, submission, attempt)
+
+    def find() -> List[processes.Process]:
+        return processes.members(paths, leader)
+
+    def report_stuck(pids: List[int]) -> None:
+        journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
+
+    _ask(leader, find, grace(read_wish(paths) or {}, spec))
+    processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
+    harvest = _harvest(paths, spec, journal)
+    if harvest is not None:
+        harvest.finish(is_trusted=False)
+    Outbox(paths, spec.get("outbox", {}), journal, harvest).look(wait_s=None)
+    if journal.state["state"] not in ENDED:
+        journal.conclude(_recorded_ending(paths, attempt))
+    return 0
+
+
+def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[Harvest]:
+    settings = (spec.get("watch") or {}).get("checkpoints")
+    return Harvest(paths, settings, journal) if settings else None
+
+
+def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
+    journal = Journal(paths, submission)
+    journal.take_up(attempt)
+    return journal
+
+
+def _recorded_ending(paths: RunPaths, attempt: int) -> Ending:
+    """Take the end that the supervisor wrote before it died, or say that it was stopped now."""
+    written = _read(paths.attempt(attempt, "exit.json"))
+    if written.get("state") not in ENDED:
+        return Ending("cancelled", "killed_by_user", "stopped after its supervisor had died")
+    ending = Ending(written["state"], written.get("reason"), written.get("message"))
+    ending.exit_code, ending.signal = written.get("exit_code"), written.get("signal")
+    return ending
+
+
+def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> None:
+    """Give the job's first process the grace that a living supervisor would have given it."""
+    if leader is None or process_identity.judge(leader) != "alive":
+        return
+    for process in find():
+        if process.pid == leader["pid"]:
+            processes.send(process, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while process_identity.judge(leader) == "alive" and time.monotonic() < deadline:
+        time.sleep(_TICK_S)
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        return files.read_json(path) or {}
+    except files.UnreadableError:
+        return {}  # a record torn by whatever killed the supervisor says nothing

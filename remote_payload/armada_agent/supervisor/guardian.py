@@ -1,0 +1,168 @@
+"""The supervisor's parent: it takes the job over when the supervisor is killed, so that the job's exit code is not lost.
+
+It waits and does nothing else. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose supervisor
+died. Then it becomes the run's supervisor. Where the kernel or this Python cannot do that, the supervisor works alone: a job that
+outlives it ends without an exit code. A batch system needs no guardian, because it ends a job together with its supervisor.
+"""
+
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from armada_agent.host import files, process_identity
+from armada_agent.paths import RunPaths, newest
+from armada_agent.runs.observation import ENDED
+from armada_agent.supervisor.journal import say
+
+_PR_SET_CHILD_SUBREAPER = 36
+_NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_EXEC_S = 5.0  # between fork and exec a job has neither a session nor a name of its own
+
+
+class Adopted:
+    """A job that this process did not start and is the parent of, with as much of Popen as a supervisor uses.
+
+    Args:
+        pid: The job's first process.
+        status: What waitpid said of it; None while it runs.
+    """
+
+    def __init__(self, pid: int, status: Optional[int] = None) -> None:
+        self.pid = pid
+        self._status = status
+
+    def poll(self) -> Optional[int]:
+        """Return the exit code, negative for a signal; None while it runs."""
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        found = self._wait(0)
+        return 0 if found is None else found  # without WNOHANG waitpid returns once the process has ended
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def _wait(self, options: int) -> Optional[int]:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._status = status if pid else None
+        return None if self._status is None else exit_code(self._status)
+
+
+class Left:
+    """What a supervisor left that was killed.
+
+    Attributes:
+        attempt: Its number.
+        record: The attempt's run.json, or what is known of it.
+        job: The job, which is ours now.
+    """
+
+    def __init__(self, attempt: int, record: Dict[str, Any], job: Adopted) -> None:
+        self.attempt = attempt
+        self.record = record
+        self.job = job
+
+
+def exit_code(status: int) -> int:
+    """Turn what waitpid says into what Popen says."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def can_guard() -> bool:
+    """Become the one that the kernel gives orphaned descendants to; False where that cannot be."""
+    try:
+        import ctypes  # a Python built without libffi has none
+
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError) as error:
+        say("no guardian: %s" % error)
+        return False
+
+
+def watch(supervisor: int, paths: RunPaths, submission: int, take_over: Callable[[Left], None]) -> int:
+    """Wait for the supervisor's end; take over what it did not see to its end."""
+    for number in _NOT_OURS:
+        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is the supervisor's to answer
+    reaped = _reap(supervisor)
+    if not _has_ended(paths, submission):
+        left = _find_left(paths, submission, reaped)
+        if left is not None:
+            say("the supervisor was killed (exit code %d); this process takes over" % exit_code(reaped[supervisor]))
+            files.write_json(
+                paths.submission(submission, "successor.json"), {"supervisor": process_identity.identify()}
+            )
+            take_over(left)
+    return 0
+
+
+def _reap(supervisor: int) -> Dict[int, int]:
+    """Reap children until the supervisor's end; what ends after it died may be the job."""
+    reaped: Dict[int, int] = {}
+    while supervisor not in reaped:
+        pid, status = os.waitpid(-1, 0)
+        stat = process_identity.read_stat(supervisor)
+        if pid != supervisor and stat is not None and stat.is_alive:
+            continue  # something that the job set free; the job itself is the supervisor's child
+        reaped[pid] = status
+    return reaped
+
+
+def _has_ended(paths: RunPaths, submission: int) -> bool:
+    state = _read(paths.state)
+    return state.get("state") in ENDED and state.get("submission") == submission
+
+
+def _find_left(paths: RunPaths, submission: int, reaped: Dict[int, int]) -> Optional[Left]:
+    """Find the job: the one on record, or our child where the supervisor died before it could write the record."""
+    attempt = newest(paths.attempts()) or 0
+    if not attempt or _read(paths.attempt(attempt, "exit.json")):
+        return None
+    record = _read(paths.attempt(attempt, "run.json"))
+    if record:
+        leader = record.get("process")
+        if record.get("submission") != submission or leader is None or not process_identity.is_identity(leader):
+            return None
+        return _left(attempt, record, int(leader["pid"]), reaped)
+    job = _find_unrecorded()
+    if job is None:
+        return None
+    record = {"attempt": attempt, "submission": submission, "gpus": [], "process": process_identity.identify(job)}
+    return _left(attempt, record, job, reaped)
+
+
+def _find_unrecorded() -> Optional[int]:
+    deadline = time.monotonic() + _EXEC_S
+    while True:
+        children = _children()
+        leaders = [child.pid for child in children if child.session == child.pid]
+        if leaders or not children or time.monotonic() > deadline:
+            return leaders[0] if leaders else None
+        time.sleep(0.02)
+
+
+def _children() -> List[process_identity.Stat]:
+    """List our children, those that have ended too."""
+    stats = map(process_identity.read_stat, process_identity.all_pids())
+    return [stat for stat in stats if stat is not None and stat.parent == os.getpid()]
+
+
+def _left(attempt: int, record: Dict[str, Any], pid: int, reaped: Dict[int, int]) -> Optional[Left]:
+    if pid in reaped:
+        return Left(attempt, record, Adopted(pid, reaped[pid]))
+    stat = process_identity.read_stat(pid)
+    is_ours = stat is not None and stat.parent == os.getpid()
+    return (
+        Left(attempt, record, Adopted(pid)) if is_ours else None
+    )  # reaped by the supervisor, which died before it wrote that
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        return files.read_json(path) or {}
+    except files.UnreadableError:
+        return {}  # torn by whatever killed the supervisor

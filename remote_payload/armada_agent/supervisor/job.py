@@ -1,0 +1,147 @@
+"""The job itself: its environment, its start, and what its end means."""
+
+import os
+import subprocess
+from typing import Any, Dict, List, Optional, Sequence
+
+from armada_agent.host import files
+from armada_agent.paths import RunPaths
+from armada_agent.supervisor import post_mortem
+from armada_agent.verdicts.cause import Cause
+
+_FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of whoever logged in; the job brings its own
+
+
+class StartError(Exception):
+    """The job could not be started, with the run's reason for it."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def compose_environment(
+    paths: RunPaths, spec: Dict[str, Any], attempt: int, gpus: List[Dict[str, Any]], secrets: Dict[str, str]
+) -> Dict[str, str]:
+    """Build a job's whole environment.
+
+    Args:
+        paths: The run's files.
+        spec: The run's plan.
+        attempt: Its number.
+        gpus: `index` and `uuid` of those it got.
+        secrets: Names and values.
+    """
+    environment = clean_environment()
+    environment.update(spec["job"].get("env", {}))
+    environment.update(secrets)
+    environment.update(
+        ARMADA_RUN_ID=paths.run_id,
+        ARMADA_ATTEMPT=str(attempt),
+        ARMADA_RUN_DIR=paths.folder,
+        ARMADA_ROOT=paths.root,
+        CUDA_DEVICE_ORDER="PCI_BUS_ID",
+        CUDA_VISIBLE_DEVICES=",".join(str(gpu["index"]) for gpu in gpus),
+        ARMADA_GPUS=",".join(gpu["uuid"] for gpu in gpus),
+    )
+    return environment
+
+
+def clean_environment() -> Dict[str, str]:
+    """Take what we were started with, less other people's Python and whatever run we may have been started from."""
+    return {
+        name: value for name, value in os.environ.items() if name not in _FOREIGN and not name.startswith("ARMADA_")
+    }
+
+
+def read_secrets(paths: RunPaths, declared: Sequence[str] = ()) -> Dict[str, str]:
+    """Read the secrets of a run.
+
+    A variable of the same name in this machine's environment is no substitute: it may be the key of another account.
+
+    Args:
+        paths: The run's files.
+        declared: The names that the plan says it needs.
+
+    Raises:
+        StartError: They are damaged, or some are not there.
+    """
+    try:
+        secrets = files.read_json(paths.secrets) or {}
+    except files.UnreadableError as error:
+        raise StartError("env_error", str(error))
+    found = {name: value for name, value in secrets.items() if isinstance(value, str)}
+    missing = [str(name) for name in declared if name not in found]
+    if missing:
+        message = "secrets of the run are no longer on its host: %s; `armada resume %s` sends them anew"
+        raise StartError("secrets_missing", message % (", ".join(missing), paths.run_id))
+    return found
+
+
+def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a job in a session of its own, its output appended to output.log.
+
+    Raises:
+        StartError: The program, or the folder it should start in, is not there.
+        OSError: The disk takes no output.log.
+    """
+    if not os.path.isdir(paths.work):
+        raise StartError("env_error", "the folder to work in is gone: %s" % paths.work)
+    with open(paths.output, "ab") as output:
+        try:
+            return subprocess.Popen(
+                [_encode(word) for word in argv],
+                cwd=paths.work,
+                env={_encode(name): _encode(value) for name, value in environment.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            raise StartError("command_not_found", "%s is not on this host" % argv[0])
+        except PermissionError:
+            raise StartError("command_not_executable", "%s may not be executed" % argv[0])
+        except OSError as error:
+            raise StartError("env_error", "%s could not be started: %s" % (argv[0], error))
+
+
+class Ending:
+    """How a job ended, in the words of state.json and exit.json.
+
+    Attributes:
+        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
+        cause: Why a job failed by itself, for events.jsonl.
+    """
+
+    def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
+        self.state = state
+        self.reason = reason
+        self.message = message
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        self.steps: Dict[str, Optional[int]] = {}
+        self.cause: Optional[Cause] = None
+
+    def with_status(self, status: Optional[int]) -> "Ending":
+        """Note a process's return code, which is negative for a signal."""
+        if status is not None:
+            self.exit_code = status if status >= 0 else None
+            self.signal = -status if status < 0 else None
+        return self
+
+
+def judge(paths: RunPaths, attempt: int, status: int) -> Ending:
+    """Say what a job's own end means, and why where it failed."""
+    if status == 0:
+        return Ending("succeeded").with_status(status)
+    cause = post_mortem.examine(paths, attempt, status)
+    ending = Ending("failed", cause.reason, cause.message or None).with_status(status)
+    ending.cause = cause
+    return ending
+
+
+def _encode(text: str) -> bytes:
+    """Encode as UTF-8 whatever the locale: Python 3.6 under LANG=C would refuse anything but ASCII."""
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,165 @@
+"""A supervisor's records: state.json and events.jsonl. A full disk delays them and never ends the job."""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from armada_agent.host import files
+from armada_agent.paths import RunPaths
+from armada_agent.runs.leftover_processes import Place
+from armada_agent.supervisor.job import Ending
+
+_LONGEST_MESSAGE = 500  # of an event; state.json has the whole
+
+
+class Journal:
+    """Writes a run's state and events in order, keeping what cannot be written yet.
+
+    Args:
+        paths: The run's files.
+        submission: The submission whose supervisor writes.
+        clock: Gives unix time.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, clock: Callable[[], float] = time.time) -> None:
+        self._paths = paths
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._pending: List[Callable[[], None]] = []
+        self._told = False
+        self._failed_attempt = 0
+        self._seq = _last_seq(paths)
+        self.place = Place(paths, submission)
+        self.state: Dict[str, Any] = {
+            "state": "queued",
+            "reason": None,
+            "message": None,
+            "submission": submission,
+            "attempt": 0,
+            "gpus": [],
+            "exit_code": None,
+            "signal": None,
+            "queued_at": clock(),
+            "started_at": None,
+            "ended_at": None,
+        }
+
+    def take_up(self, attempt: int) -> None:
+        """Go on with the records of a supervisor of the same submission that was killed."""
+        self._seq = max(self._seq, _last_seq(self._paths))
+        try:
+            earlier = files.read_json(self._paths.state) or {}
+        except files.UnreadableError:
+            earlier = {}  # torn by whatever killed it
+        if earlier.get("submission") == self.state["submission"]:
+            self.state.update({name: earlier[name] for name in self.state if name in earlier})
+        self.state["attempt"] = attempt
+
+    def update(self, **changes: Any) -> None:
+        """Change the state, with an event that says so."""
+        with self._lock:
+            self.state.update(changes)
+            shown = {name: self.state[name] for name in ("state", "reason", "message")}
+            self.record("state", **shown)
+            self.write_json(self._paths.state, dict(self.state, seq=self._seq))
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Append an event."""
+        with self._lock:
+            self._seq += 1
+            event = {"seq": self._seq, "time": self._clock(), "attempt": self.state["attempt"], "kind": kind}
+            event.update(fields)
+            self._do(lambda: files.append_line(self._paths.events, event))
+
+    def write_json(self, path: str, value: Dict[str, Any]) -> None:
+        """Write a file after everything recorded before it."""
+        self._do(lambda: files.write_json(path, value))
+
+    def conclude(self, ending: Ending) -> None:
+        """Write a run's end: the attempt's exit first, the state last, the secrets gone in between."""
+        now = self._clock()
+        self.close_attempt(ending, now)
+        self._do(lambda: files.remove(self._paths.secrets))
+        self.update(ended_at=now, **_told(ending))
+        self.settle()
+
+    def requeue(self, ending: Ending) -> None:
+        """Write the end of an attempt after which the run waits for its next; its secrets stay for that."""
+        now = self._clock()
+        self.close_attempt(ending, now)
+        self.update(state="queued", reason=ending.reason, message=ending.message, gpus=[], queued_at=now)
+        self.settle()
+
+    def close_attempt(self, ending: Ending, now: Optional[float] = None) -> None:
+        """Write the exit of the attempt that runs, if one was begun."""
+        attempt = self.state["attempt"]
+        if attempt:
+            told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
+            told.update(ending.steps)
+            if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again, with another end
+                self._failed_attempt = attempt
+                shown = {name: told[name] for name in ("exit_code", "signal")}
+                shown["submission"] = self.state["submission"]
+                message = ending.cause.message and ending.cause.message[:_LONGEST_MESSAGE]
+                self.record("failure", **dict(ending.cause._asdict(), message=message, **shown))
+            self.write_json(self._paths.attempt(attempt, "exit.json"), told)
+
+    def flush(self) -> bool:
+        """Write what is pending; False when the disk would not take it."""
+        with self._lock:
+            while self._pending:
+                if not self.place.is_ours(at_once=True):
+                    self._pending.clear()  # a folder of this name, if there is one, is not the run's
+                    return True
+                try:
+                    self._pending[0]()
+                except OSError as error:
+                    if os.path.isdir(self._paths.folder):
+                        self._tell(error)
+                        return False
+                    self._pending.clear()  # the run's folder was deleted under us: there is nowhere to write
+                    return True
+                del self._pending[0]
+            self._told = False
+            return True
+
+    def settle(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Write everything, however long the disk stays full."""
+        while not self.flush():
+            pause(1.0)
+
+    def _do(self, write: Callable[[], None]) -> None:
+        with self._lock:
+            self._pending.append(write)
+            self.flush()
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            say("cannot write, will go on trying: %s" % error)
+
+
+def say(message: str) -> None:
+    """Put a line into supervisor.log, if the disk takes it."""
+    try:
+        sys.stderr.write("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), message))
+        sys.stderr.flush()
+    except OSError:
+        return  # the log is on the same full disk; the journal keeps what matters
+
+
+def _told(ending: Ending) -> Dict[str, Any]:
+    return {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
+
+
+def _last_seq(paths: RunPaths) -> int:
+    numbers = [0]
+    try:
+        numbers.append((files.read_json(paths.state) or {}).get("seq", 0))
+        numbers.append(json.loads(files.last_line(paths.events) or "{}").get("seq", 0))
+    except (files.UnreadableError, ValueError, AttributeError, RecursionError) as error:
+        say("earlier records are damaged: %s" % error)
+    return max(number for number in numbers if isinstance(number, int))

@@ -1,0 +1,400 @@
+"""The process that takes a run up, starts its job, and sees it to its end. It outlives every SSH session."""
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Dict, List, Optional, Union
+
+from armada_agent.errors import is_disk_full
+from armada_agent.host import files, gpus, process_identity, processes
+from armada_agent.host.telemetry import Telemetry
+from armada_agent.outbox import checkpoint_watch
+from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.finishing import Outbox
+from armada_agent.paths import RunPaths, newest
+from armada_agent.runs.progress import Progress
+from armada_agent.runs.submissions import concerns, read_wish
+from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
+from armada_agent.supervisor.job import Ending, StartError
+from armada_agent.supervisor.journal import Journal, say
+from armada_agent.supervisor.log_size import LogSize
+from armada_agent.supervisor.log_watch import Pulse
+from armada_agent.supervisor.time_limit import TimeLimit
+from armada_agent.verdicts import requeue
+from armada_agent.verdicts.cause import signal_name
+
+_TICK_S = 0.2
+_QUEUE_TICK_S = 0.4
+LEFTOVER_GRACE_S = 3.0
+_LEFT_S = 1.0
+_MOST_NAMED = 5
+_PREDECESSOR_S = 10.0
+Child = Union["subprocess.Popen[bytes]", guardian.Adopted]
+_ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any other code may mean half a checkpoint
+
+
+class StoppedError(Exception):
+    """Somebody wishes the run's end."""
+
+
+class Supervisor:
+    """Sees one submission of a run through.
+
+    Args:
+        paths: The run's files.
+        submission: Its number, already taken up.
+        spec: The run's plan.
+
+    Attributes:
+        adopter: The guardian's pid where there is one: what the job set free, whatever became of its environment, is its child.
+    """
+
+    def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any]) -> None:
+        self._paths = paths
+        self._submission = submission
+        self._spec = spec
+        self._journal = Journal(paths, submission)
+        self._holding = gpu_tickets.Holding([], [])
+        self._attempt = 0
+        self._leader: Optional[Dict[str, Any]] = None
+        self._terminated_by = 0
+        self._had_s = 0.0
+        self._watching: Dict[str, Any] = spec.get("watch") or {}
+        self._harvest: Optional[Harvest] = None
+        self._pulse: Optional[Pulse] = None
+        self._limit = TimeLimit(spec)
+        self._progress = Progress(paths)
+        self._log_size = LogSize(paths.output)
+        self.adopter: Optional[int] = None
+
+    def run(self) -> None:
+        self._answer_signals()
+        self._journal.update()
+        try:
+            self._refuse_if_stopped()
+            self._take_gpus()
+            child = self._start()
+        except StoppedError:
+            ending = self._stopped_ending()
+        except StartError as error:
+            ending = Ending("failed", error.reason, error.message)
+        except OSError as error:
+            reason = "disk_full" if is_disk_full(error) else "env_error"
+            ending = Ending("failed", reason, "the job could not be started: %s" % error)
+        else:
+            ending = self._see_through(child)
+        self._holding.release()
+        self._conclude(ending)
+
+    def take_over(self, left: guardian.Left) -> None:
+        """See a job to its end whose supervisor was killed."""
+        self._answer_signals()
+        self._attempt, self._leader = left.attempt, left.record["process"]
+        self._holding = gpu_tickets.Holding(
+            [{"index": index, "uuid": ""} for index in left.record.get("gpus") or []], []
+        )
+        self._journal.take_up(left.attempt)
+        self._journal.record("finding", message="the supervisor was killed; its guardian took over the job")
+        self._journal.update(message=None, state="running", started_at=left.record.get("started_at") or time.time())
+        self._prepare_watch()
+        self._had_s = process_identity.age_s(left.job.pid)
+        ending = self._see_through(left.job)
+        self._conclude(ending)
+
+    def _answer_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    @property
+    def state(self) -> str:
+        """The word it last wrote into state.json."""
+        return str(self._journal.state["state"])
+
+    def _conclude(self, ending: Ending) -> None:
+        ending.steps = self._progress.measure()
+        if ending.reason == requeue.TIME_LIMIT and ending.message is None:
+            advice = requeue.advise(self._spec, ending.steps.get("step"))
+            ending.message = "%s; %s" % (requeue.reached(self._spec), advice)
+        self._journal.conclude(ending)
+
+    def _judge(self, status: int) -> Ending:
+        return job.judge(self._paths, self._attempt, status)
+
+    def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
+        return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+
+    def _see_through(self, child: Child) -> Ending:
+        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
+        indexes = {gpu["index"] for gpu in self._holding.gpus}
+        telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
+        outbox.start()
+        telemetry.start()
+        self._limit.start(self._spent_s())
+        ending = self._watch(child)
+        if self._wish() is None:
+            self._name_left(ending)
+        self._sweep(LEFTOVER_GRACE_S)
+        telemetry.stop()
+        self._holding.release()
+        outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
+        for name in post_mortem.unfinished_saves(self._paths):
+            self._journal.record("finding", message="%s is not taken: the job ended while it saved it" % name)
+        return ending
+
+    def _spent_s(self) -> float:
+        """Say how much of its time limit a run has had before its job started."""
+        return self._had_s
+
+    def _note_signal(self, number: int, _frame: Any) -> None:
+        self._terminated_by = number
+
+    def _wish(self) -> Optional[Dict[str, Any]]:
+        wish = self._person_wish()
+        if wish is None and self._limit.is_reached:
+            return {"grace_s": self._limit.grace_s}
+        return {"grace_s": self._spec["stop_grace_s"]} if wish is None and self._terminated_by else wish
+
+    def _person_wish(self) -> Optional[Dict[str, Any]]:
+        """A person's wish for the run's end, whatever signals came."""
+        wish = read_wish(self._paths)
+        return wish if wish is not None and concerns(wish, self._submission) else None
+
+    def _refuse_if_stopped(self) -> None:
+        if self._wish() is not None:
+            raise StoppedError
+
+    def _stopped_ending(self) -> Ending:
+        if self._terminated_by:
+            message = "the supervisor was told to end by %s" % signal_name(self._terminated_by)
+            return Ending("failed", "terminated", message)
+        if self._limit.is_reached and self._person_wish() is None:
+            return Ending("failed", requeue.TIME_LIMIT)
+        started = bool(self._attempt)
+        return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+
+    def _take_gpus(self) -> None:
+        count = self._spec["gpus"]
+        if not count:
+            return
+        _require_gpus(count)
+        ticket = gpu_tickets.Ticket(self._paths.root, self._paths.run_id)
+        try:
+            while True:
+                self._refuse_if_stopped()
+                position = ticket.position()
+                if position == 1 and self._try_gpus(count):
+                    return
+                message = "waiting for %s, position %d" % (gpus.counted(count), position)
+                if message != self._journal.state["message"]:
+                    self._journal.update(message=message)
+                self._journal.flush()
+                time.sleep(_QUEUE_TICK_S)
+        finally:
+            ticket.close()
+
+    def _try_gpus(self, count: int) -> bool:
+        try:
+            present = gpus.list_gpus()
+            occupied = {uuid for uuid, _ in gpus.list_users()}
+        except gpus.GpuError as error:
+            say(str(error))
+            return False
+        for process in processes.scan():  # a killed supervisor's locks are free while its job still computes
+            occupied.update(process.gpus)
+        holding = gpu_tickets.take(self._paths.root, self._paths.run_id, count, present, occupied)
+        if holding is None:
+            return False
+        self._holding = holding
+        return True
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self._attempt = _open_attempt(self._paths)
+        self._journal.state["attempt"] = self._attempt
+        secrets = job.read_secrets(self._paths, self._spec["job"].get("secrets") or [])
+        environment = self._compose(secrets)
+        self._prepare_watch()
+        self._settle_earlier()
+        argv = self._spec["job"]["argv"] + self._resume_arguments()
+        self._refuse_if_stopped()
+        began = post_mortem.before_start(self._paths)
+        child = job.start(self._paths, argv, environment)
+        started_at = time.time()
+        self._leader = process_identity.identify(child.pid)
+        indexes = [gpu["index"] for gpu in self._holding.gpus]
+        record = {
+            "attempt": self._attempt,
+            "submission": self._submission,
+            "supervisor": process_identity.identify(),
+            "process": self._leader,
+            "started_at": started_at,
+            "gpus": indexes,
+        }
+        record.update(began)
+        self._journal.write_json(self._paths.attempt(self._attempt, "run.json"), record)
+        self._journal.update(state="running", message=None, gpus=indexes, started_at=started_at)
+        return child
+
+    def _resume_arguments(self) -> List[str]:
+        """Say in the job's own words where to go on, if there is a checkpoint to go on from."""
+        template = self._watching.get("resume") or []
+        found = checkpoint_watch.find_resumable(self._paths) if template else None
+        if found is None:
+            return []
+        checkpoint, step = found
+        self._journal.record("finding", message="going on from %s, step %d" % (checkpoint, step))
+        return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
+
+    def _settle_earlier(self) -> None:
+        """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
+        if self._harvest is not None:
+            self._harvest.begin()
+            self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
+
+    def _prepare_watch(self) -> None:
+        """Stand in for what a job of ours would tell by itself."""
+        if self._watching.get("checkpoints"):
+            self._harvest = Harvest(self._paths, self._watching["checkpoints"], self._journal)
+        if self._watching:
+            self._pulse = Pulse(
+                self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
+            )
+
+    def _watch(self, child: Child) -> Ending:
+        while True:
+            status = child.poll()
+            if status is not None:
+                return self._judge(status)
+            wish = self._wish()
+            if wish is not None:
+                return self._stop(child, wish)
+            self._tick()
+
+    def _stop(self, child: Child, wish: Dict[str, Any]) -> Ending:
+        grace_s = grace(wish, self._spec)
+        self._journal.update(message="stopping: SIGTERM sent, SIGKILL after %.0f s" % grace_s)
+        child.terminate()
+        for process in self._members():
+            if process.stat.is_suspended:
+                processes.send(process, signal.SIGCONT)  # or SIGTERM would reach it only after the grace time
+        deadline = time.monotonic() + grace_s
+        while child.poll() is None and time.monotonic() < deadline:
+            grace_s = min(grace_s, grace(self._wish() or wish, self._spec))  # a second wish may be in more of a hurry
+            deadline = min(deadline, time.monotonic() + grace_s)
+            self._tick()
+        if child.poll() is None:
+            self._sweep(LEFTOVER_GRACE_S)
+        return self._stopped_ending().with_status(child.wait())
+
+    def _tick(self) -> None:
+        if self._pulse is not None and self._journal.place.is_ours():
+            self._pulse.look()
+        length = self._log_size.look()
+        if length is not None:
+            self._journal.record("finding", message=length)
+        self._journal.flush()
+        time.sleep(_TICK_S)
+
+    def _members(self) -> List[processes.Process]:
+        # A batch system that gave this attempt up may have started the next one beside it.
+        adopter = self.adopter if self.adopter == os.getppid() else None
+        return processes.members(self._paths, self._leader, up_to=self._attempt, adopter=adopter)
+
+    def _name_left(self, ending: Ending) -> None:
+        """Say which processes a job left behind that ended by itself; a moment later, because most of them are ending, too."""
+        deadline = time.monotonic() + _LEFT_S
+        left = self._members()
+        while left and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+            left = self._members()
+        if left:
+            named = ", ".join("%s (%d)" % (process.name(), process.pid) for process in left[:_MOST_NAMED])
+            more = " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
+            what = "the job's first process ended, and left %d running, which were ended: %s%s" % (
+                len(left),
+                named,
+                more,
+            )
+            self._journal.record("finding", message=what)
+            ending.message = ending.message or what
+
+    def _sweep(self, grace_s: float) -> None:
+        processes.sweep(self._members, grace_s, self._report_stuck)
+
+    def _report_stuck(self, pids: List[int]) -> None:
+        shown = ", ".join(map(str, pids[:20]))
+        self._journal.record("finding", message="SIGKILL does not end these processes: %s" % shown)
+
+
+def supervise(root: str, run_id: str, submission: int) -> int:
+    """Take a submission up, unless another supervisor has, and see it through in a process of its own."""
+    if os.fork():
+        os._exit(0)  # whoever started us has waited long enough; from here on nobody's child
+    os.umask(0o077)
+    paths = RunPaths(root, run_id)
+    spec = files.read_json(paths.spec)
+    if spec is None or not os.path.exists(paths.submission(submission, "claim.json")):
+        say("submission %d of %s was never claimed" % (submission, run_id))
+        return 1
+    record = paths.submission(submission, "job.json")
+    if not _wait_for_predecessor(paths, record):
+        return 1
+    is_guarded = guardian.can_guard()
+    supervisor = os.fork() if is_guarded else 0
+    if supervisor:
+        return guardian.watch(supervisor, paths, submission, Supervisor(paths, submission, spec).take_over)
+    taken = {
+        "submission": submission,
+        "scheduler": "direct",
+        "supervisor": process_identity.identify(),
+        "guardian": process_identity.identify(os.getppid()) if is_guarded else None,
+        "time": time.time(),
+    }
+    if not files.link_json(record, taken):
+        return 0
+    supervising = Supervisor(paths, submission, spec)
+    supervising.adopter = os.getppid() if is_guarded else None
+    supervising.run()
+    return 0
+
+
+def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
+    """Lock the run to the end of this process; where the file system has no locks, job.json alone decides."""
+    deadline = time.monotonic() + _PREDECESSOR_S
+    while not os.path.exists(record):
+        if files.lock(paths.supervisor_lock, timeout_s=0.2) is not None:
+            return True
+        if time.monotonic() > deadline:
+            say("the supervisor of an earlier submission lives")
+            return False
+    return False
+
+
+def grace(wish: Dict[str, Any], spec: Dict[str, Any]) -> float:
+    grace_s = wish.get("grace_s", spec.get("stop_grace_s", 60.0))
+    return float(grace_s) if isinstance(grace_s, (int, float)) else 60.0
+
+
+def _open_attempt(paths: RunPaths) -> int:
+    number = (newest(paths.attempts()) or 0) + 1
+    while True:
+        folder = paths.attempt(number)
+        try:
+            files.make_folders(os.path.dirname(folder.rstrip("/")))
+            os.mkdir(folder, 0o700)
+            files.fsync_folder(os.path.dirname(folder.rstrip("/")))
+            return number
+        except FileExistsError:
+            number += 1
+
+
+def _require_gpus(count: int) -> None:
+    if not gpus.is_installed():
+        raise StartError("env_error", "the run needs %s and this host has no nvidia-smi" % gpus.counted(count))
+    try:
+        present = len(gpus.list_gpus())
+    except gpus.GpuError as error:
+        raise StartError("env_error", str(error))
+    if present < count:
+        raise StartError("not_enough_gpus", "the run needs %s and this host has %d" % (gpus.counted(count), present))

@@ -1,0 +1,60 @@
+"""Data of a script or command, linked into the folder it works in.
+
+Each file is a link of its own to a content that runs share and nobody writes to; folders are real ones, so that what a job
+puts beside its data stays its own.
+"""
+
+import os
+from typing import Any, Dict, List
+
+from armada_agent.errors import AgentError
+from armada_agent.rpc import parameters
+
+_SHA = frozenset("0123456789abcdef")
+
+
+def check(data: Any) -> None:
+    """Refuse what is no list of contents with the names they get.
+
+    Raises:
+        AgentError: `bad_request`.
+    """
+    if data is None:
+        return
+    if not isinstance(data, list):
+        raise AgentError("bad_request", "`job.data` must be a list")
+    for entry in data:
+        if not isinstance(entry, dict):
+            raise AgentError("bad_request", "each of `job.data` must be an object")
+        if not os.path.isabs(parameters.text(entry, "content")):
+            raise AgentError("bad_request", "`job.data` must name contents by absolute paths")
+        parts = parameters.text(entry, "name").split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise AgentError("bad_request", "`job.data` must stay below the folder the job works in")
+
+
+def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
+    """Link contents into a run's new folder; what came with the code is left as it is.
+
+    Raises:
+        AgentError: `bad_request` for what is no content of this root; `not_found` while it is not here.
+    """
+    for entry in data:
+        source = os.path.normpath(entry["content"])
+        sha = os.path.relpath(source, os.path.join(root, "data")).split(os.sep)[0]
+        if len(sha) != 64 or not set(sha) <= _SHA:
+            raise AgentError("bad_request", "%.200r is no data of this host" % source)
+        if os.path.islink(source) or not os.path.exists(source):
+            raise AgentError("not_found", "the data %s is not on this host" % source, "send it first")
+        _link(source, os.path.join(work, *entry["name"].split("/")))
+
+
+def _link(source: str, target: str) -> None:
+    if not os.path.isdir(source):
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        if not os.path.lexists(target):
+            os.symlink(source, target)
+        return
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    for name in sorted(os.listdir(source)):
+        _link(os.path.join(source, name), os.path.join(target, name))

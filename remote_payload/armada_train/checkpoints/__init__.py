@@ -1,0 +1,1 @@
+"""Checkpoints as the payload writes, judges and announces them."""

@@ -1,0 +1,178 @@
+"""Which checkpoint can be resumed from: the last one that a killed trainer finished writing.
+
+The Trainer itself takes the highest number, and then fails on a half-written one, or starts the optimizer afresh
+without a word when only its file is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from armada_train.checkpoints.manifest import read_manifest
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+_WEIGHTS = ("adapter_model", "model")
+
+
+def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
+    """Find the checkpoint to resume from.
+
+    Args:
+        folder: Where the trainer writes `checkpoint-<step>` folders.
+        processes: Ranks of a checkpoint that does not say itself how many wrote it; each has its random state.
+
+    Returns:
+        The newest complete checkpoint, and a sentence for each newer one that was skipped.
+    """
+    skipped: list[str] = []
+    for checkpoint in newest_first(folder):
+        defect = find_defect(checkpoint)
+        missing = [] if defect else missing_states(checkpoint, processes)
+        if defect is None and not missing:
+            return checkpoint, skipped
+        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or cut short'}")
+    return None, skipped
+
+
+def newest_first(folder: Path) -> list[Path]:
+    return sorted(_checkpoints(folder), key=step_of, reverse=True)
+
+
+def set_aside_newer(folder: Path, step: int, attempt: int) -> None:
+    """Rename checkpoints beyond `step`, all of which were skipped.
+
+    Under their names the trainer's rotation would count them as the newest and delete good ones in their place.
+    """
+    for checkpoint in _checkpoints(folder):
+        if step_of(checkpoint) > step:
+            checkpoint.rename(folder / f"skipped-by-attempt-{attempt}-{checkpoint.name}")
+
+
+def drop_set_aside(folder: Path, step: int) -> None:
+    """Delete what was set aside of steps up to this one, whose checkpoint is whole: nobody needs it any more."""
+    for entry in folder.glob("skipped-by-attempt-*-checkpoint-*"):
+        if entry.name.rpartition("-")[2].isdigit() and step_of(entry) <= step:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def find_defect(checkpoint: Path) -> str | None:
+    """Say what keeps a checkpoint from being loaded at all, or None."""
+    if (checkpoint / "checkpoint-is-incomplete.txt").exists():
+        return "it is marked as incomplete"
+    # the Trainer writes this file last
+    if _read_object(checkpoint / "trainer_state.json").get("global_step") != step_of(checkpoint):
+        return "trainer_state.json is missing or unfinished"
+    if not has_weights(checkpoint):
+        return "its weights are missing or cut short"
+    return None
+
+
+def missing_states(checkpoint: Path, processes: int) -> list[str]:
+    """Name the files without which training goes on, but as another one: the Trainer says nothing then."""
+    settings = read_manifest(checkpoint) or {}
+    processes = settings.get("batch.processes", processes)
+    names = ["optimizer.pt", "scheduler.pt", *random_states(processes)]
+    if (checkpoint / "latest").is_file():
+        if lacking := _missing_of_deepspeed(checkpoint, processes):
+            return [lacking]
+        names = list(random_states(processes))
+    # torch.save writes a zip, whose index is at its end
+    return [name for name in names if not zipfile.is_zipfile(checkpoint / name)]
+
+
+def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
+    """Name what is missing of DeepSpeed's own states, in the folder that its file `latest` names.
+
+    Each rank writes its share of the optimizer, except without ZeRO, where the first writes all beside the weights.
+    """
+    tag = (checkpoint / "latest").read_text(encoding="utf-8", errors="replace").strip()
+    folder = checkpoint / tag
+    if not tag or folder.parent != checkpoint or not list(folder.glob("*model_states.pt")):
+        return f"{tag or 'latest'}/mp_rank_00_model_states.pt"
+    shares = list(folder.glob("*optim_states.pt"))
+    broken = [share.name for share in shares if not zipfile.is_zipfile(share)]
+    if broken or len(shares) not in {0, processes}:
+        return f"{tag}/{broken[0] if broken else '*optim_states.pt of a rank'}"
+    return None
+
+
+def random_states(processes: int) -> Sequence[str]:
+    return ["rng_state.pth"] if processes == 1 else [f"rng_state_{rank}.pth" for rank in range(processes)]
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [entry for entry in folder.iterdir() if _NAME.fullmatch(entry.name) and entry.is_dir()]
+
+
+def has_weights(checkpoint: Path) -> bool:
+    """Say whether a checkpoint's weights or adapter are there to the last byte."""
+    for stem in _WEIGHTS:
+        index = checkpoint / f"{stem}.safetensors.index.json"
+        if index.exists():
+            shards = set(_read_object(index).get("weight_map", {}).values())
+            return bool(shards) and all(_is_whole_safetensors(checkpoint / shard) for shard in shards)
+        if (checkpoint / f"{stem}.safetensors").exists():
+            return _is_whole_safetensors(checkpoint / f"{stem}.safetensors")
+    return False
+
+
+def name_base_model(checkpoint: Path, name: str) -> None:
+    """Write into an adapter's configuration what home calls its base: PEFT writes the host's path, by which nobody else can load it."""
+    path = checkpoint / "adapter_config.json"
+    config = _read_object(path)
+    if config:
+        part = path.with_name(f".{path.name}")
+        part.write_text(json.dumps({**config, "base_model_name_or_path": name}, indent=2), encoding="utf-8")
+        part.replace(path)
+
+
+def read_shapes(folder: Path) -> dict[str, list[int]]:
+    """Read the shape of every tensor in a folder's safetensors, from their headers alone."""
+    headers = [_read_header(path)[1] for path in sorted(folder.glob("*.safetensors"))]
+    return {name: entry["shape"] for header in headers for name, entry in header.items() if name != "__metadata__"}
+
+
+def weights_bytes(folder: Path) -> int:
+    """Add up the files that hold a model's weights; 0 where there are none."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def _is_whole_safetensors(path: Path) -> bool:
+    """Compare the size with what the header announces: 8 bytes of header length, the header, the tensors."""
+    try:
+        header_length, header = _read_header(path)
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return bool(path.stat().st_size == 8 + header_length + max(ends, default=0))
+    except (OSError, ValueError, struct.error, KeyError):
+        return False
+
+
+def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > path.stat().st_size:
+            message = f"{path} is cut short"
+            raise ValueError(message)
+        header: dict[str, Any] = json.loads(file.read(length))
+    return length, header
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,66 @@
+"""Where a training goes on: the last complete checkpoint, if its settings are those of this attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from armada_train.checkpoints import complete
+from armada_train.checkpoints.manifest import Settings, compare, read_manifest
+from armada_train.failure import PayloadFailure
+from armada_train.runfolder import RunFolder
+from armada_train.specification.values import Training
+
+_ADVICE = "go back to the old value, start a new run, or accept it with `resume.accept_changes: true`"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The checkpoint to go on from (None: from the beginning), and what a person should know about it."""
+
+    checkpoint: Path | None
+    findings: tuple[str, ...]
+    changed: bool = False
+    """Whether settings were changed or states are missing, with permission: then this attempt's values must win."""
+
+
+def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resume:
+    """Find the checkpoint and compare it with this attempt.
+
+    Raises:
+        PayloadFailure: `resume_mismatch`, naming each setting that changed and each state that is missing.
+    """
+    checkpoint, findings = complete.last_complete(run.checkpoints, training.batch.processes)
+    differences: list[str] = []
+    if checkpoint is None:
+        checkpoint, differences = _last_with_weights(run.checkpoints, training.batch.processes)
+    if checkpoint is None:
+        if findings:
+            findings.append("no checkpoint is complete, so training starts from the beginning")
+        return Resume(None, tuple(findings))
+    before = read_manifest(checkpoint)
+    if before is None:
+        findings.append(f"{checkpoint.name} has no list of its settings: whether they changed cannot be seen")
+    else:
+        differences += compare(before, settings)
+    if differences and not training.accept_changes:
+        raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {_ADVICE}")
+    findings += [f"{checkpoint.name}: {difference}; accepted" for difference in differences]
+    findings += _lost_random_states(checkpoint, training.batch.processes)
+    return Resume(checkpoint, tuple(findings), changed=bool(differences))
+
+
+def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
+    """Find a checkpoint that was finished once, but copied without its optimizer or random states."""
+    for checkpoint in complete.newest_first(folder):
+        if complete.find_defect(checkpoint) is None:
+            missing = complete.missing_states(checkpoint, processes)
+            return checkpoint, [f"{name} is missing or cut short, so that state starts anew" for name in missing]
+    return None, []
+
+
+def _lost_random_states(checkpoint: Path, processes: int) -> list[str]:
+    """Name random states that another number of ranks leaves without a file."""
+    names = complete.random_states(processes)
+    lost = [name for name in names if not (checkpoint / name).exists()]
+    return [f"{checkpoint.name} has no {', '.join(lost)}: these ranks draw anew"] if lost else []

@@ -1,0 +1,206 @@
+"""Tokenised sources as the rows that are trained on: mixed by weight, brought to their length, packed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset, concatenate_datasets
+from trl import pack_dataset
+
+from armada_train.data.lengths import Fitted, describe_lengths, refuse_many_dropped
+from armada_train.data.prepared import ROWS, Cache, Prepared
+from armada_train.data.tokenising import SCHEMA, make_batch
+from armada_train.data.tokens import count_trained
+from armada_train.failure import PayloadFailure
+from armada_train.specification.values import Schedule, Source
+
+COLUMNS = ("input_ids", "labels")
+PACKING = "bfd_split"  # TRL's default, bfd, discards what is over the length
+_BATCH = 1000
+
+Made = Sequence[tuple[Source, Prepared]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One split's rows, read from the disk where they are needed; `lengths` in tokens, of its rows as they are now."""
+
+    dataset: Any
+    lengths: Any
+    fitted: Fitted
+    tokens: int
+    trained: int
+    lost_prompts: int
+
+    def describe(self) -> str:
+        """Say in one line what it is; percentiles are those of the rows as they were written."""
+        fitted = self.fitted
+        rows = len(fitted.lengths)
+        return (
+            f"{fitted.name}: {rows:,} rows of {describe_lengths(fitted.lengths)}; {fitted.dropped / rows:.1%} dropped; "
+            f"{self.tokens:,} tokens an epoch, {self.trained / max(1, self.tokens):.1%} of them trained on"
+        )
+
+    def findings(self) -> list[str]:
+        """Say what a person should know: rows that were changed or left out, and prompts that look different later."""
+        found = [sentence] if (sentence := self.fitted.describe()) else []
+        if self.lost_prompts:
+            found.append(
+                f"{self.lost_prompts} {self.fitted.name} rows: the end of the prompt becomes other tokens before its completion "
+                "than it is alone, so that the model is asked otherwise than it was trained; end prompts with a line break"
+            )
+        return found
+
+
+def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing: bool) -> Part:
+    """Put a split together.
+
+    Rows that only have to be chosen stay where they are; rows that change (cut, split, packed) are written once, for all
+    ranks and runs that want them so.
+
+    Args:
+        cache: Where such rows are.
+        made: The sources as tokens.
+        name: What the split is called in a sentence.
+        schedule: Says which lengths there may be.
+        packing: Whether rows are filled with several samples.
+
+    Raises:
+        PayloadFailure: `data_error`: more is dropped than the schedule allows, or nothing is left.
+    """
+    whole = concatenate_datasets([open_rows(prepared.rows) for _, prepared in made])
+    chosen = _choose(made, schedule.seed)
+    lengths, trained = (_numbers(whole, column)[chosen] for column in ("length", "trained"))
+    fitted = Fitted(name, schedule.max_length, np.sort(lengths).tolist())
+    is_long = lengths > schedule.max_length
+    keep = ~is_long & (trained > 0)
+    must_change = bool(is_long.any()) and schedule.long_samples != "drop"
+    lost_prompts = sum(prepared.facts["lost_prompts"] for _, prepared in made)
+    if not (must_change or packing):
+        _count_dropped(fitted, is_long, trained)
+        refuse_many_dropped(fitted, schedule)
+        rows = chosen[keep]
+        dataset = whole if np.array_equal(rows, np.arange(len(whole))) else whole.select(rows)
+        return Part(dataset, lengths[keep], fitted, int(lengths[keep].sum()), int(trained[keep].sum()), lost_prompts)
+
+    def make(folder: Path) -> dict[str, Any]:
+        return _rewrite(whole.select(chosen), schedule, folder, packing=packing)
+
+    ingredients = {
+        "what": "rows",
+        "sources": [[prepared.key, source.weight] for source, prepared in made],
+        "seed": schedule.seed,
+        "max_length": schedule.max_length,
+        "long_samples": schedule.long_samples,
+        "packing": f"{PACKING} of trl {version('trl')}" if packing else None,
+    }
+    if not must_change:  # packing alone: too much that is dropped is refused before it is packed
+        _count_dropped(fitted, is_long, trained)
+        refuse_many_dropped(fitted, schedule)
+    rewritten = cache.obtain(ingredients, make)
+    for key in ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept"):
+        setattr(fitted, key, rewritten.facts[key])
+    refuse_many_dropped(fitted, schedule)
+    dataset = open_rows(rewritten.rows)
+    return Part(
+        dataset,
+        None if packing else _numbers(dataset, "length"),
+        fitted,
+        rewritten.facts["tokens"],
+        rewritten.facts["trained"],
+        lost_prompts,
+    )
+
+
+def open_rows(path: Path) -> Any:
+    """Open a file of rows; they stay on the disk, and all ranks of a machine share the pages they read."""
+    return Dataset.from_file(str(path))
+
+
+def _choose(made: Made, seed: int) -> Any:
+    """List the rows of an epoch: a weight of 2 is every row twice; of 0.5, a random half of them."""
+    chosen = []
+    start = 0
+    for number, (source, prepared) in enumerate(made):
+        rows = range(start, start + prepared.facts["rows"])
+        start = rows.stop
+        passes, share = divmod(source.weight, 1)
+        extra = round(share * len(rows))
+        drawn = random.Random(f"{seed}-{number}").sample(rows, extra)  # noqa: S311 - a draw, not a secret
+        chosen += [np.arange(rows.start, rows.stop)] * int(passes) + [np.array(drawn, dtype=np.int64)]
+    result = np.concatenate(chosen)
+    if not len(result):
+        raise PayloadFailure("data_error", "the weights leave no training rows")
+    return result
+
+
+def _count_dropped(fitted: Fitted, is_long: Any, trained: Any) -> None:
+    fitted.too_long = int(is_long.sum())
+    fitted.untrainable = int((~is_long & (trained == 0)).sum())
+    fitted.kept = len(is_long) - fitted.dropped
+
+
+def _numbers(dataset: Any, column: str) -> Any:
+    return dataset.data.column(column).to_numpy()
+
+
+def _rewrite(rows: Any, schedule: Schedule, folder: Path, *, packing: bool) -> dict[str, Any]:
+    """Write rows in another form, and count what was done to them."""
+    facts = dict.fromkeys(
+        ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept", "tokens", "trained"), 0
+    )
+    plain = folder / ("fitted.arrow" if packing else ROWS)
+    with pa.OSFile(str(plain), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
+        for batch in rows.select_columns(list(COLUMNS)).iter(_BATCH):
+            pairs = zip(batch["input_ids"], batch["labels"], strict=True)
+            made = [row for pair in pairs for row in _fit(*pair, schedule, facts)]
+            writer.write_batch(make_batch(made))
+    if packing:
+        fit = open_rows(plain)
+        if len(fit):
+            packed = pack_dataset(
+                fit.select_columns(list(COLUMNS)),
+                schedule.max_length,
+                PACKING,
+                {"cache_file_name": str(folder / ROWS)},
+            )
+            facts["packed_rows"] = len(packed)
+        else:
+            plain.replace(folder / ROWS)
+        plain.unlink(missing_ok=True)
+    return facts
+
+
+def _fit(
+    ids: list[int], labels: list[int], schedule: Schedule, facts: dict[str, int]
+) -> Iterator[dict[str, list[int]]]:
+    """Bring one row to its length: as no row, as one, or as several."""
+    length = schedule.max_length
+    parts = [(ids, labels)]
+    if len(ids) > length:
+        if schedule.long_samples == "drop":
+            facts["too_long"] += 1
+            return
+        if schedule.long_samples == "truncate":
+            facts["truncated"] += 1
+            facts["cut_tokens"] += len(ids) - length
+            parts = [(ids[:length], labels[:length])]
+        else:
+            facts["split"] += 1
+            parts = [(ids[at : at + length], labels[at : at + length]) for at in range(0, len(ids), length)]
+    for some_ids, some_labels in parts:
+        trained = count_trained(some_labels)
+        if not trained:
+            facts["untrainable"] += 1
+            continue
+        facts["kept"] += 1
+        facts["tokens"] += len(some_ids)
+        facts["trained"] += trained
+        yield {"input_ids": some_ids, "labels": some_labels}

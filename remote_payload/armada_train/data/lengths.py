@@ -1,0 +1,81 @@
+"""Samples longer than max_length: what is done about them is asked for, counted, and limited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armada_train.failure import PayloadFailure
+from armada_train.specification.values import Schedule
+
+LONG_SAMPLES = ("drop", "truncate", "split")
+_SHARES = (50, 90, 95, 99)
+
+
+@dataclass(slots=True)
+class Fitted:
+    """What became of one dataset's rows."""
+
+    name: str
+    max_length: int
+    lengths: list[int]
+    too_long: int = 0
+    truncated: int = 0
+    split: int = 0
+    untrainable: int = 0
+    cut_tokens: int = 0
+    kept: int = 0
+
+    @property
+    def dropped(self) -> int:
+        return self.too_long + self.untrainable
+
+    def describe(self) -> str | None:
+        """Say what was done in one sentence; None when every row is as it was."""
+        parts = []
+        if self.too_long:
+            parts.append(f"{self.too_long} longer than max_length {self.max_length}")
+        if self.untrainable:
+            parts.append(f"{self.untrainable} {'parts ' if self.split else ''}without a token to learn")
+        sentences = (
+            [f"{self.dropped} of {len(self.lengths)} {self.name} rows dropped: {', '.join(parts)}"] if parts else []
+        )
+        if self.truncated:
+            sentences.append(
+                f"{self.truncated} of {len(self.lengths)} {self.name} rows cut to max_length {self.max_length}, "
+                f"which took {self.cut_tokens} tokens from their ends"
+            )
+        if self.split:
+            sentences.append(
+                f"{self.split} of {len(self.lengths)} {self.name} rows split at max_length {self.max_length}: "
+                "their later parts are learnt without what came before"
+            )
+        return "; ".join(sentences) or None
+
+
+def describe_lengths(lengths: Sequence[int]) -> str:
+    """Give the percentiles of lengths in tokens."""
+    ordered = sorted(lengths)
+    shares = [f"p{share} {ordered[min(len(ordered) - 1, len(ordered) * share // 100)]}" for share in _SHARES]
+    return f"{', '.join(shares)}, longest {ordered[-1]} tokens"
+
+
+def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
+    """Refuse to train on what is left when too much of it is gone.
+
+    Raises:
+        PayloadFailure: `data_error`, with the lengths to choose another max_length by.
+    """
+    rows = len(fitted.lengths)
+    if fitted.too_long <= schedule.drop_limit * rows and fitted.kept:
+        return
+    share = (
+        "no rows are left"
+        if not fitted.kept
+        else f"more than train.drop_limit, {schedule.drop_limit:.0%}, would be dropped"
+    )
+    raise PayloadFailure(
+        "data_error",
+        f"{share}: {fitted.describe()} ({describe_lengths(fitted.lengths)}); "
+        "raise train.max_length, or ask for train.long_samples: truncate or split",
+    )

@@ -1,0 +1,188 @@
+"""Tokenised data on disk, made once and read by all who need the same: folders named by what their content was made from.
+
+A folder is written beside its place and renamed when every byte is on disk, so that it is whole or not there. Who makes
+one holds its lock; a second run waits and finds it finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from armada_train.failure import PayloadFailure
+from armada_train.runfolder import RunFolder
+from armada_train.specification.values import Training
+
+FORMAT = 1
+ROWS = "rows.arrow"
+_FACTS = "facts.json"
+_BETWEEN_LOOKS_S = 0.2
+
+Make = Callable[[Path], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One finished folder, what is known about its rows, and whether it was made now or found."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+    is_new: bool
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / ROWS
+
+    @property
+    def key(self) -> str:
+        return self.folder.name
+
+
+class Cache:
+    """The folder of such folders, shared by all runs of a host.
+
+    Args:
+        folder: Made when something is put there.
+        beat: Called again and again while another run's work is waited for.
+        say: Told once that it is.
+    """
+
+    def __init__(self, folder: Path, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self._beat = beat
+        self._say = say
+
+    def find(self, ingredients: Mapping[str, Any]) -> Prepared | None:
+        """Find what was made from these ingredients before."""
+        folder = self.folder / name(ingredients)
+        facts = _read_facts(folder)
+        return None if facts is None else Prepared(folder, facts, is_new=False)
+
+    def obtain(self, ingredients: Mapping[str, Any], make: Make) -> Prepared:
+        """Find what was made from these ingredients, or make it.
+
+        Args:
+            ingredients: Everything the content depends on.
+            make: Writes `rows.arrow` into the folder it is given, and returns the facts.
+
+        Raises:
+            PayloadFailure: `disk_full`, or whatever `make` raises.
+        """
+        if found := self.find(ingredients):
+            return found
+        key = name(ingredients)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._lock(key) as is_ours:
+                if found := self.find(ingredients):
+                    return found
+                if is_ours:  # nobody else is at it, so what lies there was left by somebody who was killed
+                    for left in [*self.folder.glob(f".new-{key}-*"), self.folder / key]:
+                        shutil.rmtree(left, ignore_errors=True)
+                return self._make(key, ingredients, make)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                message = f"no room for prepared data in {self.folder}: {error.strerror}"
+                raise PayloadFailure("disk_full", message) from error
+            raise
+
+    def _make(self, key: str, ingredients: Mapping[str, Any], make: Make) -> Prepared:
+        part = self.folder / f".new-{key}-{uuid.uuid4().hex}"
+        part.mkdir()
+        try:
+            facts = make(part)
+            facts = {
+                "format": FORMAT,
+                "rows_bytes": (part / ROWS).stat().st_size,
+                "made_from": dict(ingredients),
+                **facts,
+            }
+            (part / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+            for path in (part / ROWS, part / _FACTS, part):
+                _fsync(path)
+            try:
+                part.rename(self.folder / key)
+            except OSError:  # without locks (some network file systems) another may have been faster
+                if found := self.find(ingredients):
+                    return found
+                raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        return Prepared(self.folder / key, facts, is_new=True)
+
+    @contextlib.contextmanager
+    def _lock(self, key: str) -> Iterator[bool]:
+        """Hold a folder's lock; False where the file system knows no locks."""
+        descriptor = os.open(self.folder / f".lock-{key}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            is_told = False
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_ours = True
+                    break
+                except BlockingIOError:
+                    if not is_told:
+                        self._say("another run is preparing the same data; waiting for it")
+                        is_told = True
+                    self._beat()
+                    time.sleep(_BETWEEN_LOOKS_S)
+                except OSError:
+                    is_ours = False
+                    break
+            yield is_ours
+        finally:
+            os.close(descriptor)
+
+
+def prepared_folder(training: Training, run: RunFolder) -> Path:
+    """Name the folder that all runs of a host share, or, where home names none, one of the run's own."""
+    return training.prepared or run.path / "prepared"
+
+
+def check_once(folder: Path, hashes: Sequence[str], check: Callable[[], None]) -> None:
+    """Check data, unless all of it, by its hashes, was found right before.
+
+    What is wrong in a file must be said before torch is imported; reading it through costs a minute per 10 GB.
+    """
+    marks = [folder / f".checked-{FORMAT}-{sha}" for sha in hashes]
+    if all(mark.exists() for mark in marks):
+        return
+    check()
+    folder.mkdir(parents=True, exist_ok=True)
+    for mark in marks:
+        mark.touch()
+
+
+def name(ingredients: Mapping[str, Any]) -> str:
+    canonical = json.dumps({"format": FORMAT, **ingredients}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _read_facts(folder: Path) -> dict[str, Any] | None:
+    """Read a finished folder's facts; None when it is not there, or its rows are not all there."""
+    try:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        is_whole = (folder / ROWS).stat().st_size == facts["rows_bytes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return facts if is_whole else None
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,121 @@
+"""Rows as tokens with labels, one at a time, as SFTTrainer's preparation of a whole dataset makes them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from transformers import AutoTokenizer
+from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+from trl.data_utils import _tokenize, common_prefix_length
+
+from armada_train.data.rows import Row
+from armada_train.failure import PayloadFailure
+from armada_train.model.files import without_end
+
+IGNORED = -100
+"""The label of a token that carries no loss."""
+
+
+def load_tokenizer(path: str) -> Any:
+    """Load a tokenizer from a folder or the hub.
+
+    Raises:
+        PayloadFailure: `env_error`: it is not there, or cannot be fetched.
+    """
+    with named_when_missing(path):
+        return AutoTokenizer.from_pretrained(path)
+
+
+@contextlib.contextmanager
+def named_when_missing(path: str) -> Iterator[None]:
+    """Name a model that is gone or cannot be fetched, in one sentence; transformers says it in an OSError without a number.
+
+    Raises:
+        PayloadFailure: `env_error`.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # of the system: no disk, no right
+            raise
+        first = str(error).strip().partition("\n")[0]
+        raise PayloadFailure("env_error", f"the model {path} cannot be loaded: {first}") from error
+
+
+def choose_template(tokenizer: Any, kind: str) -> str | None:
+    """Choose the chat template that marks what the assistant said; None where the tokenizer's own does, or none is needed.
+
+    Raises:
+        PayloadFailure: `data_error`: the tokenizer has none, or one for which TRL knows no marked form; or it has no end.
+    """
+    if kind != "messages":
+        if not tokenizer.eos_token:
+            raise without_end(kind)
+        return None
+    if not tokenizer.chat_template:
+        raise PayloadFailure("data_error", "the rows are chats, but the model's tokenizer has no chat template")
+    if has_generation_markers(tokenizer.chat_template):
+        return None
+    try:
+        template = get_training_chat_template(tokenizer)
+    except ValueError as error:
+        raise PayloadFailure(
+            "data_error",
+            "the model's chat template does not mark what the assistant says, and TRL knows no marked form of it: put "
+            "`{% generation %}` and `{% endgeneration %}` around it, or give rows of prompt and completion",
+        ) from error
+    return None if template is None else str(template)
+
+
+def hash_tokenizer(tokenizer: Any, template: str | None) -> str:
+    """Hash all that decides which tokens a text becomes."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    parts = [
+        type(tokenizer).__name__,
+        json.dumps(tokenizer.get_vocab(), sort_keys=True) if backend is None else backend.to_str(),
+        json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str),
+        json.dumps([tokenizer.chat_template, template], sort_keys=True),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def tokenise(row: Row, tokenizer: Any, template: str | None) -> dict[str, list[int]]:
+    """Tokenise one row, which takes SFTTrainer's preparation of a whole dataset 20 ms."""
+    return tokenise_watching(row, tokenizer, template)[0]
+
+
+def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[dict[str, list[int]], int]:
+    """Tokenise one row.
+
+    Returns:
+        `input_ids` and `labels`, and how many tokens at the prompt's end are others than before the completion: so many
+        of them the model will never see in this form.
+    """
+    if "messages" in row:
+        made = _tokenize(tokenizer, row["messages"], return_assistant_tokens_mask=True, chat_template=template)
+        return _masked(made["input_ids"], made["assistant_masks"]), 0
+    if "text" in row:
+        ids = _tokenize(tokenizer, _ended(row["text"], tokenizer))["input_ids"]
+        return {"input_ids": ids, "labels": ids}, 0
+    prompt = _tokenize(tokenizer, row["prompt"])["input_ids"]
+    ids = _tokenize(tokenizer, row["prompt"] + _ended(row["completion"], tokenizer))["input_ids"]
+    start = common_prefix_length(prompt, ids)
+    return _masked(ids, [0] * start + [1] * (len(ids) - start)), len(prompt) - start
+
+
+def count_trained(labels: list[int]) -> int:
+    """Count the tokens that carry loss; nothing predicts the first one."""
+    return sum(label != IGNORED for label in labels[1:])
+
+
+def _masked(ids: list[int], mask: list[int]) -> dict[str, list[int]]:
+    return {"input_ids": ids, "labels": [token if bit else IGNORED for token, bit in zip(ids, mask, strict=True)]}
+
+
+def _ended(text: str, tokenizer: Any) -> str:
+    end = tokenizer.eos_token
+    return text if text.endswith(end) else text + str(end)

@@ -1,0 +1,126 @@
+"""Starting from another training's weights: what must fit is compared from files alone, before torch is imported."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from armada_train.checkpoints.complete import has_weights, read_shapes
+from armada_train.checkpoints.manifest import read_manifest
+from armada_train.failure import PayloadFailure
+from armada_train.specification.values import Lora, StartFrom, TinyModel, Training
+
+_CONFIG = {
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+}
+_CHANGES_BASE = ("pissa", "olora")
+"""Initialisations that take the adapter out of the base: it then fits only a base that was changed alike."""
+
+
+def check_start(training: Training) -> None:
+    """Look whether the checkpoint to start from fits the model and adapter of this training.
+
+    Raises:
+        PayloadFailure: `bad_spec`, naming everything that does not fit.
+    """
+    start = training.start_from
+    if start is None:
+        return
+    if not start.path.is_dir():
+        raise _misfit(start, "it is not there any more; a checkpoint that came home travels with the run")
+    if not has_weights(start.path):
+        raise _misfit(start, "its weights are missing or cut short")
+    if start.moments and not zipfile.is_zipfile(start.path / "optimizer.pt"):
+        raise _misfit(start, "it holds no optimizer.pt, or half of one: leave `optimizer` out, or take another")
+    adapter = _read(start.path / "adapter_config.json")
+    if adapter and training.lora is None:
+        raise _misfit(
+            start, "it is an adapter, but this training has no `lora`: merge it first, and give the result as `model`"
+        )
+    if not adapter and training.lora is not None:
+        raise _misfit(start, "it holds a whole model, but this training has `lora`: give it as `model` instead")
+    differences = [*_compare_models(start, training)]
+    if training.lora is not None:
+        differences += _compare_adapters(adapter, training.lora)
+    elif isinstance(training.model, str):
+        differences += _compare_shapes(start.path, Path(training.model))
+    if differences:
+        raise _misfit(start, "; ".join(differences))
+
+
+def base_model_of(start: StartFrom) -> Path | None:
+    """Name the model made on the spot that travelled with a checkpoint; its adapter fits no other."""
+    folder = start.path / "base_model"
+    return folder if (folder / "config.json").exists() else None
+
+
+def _compare_models(start: StartFrom, training: Training) -> list[str]:
+    base = base_model_of(start)
+    if isinstance(training.model, TinyModel):
+        if base is None:
+            return ["it was not trained on a tiny model"]
+        config = _read(base / "config.json")
+        return [
+            f"`model.tiny.{ours}` was {config.get(theirs)} and is {getattr(training.model, ours)}"
+            for theirs, ours in _CONFIG.items()
+            if config.get(theirs) != getattr(training.model, ours)
+        ]
+    if base is not None:
+        return ["it was trained on a tiny model"]
+    before = (read_manifest(start.path) or {}).get("model")
+    if training.lora is None or not isinstance(before, str) or _identity(before) == _identity(training.model):
+        return []
+    return [f"its adapter was trained on {before}, and `model` is {training.model}"]
+
+
+def _identity(model: str) -> str:
+    """Name a model alike on every host: staged ones by the hash they are staged under."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
+def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
+    pairs: list[tuple[str, Any, Any]] = [
+        ("r", adapter.get("r"), lora.r),
+        ("alpha", float(adapter.get("lora_alpha") or 0), float(lora.alpha)),
+        ("dora", bool(adapter.get("use_dora")), lora.dora),
+        ("rslora", bool(adapter.get("use_rslora")), lora.rslora),
+        ("modules_to_save", sorted(adapter.get("modules_to_save") or []), sorted(lora.modules_to_save)),
+    ]
+    if not isinstance(lora.target_modules, str):  # `all-linear` is a list in the file, by the model
+        pairs.append(("target_modules", sorted(adapter.get("target_modules") or []), sorted(lora.target_modules)))
+    before = adapter.get("init_lora_weights", True)
+    if before in _CHANGES_BASE or lora.init in _CHANGES_BASE:
+        pairs.append(("init", before, lora.init))
+    return [f"`lora.{key}` was {was} and is {now}" for key, was, now in pairs if was != now]
+
+
+def _compare_shapes(start: Path, model: Path) -> list[str]:
+    """Compare whole models tensor by tensor, where the model is a folder."""
+    if not model.is_dir():
+        return []
+    before, now = read_shapes(start), read_shapes(model)
+    different = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    if different:
+        name = different[0]
+        return [f"{len(different)} tensors have another shape than `model`'s ({name}: {before[name]}, {now[name]})"]
+    strange = sorted(before.keys() - now.keys())
+    return [f"{len(strange)} tensors are none of `model`'s ({strange[0]})"] if now and strange else []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _misfit(start: StartFrom, why: str) -> PayloadFailure:
+    return PayloadFailure("bad_spec", f"`training.start_from` {start.path}: {why}")

@@ -1,0 +1,1 @@
+"""What a training tells its run folder: metrics, samples, heartbeats."""

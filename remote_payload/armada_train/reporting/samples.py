@@ -1,0 +1,82 @@
+"""samples.jsonl: what the model says to some prompts of the eval set, as text, after every evaluation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from armada_train.data.rows import Files, Row
+
+Prompt = tuple[str | list[Mapping[str, str]], str]
+
+
+class Samples:
+    """Continues the first rows' prompts greedily, so that only training changes the answers.
+
+    Args:
+        path: The file; None on ranks that write nothing.
+        attempt: Written into every line.
+        files: The eval set.
+        count: How many prompts.
+        longest: Tokens of an answer at most.
+    """
+
+    def __init__(self, path: Path | None, attempt: int, files: Files, count: int, longest: int) -> None:
+        self._path = path
+        self._attempt = attempt
+        self._longest = longest
+        self._prompts = [_split(files.kind, row) for row in files.first(count)] if path else []
+
+    def write(self, model: Any, tokenizer: Any, step: int) -> None:
+        """Generate and append; the model is left in the mode it was in."""
+        if self._path is None:
+            return
+        was_training = model.training
+        model.eval()
+        for prompt, expected in self._prompts:
+            line = {
+                "step": step,
+                "time": time.time(),
+                "attempt": self._attempt,
+                "prompt": prompt,
+                "expected": expected,
+                "generated": self._generate(model, tokenizer, prompt),
+            }
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        model.train(was_training)
+
+    def _generate(self, model: Any, tokenizer: Any, prompt: str | list[Mapping[str, str]]) -> str:
+        if isinstance(prompt, str):
+            inputs = tokenizer(prompt, return_tensors="pt")
+        else:
+            inputs = tokenizer.apply_chat_template(
+                prompt, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+            )
+        ids = inputs["input_ids"].to(model.device)
+        with torch.no_grad():
+            answer = model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=self._longest,
+                do_sample=False,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        return str(tokenizer.decode(answer[0, ids.shape[1] :], skip_special_tokens=True))
+
+
+def _split(kind: str, row: Row) -> Prompt:
+    """Take a row apart into what is asked and what is expected; of plain text the first half is asked."""
+    if kind == "messages":
+        messages = row["messages"]
+        last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
+        return messages[:last], messages[last]["content"]
+    if kind == "prompt_completion":
+        return row["prompt"], row["completion"]
+    half = len(row["text"]) // 2
+    return row["text"][:half] or row["text"], row["text"][half:]

@@ -1,0 +1,1 @@
+"""What to train, as frozen values, and how they are read from spec.json."""

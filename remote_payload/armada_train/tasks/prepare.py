@@ -1,0 +1,61 @@
+"""`armada_train prepare`: tokenise before any GPU waits for it, and say what there is to train on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from armada_train.data.hooks import Stream
+from armada_train.data.preparation import Splits, prepare_model_and_data
+from armada_train.data.rows import Files
+from armada_train.data.stream import StreamDataset
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.runfolder import RunFolder, replace_json
+from armada_train.specification.values import Training
+
+
+def prepare_and_report(
+    training: Training, run: RunFolder, heartbeat: Heartbeat, train_rows: Files | Stream, eval_files: Files | None
+) -> None:
+    """Prepare both splits; print what they are and leave it in the run's report.json.
+
+    Raises:
+        PayloadFailure: `data_error`, `disk_full`.
+    """
+    heartbeat.beat("preparing")
+    tokenizer, template, splits = prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
+    lines = describe(splits)
+    if isinstance(train_rows, Stream):
+        _, lengths = StreamDataset(train_rows, tokenizer, template, training.schedule, training.batch.overall).survey()
+        lines = [f"train: made by hooks while training; {lengths}", *lines]
+    findings = [*ignored_keys(train_rows, eval_files), *(line for part in splits.parts for line in part.findings())]
+    for line in [*lines, *(f"finding: {finding}" for finding in findings)]:
+        print(line, flush=True)
+    parts = {
+        part.fitted.name: {
+            **{key: value for key, value in dataclasses.asdict(part.fitted).items() if key != "lengths"},
+            "rows": len(part.fitted.lengths),
+            "tokens": part.tokens,
+            "trained": part.trained,
+            "described": part.describe(),
+        }
+        for part in splits.parts
+    }
+    replace_json(run.path / "report.json", {"parts": parts, "findings": findings, "seconds": splits.seconds})
+    heartbeat.beat("ended")
+
+
+def describe(splits: Splits) -> list[str]:
+    """Say what was prepared, and whether it was there before."""
+    done = f"{splits.made} tokenised in {splits.seconds:.1f} s" if splits.made else "all found as prepared before"
+    also = f", {splits.found} found as prepared before" if splits.made and splits.found else ""
+    return [*(part.describe() for part in splits.parts), *([f"data: {done}{also}"] if splits.parts else [])]
+
+
+def ignored_keys(*parts: Files | Stream | None) -> list[str]:
+    """Name keys of the rows that nothing is done with."""
+    return [
+        "keys in the rows that are not used: "
+        + ", ".join(f"{key} ({count})" for key, count in rows.ignored_keys.most_common(8))
+        for rows in parts
+        if rows and rows.ignored_keys
+    ]

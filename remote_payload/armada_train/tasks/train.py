@@ -1,0 +1,267 @@
+"""One training, read from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+from trl.chat_template_utils import is_chat_template_stop_token_trained
+
+from armada_train.checkpoints import complete
+from armada_train.checkpoints.manifest import Settings, describe_settings
+from armada_train.checkpoints.resume import Resume, find_resume
+from armada_train.data.epochs import doubt_about_epochs
+from armada_train.data.hooks import Stream
+from armada_train.data.preparation import Splits, as_main_first, prepare_model_and_data
+from armada_train.data.rows import Files
+from armada_train.data.stream import StreamDataset
+from armada_train.failure import PayloadFailure
+from armada_train.model.attention import ATTEMPTS, Attention, choose_attention
+from armada_train.model.fit import check_fit
+from armada_train.model.loading import base_model_folder, load_model, model_path
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.reporting.metrics import History, Metrics, read_history
+from armada_train.reporting.samples import Samples
+from armada_train.runfolder import RunFolder
+from armada_train.specification.values import Training, check_gpus, check_world
+from armada_train.tasks.prepare import describe, ignored_keys
+from armada_train.training.agreement import Agreement, leave_groups
+from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
+from armada_train.training.memory import is_out_of_memory, out_of_memory
+from armada_train.training.preemption import Preemption
+from armada_train.training.trainer import Trainer
+
+_LONG_S = 60
+
+
+@record  # type: ignore[untyped-decorator]  # torch is not installed where types are checked
+def train(training: Training, *given: Any, **options: Any) -> None:
+    """Train, and say what would fit where the memory does not; takes what `_train` takes.
+
+    Raises:
+        PayloadFailure: With the reason, where it is known.
+    """
+    try:
+        _train(training, *given, **options)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise out_of_memory(training.batch, error, trains_on_gpu=training.device != "cpu") from error
+        raise
+
+
+def _train(
+    training: Training,
+    run: RunFolder,
+    heartbeat: Heartbeat,
+    preemption: Preemption,
+    train_rows: Files | Stream,
+    eval_files: Files | None,
+    *,
+    reports_to_wandb: bool,
+) -> None:
+    """Train, evaluate before and after, and leave everything in the run's folder."""
+    started = time.monotonic()
+    _check_devices(training, run)
+    settings = describe_settings(training)
+    resume = _find_resume(training, run, settings)
+    tokenizer, template, splits = _prepare(training, run, heartbeat, train_rows, eval_files)
+    arguments = make_arguments(training, run, reports_to_wandb=reports_to_wandb)
+    check_world(training, arguments.world_size)
+    arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
+    history, metrics = _open_metrics(run, resume.checkpoint)
+    attention = _choose_attention(training, run)
+    model = _load_model(training, run, attention)
+    doubts = check_fit(training, model, tokenizer, splits.parts)
+    trainer = Trainer(
+        run=run,
+        splits=splits,
+        stream=_make_stream(training, train_rows, tokenizer, template, arguments.max_steps),
+        metrics=metrics,
+        heartbeat=heartbeat,
+        preemption=preemption,
+        settings=settings,
+        settings_win=resume.changed,
+        schedule=training.schedule,
+        samples=_make_samples(training, run, eval_files),
+        peak_flops=training.peak_flops,
+        save_every_minutes=training.save_every_minutes,
+        base_model=base_model_folder(training, run),
+        base_name=training.model_name,
+        train_tokens=history.train_tokens,
+        model=model,
+        args=arguments,
+        processing_class=tokenizer,
+        peft_config=make_lora(training),
+    )
+    trainable = _begin(trainer, training, run, resume.checkpoint)
+    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
+    findings += _doubts_about_data(training, splits, len(trainer.train_dataset), train_rows)
+    findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
+    for finding in findings:
+        _say(run, f"finding: {finding}")
+    _run_trainer(trainer, run, resume.checkpoint)
+    if preemption.agreed:
+        _leave(trainer)
+        raise preemption.failure(trainer.state.global_step)
+    summary = _summarize(trainer, metrics, history, attention)
+    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings]}
+    summary["seconds"] = time.monotonic() - started
+    metrics.append("summary", trainer.state.global_step, summary)
+    heartbeat.beat("ended", trainer.state.global_step)
+    _leave(trainer)
+
+
+def _prepare(
+    training: Training, run: RunFolder, heartbeat: Heartbeat, train_rows: Files | Stream, eval_files: Files | None
+) -> tuple[Any, str | None, Splits]:
+    """The tokenizer, the chat template where it is not the tokenizer's own, and the rows; and say what they are."""
+    heartbeat.beat("preparing")
+    prepared: tuple[Any, str | None, Splits] = as_main_first(
+        run, heartbeat, lambda: prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
+    )
+    for line in describe(prepared[2]):
+        _say(run, line)
+    heartbeat.beat("loading")
+    return prepared
+
+
+def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Metrics]:
+    """What earlier attempts measured up to the checkpoint, and where this one writes on."""
+    history = read_history(run.metrics, complete.step_of(checkpoint)) if checkpoint else History()
+    metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
+    metrics.begin(history)
+    return history, metrics
+
+
+def _load_model(training: Training, run: RunFolder, attention: Attention) -> Any:
+    torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
+    dtype = choose_weights_dtype(training)
+    return load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+
+
+def _make_stream(
+    training: Training, rows: Files | Stream, tokenizer: Any, template: str | None, steps: int
+) -> StreamDataset | None:
+    """Rows that a hook makes while the training runs; None for rows of files."""
+    if not isinstance(rows, Stream):
+        return None
+    return StreamDataset(rows, tokenizer, template, training.schedule, steps * training.batch.overall)
+
+
+def _begin(trainer: Trainer, training: Training, run: RunFolder, checkpoint: Path | None) -> int:
+    """Take another run's weights where that is asked for, and say what is trained; gives how many parameters."""
+    if training.start_from and checkpoint is None:
+        trainer.start_from(training.start_from)
+        what = "weights and the optimizer's moments" if training.start_from.moments else "weights"
+        _say(run, f"starting with the {what} of {training.start_from.path}; the schedule is this run's own")
+    trainable: int = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
+    _say(run, f"{trainable:,} trainable parameters, {len(trainer.train_dataset):,} training rows")
+    return trainable
+
+
+def _summarize(trainer: Trainer, metrics: Metrics, history: History, attention: Attention) -> dict[str, Any]:
+    """What the training came to."""
+    tokens = trainer.train_tokens
+    return {
+        "loss_first": metrics.loss_first,
+        "loss_last": metrics.loss_last,
+        "eval_loss_before": metrics.eval_loss_before,
+        "eval_loss_after": metrics.eval_loss_after,
+        "best_step": trainer.state.best_global_step,
+        "train_tokens": tokens,
+        "tokens_per_s": (tokens - history.train_tokens) / max(trainer.throughput.total_s, 1e-9),
+        "dropped_samples": sum(fitted.dropped for fitted in trainer.fitted),
+        "truncated_samples": sum(fitted.truncated for fitted in trainer.fitted),
+        "split_samples": sum(fitted.split for fitted in trainer.fitted),
+        "attention": attention.name,
+        "attention_why": attention.why,
+    }
+
+
+def _choose_attention(training: Training, run: RunFolder) -> Attention:
+    capability = torch.cuda.get_device_capability(run.local_rank) if training.device == "cuda" else None
+    attention = choose_attention(
+        training, capability, ATTEMPTS, lambda mine: Agreement(run.world_size).highest(mine)[0]
+    )
+    _say(run, f"attention: {attention.name} ({attention.why})")
+    return attention
+
+
+def _leave(trainer: Trainer) -> None:
+    trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one has left
+    trainer.accelerator.end_training()
+    leave_groups()
+
+
+def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows: Files | Stream) -> list[str]:
+    """Say what of the data costs time or trains less than it seems."""
+    doubts = []
+    if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
+        doubts.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
+    doubt = None if isinstance(train_rows, Stream) else doubt_about_epochs(rows, training.batch, training.schedule)
+    return doubts + ([doubt] if doubt else [])
+
+
+def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> list[str]:
+    """Say why the model may never learn to stop: its loss would look healthy all the same."""
+    doubts = []
+    if kind == "messages" and not is_chat_template_stop_token_trained(tokenizer, chat_template=chat_template):
+        doubts.append(
+            "the chat template leaves the end of the assistant's turn out of the loss: the model may not stop"
+        )
+    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id == tokenizer.eos_token_id:
+        doubts.append(f"padding and end are both {tokenizer.eos_token!r}: tools that mask padding mask the end with it")
+    return doubts
+
+
+def _make_samples(training: Training, run: RunFolder, eval_files: Files | None) -> Samples | None:
+    asked = training.evaluation
+    if eval_files is None or not asked.samples:
+        return None
+    return Samples(run.samples if run.is_main else None, run.attempt, eval_files, asked.samples, asked.sample_tokens)
+
+
+def _check_devices(training: Training, run: RunFolder) -> None:
+    if training.device == "cpu":
+        return
+    check_gpus(training, run.local_world_size, torch.cuda.device_count(), torch.__version__)
+    if training.precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name(0)
+        raise PayloadFailure("env_error", f"{name} has no bf16: the profile's `precision` must be fp16 or fp32")
+
+
+def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resume:
+    resume = find_resume(training, run, settings)
+    for finding in resume.findings:
+        _say(run, f"finding: {finding}")
+    if run.is_main:
+        step = complete.step_of(resume.checkpoint) if resume.checkpoint else 0
+        complete.set_aside_newer(run.checkpoints, step, run.attempt)
+    if resume.checkpoint:
+        _say(run, f"resuming from {resume.checkpoint.name}")
+    return resume
+
+
+def _run_trainer(trainer: Trainer, run: RunFolder, checkpoint: Path | None) -> None:
+    if checkpoint is None:
+        trainer.train()
+        return
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    is_final = state["global_step"] >= state["max_steps"]
+    if run.is_main:
+        trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
+    if not is_final:
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+        return
+    trainer.restore(checkpoint)  # the Trainer would make one step more
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+
+
+def _say(run: RunFolder, sentence: str) -> None:
+    if run.is_main:
+        print(sentence, flush=True)

@@ -1,0 +1,114 @@
+"""The specification as TRL's and PEFT's arguments. What has a silent default there is given here, always."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from trl import SFTConfig
+
+from armada_train.data.assembly import PACKING
+from armada_train.runfolder import RunFolder
+from armada_train.specification.values import TinyModel, Training
+
+_ONLY_AT_THE_END = (
+    2**31
+)  # the Trainer evaluates and saves after the last step when the interval has not come round by then
+
+
+def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool) -> Any:
+    """Build the SFTConfig; this also joins the process group.
+
+    Args:
+        training: What to train.
+        run: Where the checkpoints go.
+        reports_to_wandb: Whether the Trainer's W&B callback is on.
+    """
+    schedule, batch = training.schedule, training.batch
+    warmup = schedule.warmup_steps
+    return SFTConfig(
+        output_dir=str(run.checkpoints),
+        seed=schedule.seed,
+        data_seed=schedule.seed,
+        per_device_train_batch_size=batch.micro,
+        gradient_accumulation_steps=batch.accumulation,
+        max_steps=schedule.max_steps or -1,
+        num_train_epochs=schedule.epochs or 1.0,
+        learning_rate=schedule.learning_rate,
+        lr_scheduler_type=schedule.lr_scheduler,
+        warmup_steps=warmup if warmup < 1 else int(warmup),
+        weight_decay=schedule.weight_decay,
+        max_grad_norm=schedule.max_grad_norm,
+        max_length=schedule.max_length,
+        packing=schedule.packing,
+        packing_strategy=PACKING,
+        eval_packing=False,  # the eval loss is one number for one row, packed or not
+        neftune_noise_alpha=schedule.neftune_alpha,
+        use_liger_kernel=schedule.kernels == "liger",
+        torch_compile=schedule.compile,
+        assistant_only_loss=False,  # the labels are made: what carries no loss is marked in them
+        completion_only_loss=False,
+        # Both are given because SFTConfig's default is bf16, which beats whatever the launcher was told.
+        bf16=training.precision == "bf16",
+        fp16=training.precision == "fp16",
+        use_cpu=training.device == "cpu",
+        deepspeed=training.deepspeed,
+        activation_checkpointing=checkpoints_activations(training),
+        ddp_find_unused_parameters=False,
+        dataloader_pin_memory=training.device == "cuda",
+        dataloader_num_workers=training.workers,
+        # Workers that are spawned would need TRL's closures pickled, which cannot be.
+        dataloader_multiprocessing_context="fork" if training.workers else None,
+        eval_strategy="steps" if training.eval_data else "no",
+        eval_steps=schedule.eval_every_steps or _ONLY_AT_THE_END,
+        # With these two rotation keeps the best checkpoint beside the last ones.
+        metric_for_best_model="eval_loss" if training.eval_data else None,
+        greater_is_better=False if training.eval_data else None,
+        save_strategy="steps",
+        save_steps=training.save_every_steps or _ONLY_AT_THE_END,
+        save_total_limit=training.keep_last,
+        logging_steps=schedule.log_every_steps,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # on, it hides a NaN loss behind the mean of the losses before it
+        report_to=["wandb"] if reports_to_wandb else "none",
+        disable_tqdm=True,
+    )
+
+
+def checkpoints_activations(training: Training) -> bool:
+    """Say whether activations are recomputed: it costs a fifth of the speed, and only GPUs are short of memory."""
+    asked = training.schedule.activation_checkpointing
+    if asked is not None:
+        return asked
+    return training.device == "cuda" and not isinstance(training.model, TinyModel)
+
+
+def make_lora(training: Training) -> Any:
+    """Build the LoraConfig, or None for full fine-tuning."""
+    lora = training.lora
+    if lora is None:
+        return None
+    targets = lora.target_modules
+    return LoraConfig(
+        task_type="CAUSAL_LM",
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        use_dora=lora.dora,
+        use_rslora=lora.rslora,
+        init_lora_weights=lora.init,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        modules_to_save=list(lora.modules_to_save) or None,
+    )
+
+
+def choose_weights_dtype(training: Training) -> Any:
+    """Choose what the base model is loaded in.
+
+    Weights that are trained stay in fp32 under autocast: in 16 bits small updates vanish. Under LoRA the base is
+    frozen, and 16 bits halve its memory; PEFT keeps the adapter in fp32.
+    """
+    if training.lora is None:
+        return torch.float32
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[training.precision]

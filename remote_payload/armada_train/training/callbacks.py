@@ -1,0 +1,129 @@
+"""What the Trainer's loop tells the run's folder: metrics, heartbeat, and a line for the log."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from transformers import TrainerCallback
+
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.reporting.metrics import Metrics
+from armada_train.training.agreement import Agreement
+from armada_train.training.loss_watch import LossWatch, nan_loss
+from armada_train.training.preemption import Preemption
+from armada_train.training.throughput import Throughput
+
+# TRL's and the Trainer's names on the left, ours in metrics.jsonl on the right
+_TRAIN_KEYS = {
+    "loss": "loss",
+    "learning_rate": "learning_rate",
+    "grad_norm": "grad_norm",
+    "tokens_per_s": "tokens_per_s",
+    "samples_per_s": "samples_per_s",
+    "step_time_s": "step_time_s",
+    "num_tokens": "num_tokens",
+    "epoch": "epoch",
+    "mean_token_accuracy": "token_accuracy",
+    "data_wait_s": "data_wait_s",
+    "peak_memory_bytes": "peak_memory_bytes",
+    "mfu": "mfu",
+}
+_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_seconds")
+
+
+class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Runs on every rank; only rank 0's metrics reach the file."""
+
+    def __init__(self, metrics: Metrics, heartbeat: Heartbeat, throughput: Throughput, *, is_main: bool) -> None:
+        self._metrics = metrics
+        self._heartbeat = heartbeat
+        self._throughput = throughput
+        self._is_main = is_main
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        self._heartbeat.beat("training", state.global_step, state.max_steps)
+        self._throughput.restart()
+
+    def on_substep_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        self._heartbeat.beat("training", state.global_step)
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._throughput.step()
+        self._heartbeat.beat("training", state.global_step)
+        if control.should_save or control.should_training_stop:
+            control.should_log = True  # a resumed run reads its counts from the line of the step it resumes from
+
+    def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:
+        if "loss" in logs:
+            values = {ours: logs[theirs] for theirs, ours in _TRAIN_KEYS.items() if theirs in logs}
+            self._metrics.append("train", state.global_step, values)
+            if self._is_main:
+                print(_describe_step(state, values), flush=True)
+        elif "eval_loss" in logs:
+            values = {key: logs[key] for key in _EVAL_KEYS}
+            self._metrics.append("eval", state.global_step, values)
+            if self._is_main:
+                print(f"step {state.global_step}/{state.max_steps}  eval loss {values['eval_loss']:.4f}", flush=True)
+
+    def on_evaluate(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        self._return_to_training(state)
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        self._return_to_training(state)
+
+    def _return_to_training(self, state: Any) -> None:
+        self._heartbeat.beat("training", state.global_step)
+        self._throughput.restart()
+
+
+class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Saves at the end of a step when a signal came in on any rank, or when the minutes are over; ends at a loss that is no number."""
+
+    def __init__(
+        self,
+        preemption: Preemption,
+        agreement: Agreement,
+        losses: LossWatch,
+        every_minutes: float | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._preemption = preemption
+        self._agreement = agreement
+        self._losses = losses
+        self._every_s = math.inf if every_minutes is None else 60 * every_minutes
+        self._clock = clock
+        self._saved_at = clock()
+
+    def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        self._preemption.begin()
+        self._saved_at = self._clock()
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._losses.end_step(state.global_step)
+        if state.global_step >= state.max_steps:
+            return  # it ends here anyway, and the last line of the log settles the losses
+        # The ranks' clocks differ as well: one that saves while the others train on would wait for them for ever.
+        is_due = self._clock() - self._saved_at >= self._every_s
+        noted, urgency = self._preemption.noted, self._losses.urgency
+        self._preemption.agreed, due, urgency = self._agreement.highest(noted, is_due, urgency)
+        if urgency:
+            raise nan_loss(urgency)
+        if due or self._preemption.agreed:
+            control.should_save = True
+        if self._preemption.agreed:
+            control.should_evaluate = False
+            control.should_training_stop = True
+
+    def on_save(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        self._saved_at = self._clock()
+
+
+def _describe_step(state: Any, values: dict[str, Any]) -> str:
+    speed = values.get("tokens_per_s", math.nan)
+    return (
+        f"step {state.global_step}/{state.max_steps}  loss {values['loss']:.4f}  "
+        f"lr {values['learning_rate']:.2e}  {speed:,.0f} tokens/s"
+    )

@@ -1,0 +1,37 @@
+"""Running out of memory: how it shows, and a batch that is the same one with less of it."""
+
+from __future__ import annotations
+
+import torch
+
+from armada_train.failure import PayloadFailure
+from armada_train.specification.values import Batch
+
+_GPU_WORDS = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "Cuda failure 'out of memory'",
+)
+_WORDS = ("can't allocate memory", "not enough memory", *_GPU_WORDS)
+"""torch has a class of its own for its GPU allocator alone; all else are RuntimeErrors."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in _WORDS)
+
+
+def out_of_memory(batch: Batch, error: BaseException, *, trains_on_gpu: bool) -> PayloadFailure:
+    """Make the failure, with the next smaller micro batch that keeps the global one where that is what did not fit."""
+    first = str(error).strip().partition("\n")[0] or type(error).__name__
+    is_of_gpu = isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in _GPU_WORDS)
+    if trains_on_gpu and not is_of_gpu:
+        advice = "ask for more (`resources.memory`), or a host with more"
+        return PayloadFailure("host_oom", f"the machine's memory ran out, not a GPU's: {first}; {advice}")
+    advice = "one sample at a time does not fit: a shorter max_length, activation checkpointing, or a smaller model"
+    smaller = max((size for size in range(1, batch.micro) if batch.micro % size == 0), default=None)
+    if smaller is not None:
+        accumulation = batch.accumulation * batch.micro // smaller
+        advice = f"train.micro_batch_size: {smaller} with accumulation {accumulation} keeps the global batch of {batch.overall}"
+    reason = "oom" if is_of_gpu else "host_oom"
+    return PayloadFailure(reason, f"out of memory at micro batch {batch.micro}; {advice}. {first}")

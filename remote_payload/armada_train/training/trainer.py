@@ -1,0 +1,334 @@
+"""TRL's SFTTrainer without its silences: rows are counted, NaN stops, evaluation weighs tokens, checkpoints travel."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch.utils.data import SequentialSampler
+from transformers import PrinterCallback
+from trl import SFTTrainer
+
+from armada_train.checkpoints import announce as outbox
+from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
+from armada_train.checkpoints.full_disk import give_up, is_disk_full
+from armada_train.checkpoints.manifest import Settings, write_manifest
+from armada_train.data.preparation import Splits
+from armada_train.data.sampling import LengthSampler
+from armada_train.data.stream import StreamDataset
+from armada_train.data.workers import InWorker
+from armada_train.failure import PayloadFailure
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.reporting.metrics import Metrics
+from armada_train.reporting.samples import Samples
+from armada_train.runfolder import RunFolder
+from armada_train.specification.values import Schedule, StartFrom
+from armada_train.training.agreement import Agreement
+from armada_train.training.callbacks import RunCallback, SavingCallback
+from armada_train.training.gauges import flops_per_token, peak_memory_bytes
+from armada_train.training.loss_watch import LossWatch, nan_loss
+from armada_train.training.optimizer_state import load_moments
+from armada_train.training.preemption import Preemption
+from armada_train.training.throughput import Throughput
+
+
+class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
+    """Adds to SFTTrainer what a watched run needs; arguments beyond ours go to it unchanged."""
+
+    control: Any
+    data_collator: Any
+
+    def __init__(
+        self,
+        *,
+        run: RunFolder,
+        splits: Splits,
+        stream: StreamDataset | None,
+        metrics: Metrics,
+        heartbeat: Heartbeat,
+        preemption: Preemption,
+        settings: Settings,
+        settings_win: bool,
+        schedule: Schedule,
+        samples: Samples | None,
+        peak_flops: float | None,
+        save_every_minutes: float | None,
+        base_model: Path | None,
+        base_name: str | None,
+        train_tokens: int,
+        **rest: Any,
+    ) -> None:
+        self.fitted = [part.fitted for part in splits.parts]
+        self.findings = [finding for part in splits.parts for finding in part.findings()]
+        self._train_lengths: Any = splits.train.lengths if splits.train else None
+        self._eval_lengths: Any = splits.evaluation.lengths if splits.evaluation else None
+        self.train_tokens = train_tokens
+        self.throughput = Throughput()
+        self._run = run
+        self._armada_metrics = metrics  # SFTTrainer has a `_metrics` of its own
+        self._heartbeat = heartbeat
+        self._preemption = preemption
+        self._agreement = Agreement(run.world_size)
+        self._settings = settings
+        self._settings_win = settings_win
+        self._schedule = schedule
+        self._samples = samples
+        self._peak_flops = peak_flops
+        self._waited_s = 0.0
+        self._base_model = base_model
+        self._base_name = base_name
+        self._moments_from: Path | None = None
+        self._losses = LossWatch(rest["args"].device)
+        callbacks = [
+            SavingCallback(preemption, self._agreement, self._losses, save_every_minutes),
+            RunCallback(metrics, heartbeat, self.throughput, is_main=run.is_main),
+        ]
+        # SFTTrainer looks at the first row; of a stream it is shown that alone.
+        rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
+        evaluation = splits.evaluation.dataset if splits.evaluation else None
+        super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
+        self.data_collator = InWorker(self.data_collator)
+        if stream is not None:
+            self._take_stream(stream)
+        self.remove_callback(PrinterCallback)  # prints dictionaries of rounded texts
+        self._keep_last = int(self.args.save_total_limit)
+        self._fresh = self._no_counts()
+        self._flops_per_token = flops_per_token(self.model)
+        self._gauged_at = 0
+
+    # --- data ------------------------------------------------------------------------------------------------------
+
+    def _take_stream(self, stream: StreamDataset) -> None:
+        """Train on a stream instead of the one row that SFTTrainer was shown."""
+        fitted, lengths = stream.survey()
+        self.fitted.insert(0, fitted)
+        self.findings = [*([sentence] if (sentence := fitted.describe()) else []), *self.findings]
+        if self._run.is_main:
+            print(lengths, flush=True)
+        self.train_dataset = stream
+
+    def _get_train_sampler(self, *rest: Any) -> Any:
+        if isinstance(self.train_dataset, StreamDataset):
+            return SequentialSampler(
+                self.train_dataset
+            )  # positions are random already; in order, a resume skips for free
+        if not self._schedule.group_by_length:
+            return super()._get_train_sampler(*rest)
+        lengths = self._train_lengths.tolist()
+        together = self.args.train_batch_size * self._run.world_size
+        return LengthSampler(lengths, together, self._schedule.seed, lambda: int(self.state.epoch or 0))
+
+    def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+        return dataset  # it is prepared
+
+    # --- loss and counts -------------------------------------------------------------------------------------------
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        result = super().compute_loss(model, inputs, *args, **kwargs)
+        loss = result[0] if isinstance(result, tuple) else result
+        # Summed on the device, read only when something is logged: reading here would stall a GPU at every step.
+        if "attention_mask" in inputs:
+            self._fresh[0] += inputs["attention_mask"].sum()
+            self._fresh[1] += inputs["attention_mask"].shape[0]
+        else:  # packed: no padding, and each document begins at position 0
+            self._fresh[0] += inputs["input_ids"].numel()
+            self._fresh[1] += (inputs["position_ids"] == 0).sum()
+        self._losses.take(loss)
+        return result
+
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            counts = torch.cat([self._fresh, self._losses.count])
+            tokens, samples, broken = (int(count) for count in self.accelerator.reduce(counts, "sum"))
+            self._fresh = self._no_counts()
+            self.train_tokens += tokens
+            logs.update(self.throughput.lap(tokens, samples))
+            logs.update(self._gauge(logs))
+            self._metrics["train"]["num_tokens"] = [self.train_tokens]  # TRL's own count restarts with the attempt
+            if broken:
+                self._losses.settle(self.state.global_step)
+                raise nan_loss(self._agreement.highest(self._losses.urgency)[0])
+        super().log(logs, start_time)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.monotonic()
+        batches = super().get_batch_samples(*args, **kwargs)
+        self._waited_s += time.monotonic() - started
+        return batches
+
+    def _gauge(self, logs: dict[str, Any]) -> dict[str, float]:
+        """Read the gauges; the wait is per step, as the step's time is."""
+        steps = max(1, self.state.global_step - self._gauged_at)
+        gauges = {"data_wait_s": self._waited_s / steps, "peak_memory_bytes": peak_memory_bytes()}
+        self._waited_s, self._gauged_at = 0.0, self.state.global_step
+        if self._peak_flops:
+            flops = self._flops_per_token * logs["tokens_per_s"] / self._run.world_size
+            gauges["mfu"] = flops / self._peak_flops
+        return gauges
+
+    def _no_counts(self) -> torch.Tensor:
+        """Tokens and samples of this rank since the last log."""
+        return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
+
+    # --- evaluation ------------------------------------------------------------------------------------------------
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Evaluate the whole eval set, log it, and tell the callbacks; broken off where the run is preempted."""
+        started = time.monotonic()
+        loss, tokens = self.evaluate_token_weighted()
+        if self._preemption.agreed:
+            if self.state.global_step == 0:
+                raise self._preemption.failure(0)
+            self.control.should_save = self.control.should_training_stop = True
+            return {"eval_loss": math.inf}  # no number at all, and so never the best
+        metrics = {"eval_loss": loss, "eval_tokens": tokens, "eval_seconds": time.monotonic() - started}
+        self.log(dict(metrics))
+        if self._samples is not None:
+            self._samples.write(
+                self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
+            )
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        is_best = bool(super()._determine_best_metric(metrics, trial))
+        if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
+            self._armada_metrics.remember_best(self.state.best_global_step or 0, float(self.state.best_metric))
+        return is_best
+
+    def evaluate_token_weighted(self) -> tuple[float, int]:
+        """Compute the mean loss per trained token of the eval set.
+
+        The Trainer averages the means of batches, so its number changes with batch size and order
+        (transformers #39241); this one is a sum over all tokens divided by their number.
+
+        Returns:
+            The loss, and how many tokens it is a mean of.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        model.eval()
+        total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
+        with torch.no_grad(), self.accelerator.autocast():
+            for batch in self._eval_batches():
+                self._heartbeat.beat("evaluating", self.state.global_step)
+                (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
+                if self._preemption.agreed:
+                    break
+                if batch is None:
+                    continue
+                outputs = model(**self._prepare_inputs(batch), use_cache=False, fused_lm_head=True)
+                total[0] -= outputs.log_probs.double().sum()
+                total[1] += outputs.label_mask.sum()
+        loss, tokens = self.accelerator.reduce(total, "sum").tolist()
+        return loss / max(tokens, 1), int(tokens)
+
+    def _eval_batches(self) -> Iterator[Any]:
+        """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to even them out.
+
+        Every rank gets equally many batches, so that all can agree before each; None stands for one without rows.
+        """
+        rows = self.eval_dataset.select_columns(["input_ids", "labels"])
+        lengths = self._eval_lengths.tolist()
+        by_length = sorted(range(len(rows)), key=lengths.__getitem__, reverse=True)
+        mine = by_length[self._run.rank :: self._run.world_size]
+        size = self.args.per_device_eval_batch_size
+        most = -(-len(by_length) // self._run.world_size)
+        for start in range(0, most, size):
+            chosen = [rows[index] for index in mine[start : start + size]]
+            yield self.data_collator(chosen) if chosen else None
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+
+    def restore(self, checkpoint: Path) -> None:
+        """Load the weights of a finished run, which has nothing left to train."""
+        self._load_from_checkpoint(str(checkpoint))
+        self.state.global_step = step_of(checkpoint)
+        self.state.max_steps = self.state.global_step
+
+    def start_from(self, start: StartFrom) -> None:
+        """Begin with another training's weights, and with its optimizer's moments where they are asked for.
+
+        Raises:
+            PayloadFailure: `bad_spec`: they do not fit.
+        """
+        try:
+            self._load_from_checkpoint(str(start.path))
+        except (RuntimeError, ValueError) as error:
+            raise PayloadFailure("bad_spec", f"`training.start_from` {start.path} does not fit: {error}") from error
+        self._moments_from = start.path / "optimizer.pt" if start.moments else None
+
+    def _prepare_for_training(self, *arguments: Any, **rest: Any) -> Any:
+        prepared = super()._prepare_for_training(*arguments, **rest)
+        if self._moments_from is not None:
+            load_moments(self.optimizer, self._moments_from)
+        return prepared
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load both; where settings were changed with permission, those of now hold, not those in the files.
+
+        Otherwise the checkpoint's learning rate would win over the experiment's, and a scheduler whose optimizer is
+        missing would begin its warm-up again.
+        """
+        kept = ("lr", "initial_lr", "weight_decay")
+        fresh = [{key: group[key] for key in kept if key in group} for group in self.optimizer.param_groups]
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None or not self._settings_win:
+            return
+        for group, values in zip(self.optimizer.param_groups, fresh, strict=True):
+            group.update(values)
+        self.lr_scheduler.base_lrs = [values["initial_lr"] for values in fresh]
+        self.lr_scheduler.last_epoch = step_of(Path(checkpoint)) - 1
+        self.lr_scheduler.step()
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters() if weight.requires_grad):
+            raise PayloadFailure(
+                "nan_loss",
+                f"a weight is not a number after step {self.state.global_step}; checkpoints written before it are kept",
+            )
+        self._heartbeat.beat("saving", self.state.global_step)
+        checkpoint = self._run.checkpoints / f"checkpoint-{self.state.global_step}"
+        try:
+            self._save_and_announce(checkpoint, model, trial)
+        except Exception as error:
+            if not is_disk_full(error, self._run.checkpoints):
+                raise
+            others = [found.name for found in newest_first(self._run.checkpoints) if found != checkpoint]
+            raise give_up(checkpoint, next(iter(others), None), is_main=self._run.is_main) from error
+
+    def _save_and_announce(self, checkpoint: Path, model: Any, trial: Any) -> None:
+        if self._run.is_main:
+            outbox.forget(self._run, checkpoint)
+            write_manifest(checkpoint, self._settings)
+        self.accelerator.wait_for_everyone()
+        self.args.save_total_limit = self._checkpoints_to_keep()
+        super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()  # each rank has written its random state
+        if self._run.is_main:
+            if self._base_name is not None:
+                name_base_model(checkpoint, self._base_name)
+            self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
+            drop_set_aside(self._run.checkpoints, self.state.global_step)
+
+    def _checkpoints_to_keep(self) -> int:
+        """Make room for the best checkpoint beside the last ones: the Trainer would delete the last one for it."""
+        others = [step_of(found) for found in newest_first(self._run.checkpoints)]
+        last = [self.state.global_step, *(step for step in others if step < self.state.global_step)][: self._keep_last]
+        best = self.state.best_global_step
+        return self._keep_last + (1 if best and best in others and best not in last else 0)
+
+    def announce(self, checkpoint: Path, *, is_final: bool) -> None:
+        """Put a complete checkpoint into the outbox, unless it is there."""
+        step = step_of(checkpoint)
+        announcement = {
+            "step": step,
+            "kind": "final" if is_final else "periodic",
+            "time": time.time(),
+            "metrics": self._armada_metrics.losses_at(step),
+        }
+        outbox.announce(self._run, checkpoint, announcement, self._base_model)
