@@ -84,9 +84,9 @@ def launched_by(spec: Mapping[str, Any]) -> Home | None:
 
 
 def _plain(text: str) -> str:
-    from armada.foundation.sanitize import inert_line
+    from armada.foundation.sanitize import sanitize_line
 
-    return inert_line(text, 200)
+    return sanitize_line(text, 200)
 
 
 def _begin(paths: HomePaths, former: dict[str, Any] | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.errors import ArmadaError, OutcomeUnknown
 from armada.foundation import process_identity
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.store import operations as records
 from armada.store.database import Database
 
@@ -87,7 +87,7 @@ class Progress:
             if step == self._step and now - self._written_at < WRITE_EVERY_S:
                 return
             self._step, self._written_at = step, now
-        said = inert_line(message) if message is not None else None
+        said = sanitize_line(message) if message is not None else None
         records.advance(self._database, self.id, step=step, message=said, done_bytes=done, total_bytes=total, rate=rate)
 
     def concerns(self, run_id: str) -> None:
@@ -148,13 +148,13 @@ def operation(
         yield Progress(database.path, id_, monotonic=monotonic)
     except ArmadaError as error:
         state = "interrupted" if error.exit_code == 130 else "failed"
-        records.finish(database, id_, state, message=inert_line(error.message), exit_code=error.exit_code)
+        records.finish(database, id_, state, message=sanitize_line(error.message), exit_code=error.exit_code)
         raise
     except (KeyboardInterrupt, SystemExit):
         records.finish(database, id_, "interrupted", exit_code=130)
         raise
     except BaseException as error:
-        records.finish(database, id_, "failed", message=inert_line(f"{type(error).__name__}: {error}"), exit_code=1)
+        records.finish(database, id_, "failed", message=sanitize_line(f"{type(error).__name__}: {error}"), exit_code=1)
         raise
     records.finish(database, id_, "done", exit_code=0)
 

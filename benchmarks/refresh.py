@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from armada.config.hosts import Host
-from armada.daemon.host_status import Board
+from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.paths import HomePaths
 from armada.rpc.client import Question
@@ -77,7 +77,7 @@ def watch(home: HomePaths, number: int, runs_each: int, rtt_ms: float, folder: P
         session.call_all([Question("run.create", creation(run_id), 300.0) for run_id in run_ids])
         for run_id in run_ids:
             runs.insert(database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec={})
-    return Watched(host.name, link, count, Watcher(host, home, Board()))
+    return Watched(host.name, link, count, Watcher(host, home, HostStatusRegistry()))
 
 
 def creation(run_id: str) -> dict[str, object]:

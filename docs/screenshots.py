@@ -166,7 +166,7 @@ class Story:
             )
             lines[-1]["num_tokens"] = at * 28_000
         lines[-1]["loss"] = loss
-        metrics.take_metrics(self._database, run_id, lines, offset=0, next_offset=len(lines))
+        metrics.record_metrics(self._database, run_id, lines, offset=0, next_offset=len(lines))
 
     def _sync(self) -> None:
         for run_id, steps in (
@@ -176,7 +176,7 @@ class Story:
         ):
             outbox = [self._checkpoint(step, age_s=60 * (16 - place)) for place, step in enumerate(steps)]
             waiting = self._checkpoint(14_400 if steps[0] == 13_500 else 11_500, age_s=20)
-            checkpoints.take_outbox(self._database, run_id, [*outbox, *([waiting] if steps[0] < 15_000 else [])])
+            checkpoints.record_outbox(self._database, run_id, [*outbox, *([waiting] if steps[0] < 15_000 else [])])
             for entry in outbox:
                 place = self._home.checkpoints(run_id) / f"checkpoint-{entry['step']}"
                 with Clock.ago(NOW - entry["created_at"] - 40):

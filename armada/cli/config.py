@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import argparse
@@ -137,14 +137,14 @@ def _print(sections: list[Section], *, origins: bool) -> None:
     from armada.config.resolution import plain
 
     texts = {
-        (section.name, value.key): inert_line(shown(plain(value.value), 200), 200)
+        (section.name, value.key): sanitize_line(shown(plain(value.value), 200), 200)
         for section in sections
         for value in section.values
     }
     key_width = max(len(key) for _, key in texts)
     width = min(60, max(map(len, texts.values())))
     for number, section in enumerate(sections):
-        print(("\n" if number else "") + inert_line(f"{section.name} {section.about}").strip())
+        print(("\n" if number else "") + sanitize_line(f"{section.name} {section.about}").strip())
         for value in section.values:
-            line = f"  {inert_line(value.key, 100):<{key_width}}  {texts[section.name, value.key]:<{width if origins else 0}}"
-            print(f"{line}  {inert_line(value.origin, 400)}" if origins else line)
+            line = f"  {sanitize_line(value.key, 100):<{key_width}}  {texts[section.name, value.key]:<{width if origins else 0}}"
+            print(f"{line}  {sanitize_line(value.origin, 400)}" if origins else line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.standard_streams import takes_no_more
 from armada.units import span
 
@@ -149,7 +149,7 @@ def _status(options: argparse.Namespace) -> int:
     print(_sentence(judged))
     if status is not None and judged.condition in ("fresh", "stale"):
         for trouble in status.configuration:
-            print(f"  ⚠ {inert_line(trouble, 1000)}")
+            print(f"  ⚠ {sanitize_line(trouble, 1000)}")
         for name, host in sorted(status.hosts.items()):
             print(f"  {name}: {_host(host, now)}")
         for each in status.syncing:
@@ -172,7 +172,7 @@ def _sentence(judged: Judgement) -> str:
         tick = f"its last tick was {span(judged.age_s)} ago"
     if judged.condition == "ended":
         when = f" {span(judged.age_s)} ago" if judged.age_s is not None else ""
-        return f"not running: process {status.pid} ended{when}: {inert_line(status.ended, 600)}"
+        return f"not running: process {status.pid} ended{when}: {sanitize_line(status.ended, 600)}"
     if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
     if judged.condition == "stale":
@@ -186,7 +186,7 @@ def _host(host: HostStatus, now: float) -> str:
     seen = f"seen {span(now - host.last_ok)} ago" if host.last_ok is not None else "not seen yet"
     if host.state == "unreachable":
         again = f"; next look in {span(host.next_look - now)}" if host.next_look else ""
-        return f"does not answer ({inert_line(host.error, 200)}), {seen}{again}"
+        return f"does not answer ({sanitize_line(host.error, 200)}), {seen}{again}"
     return seen
 
 
@@ -213,7 +213,7 @@ def _logs(options: argparse.Namespace) -> int:
 
 def _print(text: str, *, as_json: bool) -> None:
     if not as_json:
-        sys.stdout.write(inert_text(text, 1 << 24))
+        sys.stdout.write(sanitize_text(text, 1 << 24))
         sys.stdout.flush()
     elif text:
         print_line({"text": text})

@@ -119,9 +119,9 @@ def _print(reports: Sequence[Report]) -> None:
 
 def _quote(what: str, text: str) -> None:
     """Show what came from a host as that, cut, and without anything a terminal would obey."""
-    from armada.foundation.sanitize import inert_line
+    from armada.foundation.sanitize import sanitize_line
 
-    lines = [inert_line(line, 200) for line in text.splitlines() if line.strip()]
+    lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
     if lines:
         print(f"    {what}:")
         for line in lines[:_SHOWN_LINES]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, OutcomeUnknown
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import counted, span
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _say_report(session: HostSession, run: Run, reporter: Reporter) -> None:
     for line in str(answer["text"]).splitlines():
         label, colon, text = line.partition(": ")
         if colon and label in {"train", "eval", "data", "finding"}:
-            reporter.stage(label, inert_line(text, 2000))
+            reporter.stage(label, sanitize_line(text, 2000))
 
 
 def _say_losses(context: Context, run: Run, reporter: Reporter) -> None:

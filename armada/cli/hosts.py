@@ -15,7 +15,7 @@ from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
@@ -287,7 +287,7 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 records.mark_unreachable(context.database, host.name, answer.message)
             listed.append({"name": host.name, "reachable": not is_away, "error": answer.message})
             if not as_json:
-                print(f"✗ {host.name}: {inert_line(answer.message)}")
+                print(f"✗ {host.name}: {sanitize_line(answer.message)}")
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
@@ -309,19 +309,19 @@ def _say_facts(
 ) -> None:
     from armada.provision.state import environment_state
 
-    who = f"{inert_line(facts['user'])} at {inert_line(facts['hostname'])}"
+    who = f"{sanitize_line(facts['user'])} at {sanitize_line(facts['hostname'])}"
     machine = (
-        f"{facts['cpu_count']} cores, {amount(facts['memory_bytes'])} memory, Python {inert_line(facts['python'])}"
+        f"{facts['cpu_count']} cores, {amount(facts['memory_bytes'])} memory, Python {sanitize_line(facts['python'])}"
     )
     print(f"✓ {host.name}: {who}, {machine}")
     if facts.get("setup"):
-        print(f"    ⚠ {inert_line(facts['setup'], 600)}")
+        print(f"    ⚠ {sanitize_line(facts['setup'], 600)}")
     for doubt in sentences(facts.get("doubts")):
         print(f"    ⚠ {doubt}")
     if host.batch is None:
         _say_gpus(facts["gpus"])
     disk = facts["disk"]
-    free = f"{amount(disk['free_bytes'])} of {amount(disk['total_bytes'])} free at {inert_line(facts['root'])}"
+    free = f"{amount(disk['free_bytes'])} of {amount(disk['total_bytes'])} free at {sanitize_line(facts['root'])}"
     mark = "⚠ " if forecast is not None and forecast.full_at is not None else ""
     print(f"    {mark}{'; '.join(filter(None, [free, foreseen(forecast)]))}")
     if not host.local and not facts["tools"]["rsync"]:
@@ -333,7 +333,7 @@ def _say_facts(
             return
     found = environment_state(host, facts, context.home)
     if found.key is None:
-        print(f"    ⚠ {inert_line(found.trouble)}")
+        print(f"    ⚠ {sanitize_line(found.trouble)}")
         return
     print(f"    profile {found.profile}" + ("" if host.profile else " (by its GPUs)"))
     there = "ready" if found.condition == "ready" else f"{found.condition} (armada hosts provision {host.name})"
@@ -345,7 +345,7 @@ def _say_gpus(gpus: list[dict[str, Any]]) -> None:
         print("    no NVIDIA GPUs")
         return
     busy = sum(1 for gpu in gpus if gpu["processes"])
-    kind, driver = inert_line(gpus[0]["name"]), inert_line(gpus[0]["driver_version"])
+    kind, driver = sanitize_line(gpus[0]["name"]), sanitize_line(gpus[0]["driver_version"])
     print(f"    {len(gpus)} × {kind} ({busy} in use), driver {driver}")
 
 

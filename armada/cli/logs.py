@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_line
 from armada.errors import ArmadaError, HostUnreachable, NotFound, ProvisionFailed
-from armada.foundation.sanitize import OutputText, inert_line
+from armada.foundation.sanitize import OutputText, sanitize_line
 from armada.foundation.standard_streams import takes_no_more
 from armada.units import amount, span
 
@@ -117,7 +117,7 @@ class _Reading:
         from armada.store import runs
 
         database, run_id, options = self._context.database, self._run.run_id, self._options
-        reader = process_identity.of(options.pid) if options.pid else None
+        reader = process_identity.process_info(options.pid) if options.pid else None
         with self._context.session_about(self._run) as session:
             question: dict[str, object] = {"run_id": run_id}
             question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
@@ -175,7 +175,7 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
     if is_cut:
         parts = f"its beginning ({amount(place.stat().st_size)}) and, in {END}, its end ({amount(end.stat().st_size)})"
         words = f"of the log there is {parts}"
-    sys.stderr.write(f"armada: {inert_line(why, 600)}\n  {words}{came}: {place}\n")
+    sys.stderr.write(f"armada: {sanitize_line(why, 600)}\n  {words}{came}: {place}\n")
     sys.stderr.flush()
     if not is_cut or options.offset is not None:
         with place.open("rb") as stream:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from armada import __version__
 from armada.errors import ArmadaError, UsageError
 from armada.foundation import ascii_text
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,15 +130,15 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         hint = "is this machine's disk full, or a folder read-only?"
-        return _say(ArmadaError(inert_line(what, 2000), hint=hint), arguments)
+        return _say(ArmadaError(sanitize_line(what, 2000), hint=hint), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
 
 
 def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
-    sys.stderr.write(f"armada: {inert_text(str(error), 8000)}\n")
+    sys.stderr.write(f"armada: {sanitize_text(str(error), 8000)}\n")
     if error.hint:
-        sys.stderr.write(f"  → {inert_line(error.hint, 2000)}\n")
+        sys.stderr.write(f"  → {sanitize_line(error.hint, 2000)}\n")
     if "--json" in arguments:
         from armada.cli.printing import print_error
 

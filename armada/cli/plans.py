@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.config.tasks.script import Script
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import refuse_failures
 from armada.units import amount, counted
 
@@ -46,7 +46,7 @@ def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
     for name, text in plan.files.items():
         reporter.line(f"\n--- {name}")
         for line in text.splitlines():
-            reporter.line("    " + inert_line(line, 2000))
+            reporter.line("    " + sanitize_line(line, 2000))
 
 
 def _headline(plan: Plan) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from armada.errors import ArmadaError
@@ -38,8 +38,8 @@ def print_error(error: ArmadaError) -> None:
         return
     told = {
         "kind": type(error).__name__,
-        "message": inert_text(str(error), 8000),
-        "hint": inert_line(error.hint, 2000) if error.hint else None,
+        "message": sanitize_text(str(error), 8000),
+        "hint": sanitize_line(error.hint, 2000) if error.hint else None,
         "host": error.host,
         "exit_code": error.exit_code,
     }

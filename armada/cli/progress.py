@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Reporter:
     def stage(self, name: str, message: str) -> None:
         """Say that something is done."""
         self._erase()
-        self._stream.write(f" {name:<10} {inert_line(message, 400)}\n")
+        self._stream.write(f" {name:<10} {sanitize_line(message, 400)}\n")
         self._stream.flush()
 
     def line(self, message: str = "") -> None:
@@ -52,7 +52,7 @@ class Reporter:
 
     def now(self, name: str, message: str) -> None:
         """Say what is going on; the next call replaces it."""
-        text = f" {name:<10} {inert_line(message, 400)}"
+        text = f" {name:<10} {sanitize_line(message, 400)}"
         if self._terminal:
             width = shutil.get_terminal_size().columns
             text = text[: width - 1]

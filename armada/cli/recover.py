@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
     counts = f"{counted(added, 'run')} and {counted(len(recovery.recognised), 'checkpoint')} added"
     reporter.stage("recovered", f"{counts}, {counted(recovery.already, 'checkpoint')} known before")
     for place, why in recovery.wrong:
-        name = inert_line(place.name)
+        name = sanitize_line(place.name)
         reporter.stage("⚠", f"{name}: {why}; it is not used, and fetched again while a host has it: armada sync now")
     silent = [found for found in recovery.hosts if found.error is not None]
     for found in silent:

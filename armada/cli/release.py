@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import Conflict, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def _release(options: argparse.Namespace) -> int:
     if secrets.get("removed"):
         reporter.line(f"secrets of {counted(len(secrets['removed']), 'run')} deleted there")
     if secrets.get("kept"):
-        reporter.line(f"secrets of {', '.join(map(inert_line, secrets['kept']))} are still in use")
+        reporter.line(f"secrets of {', '.join(map(sanitize_line, secrets['kept']))} are still in use")
     if wiped is not None:
-        reporter.line(f"deleted there: {', '.join(map(inert_line, wiped)) or 'nothing was left'}")
+        reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:
         drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
         reporter.line(f"{host.name} cannot be destroyed yet: what is marked ✗ would be lost{drain}")
@@ -117,8 +117,6 @@ def _alone(
     context: Context, host: str, options: argparse.Namespace, reporter: Reporter
 ) -> contextlib.AbstractContextManager[None]:
     """One release of a host after the other, unless it is only a look."""
-    from armada.provision.exclusive_lock import turn
-
     if options.dry_run:
         return contextlib.nullcontext()
     return turn(context.home.lock(f"release-{host}"), f"release of {host}", lambda who: reporter.stage("waiting", who))
@@ -172,11 +170,11 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
                 hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {session.host.name}"),
             )
             for trouble in outcome.troubles:
-                sys.stderr.write(f"armada: {run.run_id}: {inert_line(trouble.error)}\n")
+                sys.stderr.write(f"armada: {run.run_id}: {sanitize_line(trouble.error)}\n")
         except HostUnreachable:
             raise
         except ArmadaError as error:
-            sys.stderr.write(f"armada: {run.run_id}: {inert_line(error)}\n")
+            sys.stderr.write(f"armada: {run.run_id}: {sanitize_line(error)}\n")
 
 
 def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -> list[str]:
@@ -194,5 +192,5 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
     if isinstance(wiped := answered.get("root"), str):
         runs.mark_wiped(context.database, session.host.name, wiped)
     for run in runs.every(context.database, host=session.host.name):
-        checkpoints.take_outbox(context.database, run.run_id, [])
+        checkpoints.record_outbox(context.database, run.run_id, [])
     return [str(name) for name in answered.get("removed") or []]

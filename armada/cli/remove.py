@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         if options.json:
             print_json({**told, "forgotten": False})
             return 0
-        print(f"{inert_line(why)}; nothing could be deleted there")
+        print(f"{sanitize_line(why)}; nothing could be deleted there")
         print(f"armada rm {run.run_id} --without-host would forget it at home, and with it:")
         print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
         return 0
@@ -199,7 +199,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     if options.json:
         print_json({**told, "forgotten": True, "had_host": False})
         return 0
-    print(f"{run.run_id} forgotten at home alone: {inert_line(why.message, 300)}{said}")
+    print(f"{run.run_id} forgotten at home alone: {sanitize_line(why.message, 300)}{said}")
     print("".join(f"  given up   {line}\n" for line in lost), end="")
     if host is not None:
         print(f"  what {run.host} has of it stays there; armada recover --host {run.host} finds that again")

@@ -14,7 +14,7 @@ from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.printing import FORMAT, print_json
 from armada.errors import HostUnreachable, LoginNeeded, NotFound, OutcomeUnknown, RunFailed
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 from armada.verdicts.states import STATE_GLYPHS
 
@@ -131,7 +131,7 @@ def _ps(options: argparse.Namespace) -> int:
         watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
         unsure = [run for run in unsure if run.host not in watched]
         for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
-            sys.stderr.write(f"armada: {name}: {inert_line(why)}\n")
+            sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
     found = runs.every(context.database)
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
@@ -182,7 +182,7 @@ def _say_unfinished(context: Context, now: float) -> None:
 
     for each in unfinished(context.database, now):
         what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}{f' on {each.host}' if each.host else ''}"
-        again = inert_line(shlex.join(["armada", *each.argv[1:]]), 200)
+        again = sanitize_line(shlex.join(["armada", *each.argv[1:]]), 200)
         print(
             f"⚠ {what} was interrupted {span(now - each.updated_at)} ago. Run the same command again to continue: {again}"
         )
@@ -191,7 +191,7 @@ def _say_unfinished(context: Context, now: float) -> None:
 def _evidence(run: Run, now: float) -> tuple[str, ...]:
     because = run.because or "nobody has looked yet"
     if run.unreachable_since is not None:
-        because += f" (before {run.host} stopped answering: {inert_line(run.unreachable_why, 80)})"
+        because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
 
 
@@ -206,7 +206,7 @@ def _look(context: Context, run: Run) -> Run:
         with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
-        sys.stderr.write(f"armada: {inert_line(error)}; showing what was last seen\n")
+        sys.stderr.write(f"armada: {sanitize_line(error)}; showing what was last seen\n")
     return runs.find(context.database, run.run_id)
 
 
@@ -230,7 +230,7 @@ def _show(options: argparse.Namespace) -> int:
     if launcher := owner(context, run):
         print(f"  launched by {launcher.named}, not by this home")
     if run.message:
-        print(f"  {inert_line(run.message)}")
+        print(f"  {sanitize_line(run.message)}")
     if run.step is not None:
         # A script's step is that of its last checkpoint, and all that is known of it.
         facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
@@ -242,11 +242,11 @@ def _show(options: argparse.Namespace) -> int:
     for when, state, reason, message in runs.transitions(context.database, run.run_id):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
         print(
-            f"  {stamp}  {state}{f': {reason}' if reason else ''}{f' ({inert_line(message, 120)})' if message else ''}"
+            f"  {stamp}  {state}{f': {reason}' if reason else ''}{f' ({sanitize_line(message, 120)})' if message else ''}"
         )
     if run.unreadable_count:
         print(
-            f"  unreadable {counted(run.unreadable_count, 'line')} of its own records; the first: {inert_line(run.unreadable)}"
+            f"  unreadable {counted(run.unreadable_count, 'line')} of its own records; the first: {sanitize_line(run.unreadable)}"
         )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
@@ -256,7 +256,7 @@ def _show(options: argparse.Namespace) -> int:
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
     _say_log(context, run)
     for checkpoint in kept:
-        trouble = f"  ({inert_line(checkpoint.trouble)})" if checkpoint.trouble else ""
+        trouble = f"  ({sanitize_line(checkpoint.trouble)})" if checkpoint.trouble else ""
         if checkpoint.is_good_home:
             where = f"home, verified: {checkpoint.home_path}"
         elif checkpoint.home_path:
@@ -277,7 +277,7 @@ def _show(options: argparse.Namespace) -> int:
         verb = "goes on" if step is not None else "starts it again"
         print(f"  next       armada resume {run.run_id} {verb} {resuming_words(step)}")
     argv = (spec.get("job") or {}).get("argv") or []
-    print("  command    " + inert_line(" ".join(map(str, argv)), 400))
+    print("  command    " + sanitize_line(" ".join(map(str, argv)), 400))
     return 0
 
 
@@ -368,7 +368,7 @@ def _pull(options: argparse.Namespace) -> int:
         if isinstance(error, LoginNeeded) or (isinstance(error, NotFound) and run.host in context.hosts()):
             raise
         pulled, only = pull_from_home(context.database, run, word, error)
-        sys.stderr.write(f"armada: {inert_line(error, 600)}; what was asked for is at home\n")
+        sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what was asked for is at home\n")
     kept = checkpoints.of_run(context.database, run.run_id)
     copied = None
     if options.to is not None and only is not None:
@@ -376,7 +376,7 @@ def _pull(options: argparse.Namespace) -> int:
         copied = copy_to(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
     if pulled.lacking:
         sys.stderr.write(
-            f"armada: it stays without what sync.include_optimizer left out ({inert_line(pulled.lacking)})\n"
+            f"armada: it stays without what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
         )
     if options.json:
         places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}

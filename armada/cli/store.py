@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def _check(options: argparse.Namespace) -> int:
         }
         print(f"{store.path}: {words[store.condition]}")
         for each in done.findings:
-            print(f"{'✗' if each.kind in SERIOUS else '·'} {inert_line(each.message, 400)}")
+            print(f"{'✗' if each.kind in SERIOUS else '·'} {sanitize_line(each.message, 400)}")
             if each.path is not None:
-                print(f"    {inert_line(each.path, 400)}")
+                print(f"    {sanitize_line(each.path, 400)}")
             if each.command is not None:
-                print(f"    → {inert_line(each.command, 600)}")
+                print(f"    → {sanitize_line(each.command, 600)}")
         if store.condition == "sound":
             serious = sum(1 for each in done.findings if each.kind in SERIOUS)
             print(f"{counted(done.checkpoints, 'checkpoint')} at home held against it: {serious or 'nothing'} amiss")

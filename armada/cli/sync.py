@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.units import amount, counted, span
 
@@ -137,15 +137,15 @@ def _now(options: argparse.Namespace) -> int:
     for result in results:
         if result.error is not None:
             code = code or result.error.exit_code
-            sys.stderr.write(f"armada: {inert_line(result.error)}\n")
+            sys.stderr.write(f"armada: {sanitize_line(result.error)}\n")
             if result.error.hint:
-                sys.stderr.write(f"  → {inert_line(result.error.hint)}\n")
+                sys.stderr.write(f"  → {sanitize_line(result.error.hint)}\n")
         for outcome in result.outcomes:
             for trouble in outcome.troubles:
                 code = code or 1
-                sys.stderr.write(f"armada: {outcome.run_id}: {trouble.cause}: {inert_line(trouble.error)}\n")
+                sys.stderr.write(f"armada: {outcome.run_id}: {trouble.cause}: {sanitize_line(trouble.error)}\n")
                 if trouble.error.hint:
-                    sys.stderr.write(f"  → {inert_line(trouble.error.hint)}\n")
+                    sys.stderr.write(f"  → {sanitize_line(trouble.error.hint)}\n")
             listed.append(
                 {
                     "run_id": outcome.run_id,
@@ -182,7 +182,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
                 found += preview(context.database, session, context.home, run_ids)
         except ArmadaError as error:
             code = code or error.exit_code
-            sys.stderr.write(f"armada: {inert_line(error)}\n")
+            sys.stderr.write(f"armada: {sanitize_line(error)}\n")
     if as_json:
         listed = [
             {
@@ -240,7 +240,7 @@ def _ls(options: argparse.Namespace) -> int:
         ]
         last = f"{span(now - record.last_at)} ago" if record.last_at else "never"
         if record.failing_since is not None:
-            condition = f"failing for {span(now - record.failing_since)}: {inert_line(record.reason or '', 60)}"
+            condition = f"failing for {span(now - record.failing_since)}: {sanitize_line(record.reason or '', 60)}"
         elif moving:
             condition = "; ".join(_moving(t) for t in moving[:2])
         elif deleted:
@@ -298,7 +298,7 @@ def _moving(transfer: Transfer) -> str:
     if transfer.state == "running" and time.time() - (transfer.updated_at or 0.0) > LIVES_S:
         return f"interrupted at {amount(transfer.done_bytes)}; the next sync continues from there"
     if transfer.state != "running":
-        return f"{transfer.state}: {inert_line(transfer.reason or '', 60)}"
+        return f"{transfer.state}: {sanitize_line(transfer.reason or '', 60)}"
     text = f"{amount(transfer.done_bytes)} of {amount(transfer.total_bytes or 0)}"
     if transfer.rate:
         left = max(0, (transfer.total_bytes or 0) - transfer.done_bytes) / transfer.rate
@@ -385,11 +385,11 @@ def _prune(context: Context, run: Run, digests: list[str]) -> int:
             question = {"run_id": run.run_id, "digests": digests, "home": own(context.home).as_json()}
             answer = session.call("outbox.prune", question, timeout_s=300.0)
     except ArmadaError as error:
-        sys.stderr.write(f"armada: {inert_line(error)}\n")
+        sys.stderr.write(f"armada: {sanitize_line(error)}\n")
         return error.exit_code
     for digest in answer.get("pruned") or []:
         checkpoints.mark_off_host(context.database, run.run_id, str(digest))
     refused = answer.get("refused")
-    for why in sorted({inert_line(why) for why in refused.values()}) if isinstance(refused, dict) else ():
+    for why in sorted({sanitize_line(why) for why in refused.values()}) if isinstance(refused, dict) else ():
         sys.stderr.write(f"armada: {run.run_id}: not deleted on {run.host}: {why}\n")
     return 0

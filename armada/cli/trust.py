@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.rpc.outage import waiting_for
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], d
 def _show(offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], stream: TextIO) -> None:
     """Show each machine's keys under a line that says which machine it is: a host may be reached through others."""
     for alias in dict.fromkeys(key.alias for key in offered):
-        stream.write(f"{inert_line(whose.get(alias, alias), 300)} shows this key:\n")
+        stream.write(f"{sanitize_line(whose.get(alias, alias), 300)} shows this key:\n")
         for key in offered:
             if key.alias == alias:
                 known = "  (pinned already)" if key in former else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, NotFound
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace)
     for _, finding in damaged:
         name = finding.damaged[0].path if finding.damaged else "MANIFEST.json"
         more = f" and {len(finding.damaged) - 1} more" if len(finding.damaged) > 1 else ""
-        reporter.stage("damaged", f"{finding.place}: {inert_line(name)}{more}")
+        reporter.stage("damaged", f"{finding.place}: {sanitize_line(name)}{more}")
     whys = [None] * len(damaged) if options.no_repair else _mend(context, damaged, reporter)
     repaired = 0 if options.no_repair else whys.count(None)
     if options.json:
@@ -92,7 +92,7 @@ def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Re
             reporter.stage("repaired", f"{finding.place} (every byte right again)")
             continue
         note_damage(context.database, still, why or "nothing has these bytes")
-        reporter.stage("lost", f"{finding.place}: {inert_line(why or 'nothing has these bytes')}")
+        reporter.stage("lost", f"{finding.place}: {sanitize_line(why or 'nothing has these bytes')}")
     return [None if still.good else why for still, why in zip(left, whys, strict=True)]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from armada.cli.homes import owner
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import inert_line, inert_text, last_states
+from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
         if not engine or now.ended or now.state in ("preparing", "submitted"):
             return Told(stopped=stopped)
         answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)
-        return Told(inert_text(last_states(str(answer.get("text") or ""))), stopped)
+        return Told(sanitize_text(last_states(str(answer.get("text") or ""))), stopped)
 
 
 def _read_log(context: Context, run: Run) -> list[str]:
@@ -103,7 +103,7 @@ def _read_log(context: Context, run: Run) -> list[str]:
             answer = session.call("run.log", {"run_id": run.run_id, "tail_lines": _LAST_LINES})
     except ArmadaError:
         return []  # the page says how old the rest of it is
-    return [inert_line(line, 300) for line in str(answer.get("text") or "").splitlines() if line.strip()]
+    return [sanitize_line(line, 300) for line in str(answer.get("text") or "").splitlines() if line.strip()]
 
 
 def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: ArmadaError | None) -> dict[str, object]:
@@ -144,7 +144,7 @@ def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: P
     if launcher is not None:
         print(f"  launched   by {launcher.named}, not by this home")
     if run.message:
-        print(f"  {'cause' if run.state == 'failed' else 'that is':<10} {inert_line(run.message)}")
+        print(f"  {'cause' if run.state == 'failed' else 'that is':<10} {sanitize_line(run.message)}")
     print(f"  because    {run.because or 'nobody has looked yet'}")
     if page.exit:
         print(f"  exit       {page.exit}{f', in attempt {run.attempt}' if run.attempt > 1 else ''}")
@@ -152,7 +152,7 @@ def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: P
         pids = ", ".join(map(str, page.stopped))
         print(f"  stopped    SIGSTOP keeps these of its processes from running: {pids}")
     if said is not None:
-        print(f"  {inert_line(engine, 20)} says")
+        print(f"  {sanitize_line(engine, 20)} says")
         print("".join(f"    {line}\n" for line in said.strip().splitlines()), end="")
     if page.lines:
         print(f"  last lines{f' of rank {page.rank}, which failed first' if page.rank is not None else ''}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Board:
+class HostStatusRegistry:
     """Written by watchers and sync workers, read by everybody."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armada.config.documents import read_document
 from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
 from armada.errors import ConfigError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.store import hosts as records
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class KnownHosts:
             named = f"the hosts it named before ({', '.join(former)})" if former else "no host of this file is watched"
             meanwhile = f"Until it is mended, {named} {'are watched' if former else ''}".strip()
             hint = f" ({error.hint})" if error.hint else ""
-            self._troubles[path] = inert_line(f"{error}{hint}. {meanwhile}.", 1000)
+            self._troubles[path] = sanitize_line(f"{error}{hint}. {meanwhile}.", 1000)
             log.warning("%s", self._troubles[path])
             return former
 

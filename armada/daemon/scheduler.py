@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.rpc.session import HostSession
 from armada.store.database import Database
 from armada.sync.runs import sync_run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from armada.config.hosts import Host
-    from armada.daemon.host_status import Board
+    from armada.daemon.host_status import HostStatusRegistry
     from armada.paths import HomePaths
     from armada.sync.runs.report import SyncOutcome
     from armada.sync.schedule.due import Due
@@ -48,7 +48,7 @@ class SyncHost(Protocol):
     ) -> Sequence[SyncOutcome]: ...
 
 
-class SyncClock:
+class SyncScheduler:
     """Starts what is due.
 
     Args:
@@ -61,7 +61,7 @@ class SyncClock:
     def __init__(
         self,
         home: HomePaths,
-        board: Board,
+        board: HostStatusRegistry,
         *,
         due: Callable[[Database, float], Sequence[Due]] = schedule.due,
         sync_host: SyncHost = sync_run.sync_host,
@@ -132,7 +132,7 @@ class SyncClock:
                 for outcome in self._sync_host(database, session, self._home, run_ids, news=news):
                     _say(name, outcome)
         except ArmadaError as error:
-            log.warning("%s: sync interrupted (%s); armada retries it later", name, inert_line(error.message))
+            log.warning("%s: sync interrupted (%s); armada retries it later", name, sanitize_line(error.message))
         except Exception:
             log.exception("%s: sync failed", name)
             self._rests_until[name] = time.monotonic() + COOL_S
@@ -148,6 +148,6 @@ def _say(host: str, outcome: SyncOutcome) -> None:
         what = f"{count} checkpoint{'s' if count > 1 else ''} of {outcome.run_id} home and verified"
         log.info("%s: %s, %s", host, what, amount(outcome.size_bytes))
     for trouble in outcome.troubles:
-        log.warning("%s: %s: %s (%s)", host, outcome.run_id, inert_line(trouble.error.message), trouble.cause)
+        log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:
         log.info("%s: all of %s is home", host, outcome.run_id)

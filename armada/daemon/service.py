@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from armada import __version__, operations
 from armada.daemon import readiness, status
-from armada.daemon.host_status import Board
+from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
-from armada.daemon.scheduler import SyncClock, SyncHost
+from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged
 from armada.foundation import process_identity
@@ -88,10 +88,10 @@ class Daemon:
         self._auto = auto
         self._clock = clock or Clock()
         self._stop = threading.Event()
-        self._board = Board()
+        self._board = HostStatusRegistry()
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
-        self._sync = SyncClock(home, self._board, sync_host=sync_host)
+        self._sync = SyncScheduler(home, self._board, sync_host=sync_host)
         self._messenger = Messenger(home, now=self._clock.now)
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()

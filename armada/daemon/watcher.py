@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada import operations
 from armada.errors import ArmadaError, HostUnreachable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.config.hosts import Host
-    from armada.daemon.host_status import Board
+    from armada.daemon.host_status import HostStatusRegistry
     from armada.paths import HomePaths
     from armada.store.runs import Run
 
@@ -73,7 +73,9 @@ class Watcher:
         now: Unix time.
     """
 
-    def __init__(self, host: Host, home: HomePaths, board: Board, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, host: Host, home: HomePaths, board: HostStatusRegistry, *, now: Callable[[], float] = time.time
+    ) -> None:
         self.host = host
         self._home = home
         self._board = board
@@ -132,7 +134,7 @@ class Watcher:
             log.exception("%s: looking at it failed", name)
             self._failures += 1
             wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
-            self._board.failed(name, inert_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
+            self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
         else:
             going = any(not run.ended for run in active)  # an end that is guessed is revised soon enough
             wait_s = active_wait_s(self._home, self._now()) if going else IDLE_S
@@ -178,7 +180,7 @@ class Watcher:
         try:
             self._queue = look_at_queue(self._session)
         except HostUnreachable as error:
-            log.debug("%s: its queue could not be asked for (%s)", self.host.name, inert_line(error.message))
+            log.debug("%s: its queue could not be asked for (%s)", self.host.name, sanitize_line(error.message))
 
     def _due(self, what: str, every_s: float) -> bool:
         asked_at = self._asked_at.get(what)
@@ -191,10 +193,10 @@ class Watcher:
         self._asked_at.pop("facts", None)  # asked at once when it answers again: that clears its mark in the store
         wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
         host_records.mark_unreachable(database, name, why)
-        former = self._board.failed(name, inert_line(why), self._now() + wait_s)
+        former = self._board.failed(name, sanitize_line(why), self._now() + wait_s)
         if former is None or former.state != "unreachable":
             log.warning(
-                "%s: does not answer (%s); its runs continue; next try in %s", name, inert_line(why), span(wait_s)
+                "%s: does not answer (%s); its runs continue; next try in %s", name, sanitize_line(why), span(wait_s)
             )
         return wait_s
 

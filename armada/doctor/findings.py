@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from armada.doctor.measure import Measured
@@ -50,12 +50,12 @@ class Report:
 
 
 def ok(subject: str, message: object) -> Finding:
-    return Finding(subject, "ok", inert_line(message))
+    return Finding(subject, "ok", sanitize_line(message))
 
 
 def warn(subject: str, message: object, remedy: str | None = None) -> Finding:
-    return Finding(subject, "warn", inert_line(message), remedy)
+    return Finding(subject, "warn", sanitize_line(message), remedy)
 
 
 def fail(subject: str, message: object, remedy: str | None = None) -> Finding:
-    return Finding(subject, "fail", inert_line(message, 1000), remedy)
+    return Finding(subject, "fail", sanitize_line(message, 1000), remedy)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
@@ -67,7 +67,7 @@ def _refusal(host: Host, error: ArmadaError) -> Finding:
     elif isinstance(error, HostUnreachable):
         subject = "connection"
     look = None if host.ssh is None else f"ssh -v {shlex.quote(host.ssh.rpartition(':')[0] or host.ssh)}"
-    return fail(subject, error.message, inert_line(error.hint) if error.hint else look)
+    return fail(subject, error.message, sanitize_line(error.hint) if error.hint else look)
 
 
 def judge(
@@ -89,11 +89,11 @@ def judge(
         queue: What its batch system said, if it has one.
         noise: What start-up files printed.
     """
-    who = f"{inert_line(facts['user'], 60)} at {inert_line(facts['hostname'], 100)}"
+    who = f"{sanitize_line(facts['user'], 60)} at {sanitize_line(facts['hostname'], 100)}"
     findings = [ok("connection", f"{who}; {_link(measured)}"), _key(host)]
     findings += [
         _clock(measured),
-        ok("agent", f"runs on Python {inert_line(facts['python'], 40)} ({facts['machine']})"),
+        ok("agent", f"runs on Python {sanitize_line(facts['python'], 40)} ({facts['machine']})"),
     ]
     findings += [_shell(seen, noise), *_variables(seen), _setup(host, facts)]
     findings += [
@@ -137,7 +137,7 @@ def _clock(measured: Measured) -> Finding:
 
 
 def _shell(seen: Mapping[str, Any], noise: str) -> Finding:
-    shell = inert_line(seen["shell"] or "unknown", 100)
+    shell = sanitize_line(seen["shell"] or "unknown", 100)
     if noise:
         return warn(
             "shell",
@@ -155,30 +155,30 @@ def _variables(seen: Mapping[str, Any]) -> list[Finding]:
         found.append(
             warn(
                 "libraries",
-                f"LD_LIBRARY_PATH={inert_line(left_out, 200)} keeps the host's own python3 from working; armada leaves it out",
+                f"LD_LIBRARY_PATH={sanitize_line(left_out, 200)} keeps the host's own python3 from working; armada leaves it out",
                 "take LD_LIBRARY_PATH out of the start-up files there, or set it in `setup:` of hosts.yaml for what needs it",
             )
         )
     found += [
         warn(
             "libraries",
-            f"{name}={inert_line(variables[name], 200)} is set at login and reaches every run, over an environment's libraries",
+            f"{name}={sanitize_line(variables[name], 200)} is set at login and reaches every run, over an environment's libraries",
             f"take {name} out of the start-up files there",
         )
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
         if variables.get(name)
     ]
     if prefix := variables.get("CONDA_PREFIX"):
-        name = inert_line(variables.get("CONDA_DEFAULT_ENV") or "an environment", 60)
+        name = sanitize_line(variables.get("CONDA_DEFAULT_ENV") or "an environment", 60)
         found.append(
             warn(
                 "conda",
-                f"{name} is active at login ({inert_line(prefix, 200)}); environments are built without it, commands see it",
+                f"{name} is active at login ({sanitize_line(prefix, 200)}); environments are built without it, commands see it",
                 "conda config --set auto_activate_base false  # there",
             )
         )
     found += [
-        ok("variables", f"{name}={inert_line(variables[name], 200)} is left out of builds and runs")
+        ok("variables", f"{name}={sanitize_line(variables[name], 200)} is left out of builds and runs")
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
         if variables.get(name)
     ]
@@ -195,7 +195,7 @@ def _setup(host: Host, facts: Mapping[str, Any]) -> Finding:
 
 def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
     root: dict[str, Any] = seen["root"]
-    where = f"{inert_line(root['path'], 200)} on {inert_line(root['kind'] or 'an unknown file system', 40)}"
+    where = f"{sanitize_line(root['path'], 200)} on {sanitize_line(root['kind'] or 'an unknown file system', 40)}"
     move = f"set `root:` of {host.name} in {host.origin or _WHERE} to a folder on a local disk"
     if root["problem"]:
         return fail("root", f"{where}: {root['problem']}", move)
@@ -252,7 +252,7 @@ def _quota(seen: Mapping[str, Any]) -> list[Finding]:
     if not seen["quota"]:
         return []
     text = str(seen["quota"])
-    lines = [inert_line(line, 200) for line in text.splitlines() if line.strip()]
+    lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
     # quota(1) marks what is over its soft limit with a star.
     if any("*" in line for line in lines):
         return [warn("quota", f"over: {lines[-1]}", "quota -s  # there; then delete, or ask for more")]
@@ -277,7 +277,7 @@ def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
         found.append(
             warn(
                 "home folder",
-                f"{inert_line(home['path'], 200)} cannot be written: caches of other programs fail there",
+                f"{sanitize_line(home['path'], 200)} cannot be written: caches of other programs fail there",
                 "give runs HF_HOME and XDG_CACHE_HOME in `env:`, and the host a `root:` elsewhere",
             )
         )
@@ -289,7 +289,7 @@ def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
 
 
 def _umask(seen: Mapping[str, Any]) -> Finding:
-    return ok("umask", f"{inert_line(seen['umask'], 8)} at login; armada's own files are private whatever it is")
+    return ok("umask", f"{sanitize_line(seen['umask'], 8)} at login; armada's own files are private whatever it is")
 
 
 def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
@@ -306,14 +306,14 @@ def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
     if numbers and numbers < OLDEST_RSYNC:
         return warn(
             "rsync",
-            f"{inert_line(version, 20)} is older than 3.1: files travel as a tar stream",
+            f"{sanitize_line(version, 20)} is older than 3.1: files travel as a tar stream",
             "sudo apt-get install rsync  # there",
         )
-    return ok("rsync", inert_line(version, 40))
+    return ok("rsync", sanitize_line(version, 40))
 
 
 def _sessions(seen: Mapping[str, Any]) -> Finding:
-    sessions, startups = seen["max_sessions"], inert_line(seen["max_startups"] or "10:30:100", 20)
+    sessions, startups = seen["max_sessions"], sanitize_line(seen["max_startups"] or "10:30:100", 20)
     if isinstance(sessions, int) and sessions < FEW_SESSIONS:
         return warn(
             "sshd",
@@ -337,7 +337,7 @@ def _leftovers(seen: Mapping[str, Any]) -> Finding:
     left: dict[str, Any] = seen["leftovers"]
     if not left["count"]:
         return ok("leftovers", "no temporary files older than a day")
-    names = ", ".join(inert_line(name, 80) for name in left["names"][:3])
+    names = ", ".join(sanitize_line(name, 80) for name in left["names"][:3])
     find = (
         "find {root} -maxdepth 2 \\( -name '.new-*' -o -name '.part-*' -o -name '.trash-*' -o -name '*.tmp' -o -name '*.part' \\) "
         "-mtime +0 -exec rm -rf {{}} +"
@@ -351,11 +351,11 @@ def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
     if queue is None or problem:
         return fail(
             "batch system",
-            f"{host.scheduler} does not answer: {inert_line(problem or 'it said nothing', 300)}",
+            f"{host.scheduler} does not answer: {sanitize_line(problem or 'it said nothing', 300)}",
             f"is `scheduler:` right, and `setup:` in {host.origin or _WHERE}?",
         )
     return ok("batch system", f"{host.scheduler} answers")
 
 
 def _on(seen: Mapping[str, Any], command: str) -> str:
-    return command.format(root=shlex.quote(inert_line(seen["root"]["path"], 400))) + "  # there"
+    return command.format(root=shlex.quote(sanitize_line(seen["root"]["path"], 400))) + "  # there"

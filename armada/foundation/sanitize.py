@@ -10,12 +10,12 @@ _LINE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 _WORD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def inert_text(text: str, limit: int = 65_536) -> str:
+def sanitize_text(text: str, limit: int = 65_536) -> str:
     """Keep newlines and tabs; show every other control character as `�`; cut at `limit` characters."""
     return _LINE.sub("�", text[:limit].replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def inert_line(text: object, limit: int = 500) -> str:
+def sanitize_line(text: object, limit: int = 500) -> str:
     """The same on one line: newlines and tabs become spaces."""
     line = str(text)[: limit + 1]
     line = _WORD.sub(lambda m: " " if m[0] in "\n\r\t" else "�", line)
@@ -76,4 +76,4 @@ class OutputText:
 
 
 def _inert_states(text: str) -> str:
-    return inert_text(last_states(text), len(text))
+    return sanitize_text(last_states(text), len(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 MOST = 1 << 53
 """What JSON's numbers keep exactly; more steps, bytes or records there are not."""
@@ -24,7 +24,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 def sentences(value: object) -> list[str]:
     """A list of a host's sentences, inert and not too many; empty where it is something else."""
-    return [inert_line(item, 600) for item in value[:20]] if isinstance(value, list) else []
+    return [sanitize_line(item, 600) for item in value[:20]] if isinstance(value, list) else []
 
 
 def moment(value: object) -> float | None:

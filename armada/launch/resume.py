@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
-from armada.provision.exclusive_lock import turn
+from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
 from armada.verdicts.state import NOT_ON_HOST
@@ -47,7 +47,7 @@ def resume_run(
         OutcomeUnknown: The link broke during the hand-over; the same command finds out, and nothing is started twice.
     """
     lock = session.home.lock(f"resume-{run.run_id}")
-    with turn(lock, f"resume of {run.run_id}", say):
+    with exclusive_lock(lock, f"resume of {run.run_id}", say):
         known = runs.find(database, run.run_id)
         if known.submission > run.submission:
             raise Conflict(

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
@@ -87,7 +87,7 @@ class Retries:
             retry(database, self._session, run, words)
         except (HostUnreachable, OutcomeUnknown) as error:
             # The next look finds out whether it goes on; if not, this is tried again.
-            log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
+            log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
             raise
         except ArmadaError as error:
             known = runs.find(database, run.run_id)
@@ -95,9 +95,9 @@ class Retries:
                 return True  # somebody else was faster: the daemon, a follower, a person
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
-            told = inert_line(f"not resumed by itself: {error.message}")
+            told = sanitize_line(f"not resumed by itself: {error.message}")
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
-            log.info("%s: %s: %s", run.run_id, words, inert_line(error.message))
+            log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
             return False
         log.info("%s goes on (%s)", run.run_id, words)
         return True

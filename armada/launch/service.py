@@ -21,7 +21,7 @@ from armada.launch.resume import resume_run
 from armada.launch.start import start
 from armada.operations import operation
 from armada.provision.admission import admit, refuse_while_clearing
-from armada.provision.exclusive_lock import turn
+from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
 from armada.sync.runs.pull import choose
@@ -152,7 +152,7 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
         admit(database, order.home, caller.project, host.name)
         listener = progress.tells(caller.listener)
         same = order.home.lock(f"launch-{launch.key[:16]}")
-        with turn(same, launch.title, lambda who: listener.stage("waiting", who)):
+        with exclusive_lock(same, launch.title, lambda who: listener.stage("waiting", who)):
             refuse_second(database, launch.key, host.name, before)
             listener.now("plan", f"asking {host.name}")
             former = find_former(database, session, launch.key, time.time())

@@ -18,7 +18,7 @@ from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
-from armada.provision.exclusive_lock import turn
+from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.hub import fetch_model
 from armada.store import runs
 from armada.units import amount, span
@@ -70,7 +70,7 @@ def start(
     root_id = plan.facts.get("root_id")
     runs.set_root(database, plan.run_id, root_id if isinstance(root_id, str) else None)
     try:
-        with turn(lock, f"launch of {plan.run_id}", lambda who: listener.stage("waiting", who)):
+        with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: listener.stage("waiting", who)):
             _provision(session, plan, listener)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)

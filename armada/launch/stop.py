@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.monitor.observe import ask_about, observe, where
 from armada.store import runs
@@ -58,7 +58,7 @@ def stop_run(
     if isinstance(problem, str):
         recorded = (
             f"the stop is recorded on {run.host}, and the run's supervisor ends it; its batch system did not answer:"
-            f" {inert_line(problem, 200)}"
+            f" {sanitize_line(problem, 200)}"
         )
     asked = answer.get("submission")  # agents of the first release do not say
     deadline = time.monotonic() + grace_s + KILL_S

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable, NothingThere
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping, moment, whole
 from armada.monitor.records import read_lines
 from armada.rpc.client import Question
@@ -87,7 +87,7 @@ def observe(
             by_id |= {str(entry.get("run_id")): {**of_all, **entry} for entry in answer.get("runs", [])}
         with database.transaction():  # one wait for the disk, not one for each run; and for those who watch other hosts
             for run in asked:
-                if run.run_id in by_id and take_contained(database, run, by_id[run.run_id]):
+                if run.run_id in by_id and record_contained(database, run, by_id[run.run_id]):
                     waiting.append(runs.find(database, run.run_id))  # its files hold more than one answer carries
     return answered
 
@@ -172,30 +172,30 @@ class _Look:
         return None
 
 
-def take_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
+def record_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
     """Record one run's part of an answer; whatever a job wrote into its files, no other run is harmed, and home asks no second time.
 
     Returns:
-        As `take_entry`.
+        As `record_entry`.
     """
     if not runs.is_known(database, run.run_id):
         return False  # another armada has forgotten it since we asked
     try:
         with database.part():
-            return take_entry(database, run, entry)
+            return record_entry(database, run, entry)
     except (ArmadaError, OSError):
         raise  # of home's own
     except Exception as error:
         log.exception("%s: its records cannot be taken", run.run_id)
         with database.part():
-            runs.note_unreadable(database, run.run_id, 1, f"{type(error).__name__}: {inert_line(error, 200)}")
+            runs.note_unreadable(database, run.run_id, 1, f"{type(error).__name__}: {sanitize_line(error, 200)}")
             for part in ("metrics", "events"):
                 _, end = _part(entry, part)
                 runs.skip_to(database, run.run_id, part, end)
         return False
 
 
-def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_at: float | None = None) -> bool:
+def record_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_at: float | None = None) -> bool:
     """Record one run's part of an answer.
 
     Args:
@@ -212,7 +212,7 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
         verdict = _without_folder(run, entry, verdict)
         if where(run, entry) is There.REMOVED:
-            checkpoints.take_outbox(database, run.run_id, [])
+            checkpoints.record_outbox(database, run.run_id, [])
         if run.ended:
             return False  # what it ended as was seen before
     evidence = of_newest_submission(mapping(entry.get("evidence")))
@@ -238,7 +238,7 @@ def take_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_
     if run.ended and (verdict.state not in ENDED or facts.get("submission", run.submission) != run.submission):
         run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
     more = _take_lines(database, run, entry)
-    checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
+    checkpoints.record_outbox(database, run.run_id, outbox_entries(entry))
     return more
 
 
@@ -254,7 +254,7 @@ def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: V
         facts["started_at"] = began
     facts |= {key: whole(beat[key]) for key in ("step", "total_steps") if whole(beat.get(key)) is not None}
     if isinstance(beat.get("phase"), str):
-        facts["phase"] = inert_line(beat["phase"], 20)
+        facts["phase"] = sanitize_line(beat["phase"], 20)
     # The exit is written before state.json repeats it; between the two it knows more.
     ending = mapping(mapping(evidence.get("attempt")).get("exit")) or state
     if verdict.state not in ENDED:
@@ -306,8 +306,8 @@ def _take_lines(database: Database, run: Run, entry: dict[str, Any]) -> bool:
     """Store the metrics and events of a look; says whether the host's files hold more of them."""
     more = False
     for part, offset, take in (
-        ("metrics", run.metrics_offset, metrics.take_metrics),
-        ("events", run.events_offset, metrics.take_events),
+        ("metrics", run.metrics_offset, metrics.record_metrics),
+        ("events", run.events_offset, metrics.record_events),
     ):
         text, end = _part(entry, part)
         if end > offset:
@@ -363,7 +363,7 @@ def wiped_by(run: Run, entry: dict[str, Any]) -> str | None:
         if wipe["root"] == run.root_id:
             at = moment(wipe.get("time"))
             when = time.strftime(" on %Y-%m-%d at %H:%M", time.localtime(at)) if at is not None else ""
-            return f"its host was wiped by {inert_line(wipe.get('by') or 'another home', 200)}{when}"
+            return f"its host was wiped by {sanitize_line(wipe.get('by') or 'another home', 200)}{when}"
     return "its host was wiped by this home" if run.wiped_root is not None and run.wiped_root == run.root_id else None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping, whole
 from armada.store import checkpoints, metrics, runs
 from armada.verdicts.advice import Situation, Step, next_steps
@@ -86,7 +86,7 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         exit=_exit(run, signal),
         signal=signal,
         rank=rank,
-        lines=[inert_line(line, 400) for line in _list(failure.get("lines"))[-_LINES:]],
+        lines=[sanitize_line(line, 400) for line in _list(failure.get("lines"))[-_LINES:]],
         others=[_complaint(mapping(other)) for other in _list(failure.get("others"))[:8]],
         kept=kept,
         not_taken=_not_taken(events),
@@ -121,14 +121,14 @@ def _exit(run: Run, number: int | None) -> str | None:
 def _complaint(other: dict[str, Any]) -> str:
     rank = whole(other.get("rank"))
     whose = "" if rank is None else f"rank {rank}: "
-    return f"{whose}{inert_line(other.get('message') or '', 300)}"
+    return f"{whose}{sanitize_line(other.get('message') or '', 300)}"
 
 
 def _not_taken(events: list[dict[str, Any]]) -> list[str]:
     """The newest attempt's findings about checkpoints that cannot be used."""
     newest = max((whole(event.get("attempt")) or 0 for event in events), default=0)
     said = [
-        inert_line(event.get("message") or "", 300)
+        sanitize_line(event.get("message") or "", 300)
         for event in events
         if event.get("kind") == "finding" and event.get("attempt") == newest
     ]

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable
-from armada.foundation.sanitize import inert_line, inert_text, last_states
+from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def describe_queue(queue: dict[str, Any], scheduler: str, now: float) -> list[st
     """A queue as lines for a person; every word of the host's is inert."""
     lines = []
     if queue.get("error"):
-        lines.append(f"⚠ {scheduler} does not answer: {inert_line(queue['error'], 400)}")
+        lines.append(f"⚠ {scheduler} does not answer: {sanitize_line(queue['error'], 400)}")
     else:
         parts = [part for part in queue.get("partitions") or [] if isinstance(part, dict)]
         lines += [_describe_part(part, scheduler) for part in parts[:40]]
@@ -56,7 +56,7 @@ def describe_queue(queue: dict[str, Any], scheduler: str, now: float) -> list[st
         if not parts:
             lines.append(f"{scheduler} shows no {'worker' if scheduler == 'htcondor' else 'partition'}")
         lines.append(f"my jobs: {_count(queue.get('mine'))} · others: {_count(queue.get('others'))}")
-    if quota := inert_text(last_states(str(queue.get("quota") or ""))).strip():
+    if quota := sanitize_text(last_states(str(queue.get("quota") or ""))).strip():
         lines.append("quota:")
         lines += [f"  {line}" for line in quota.splitlines()[:30]]
     asked_at = queue.get("time")
@@ -73,7 +73,7 @@ def describe_allowance(quota: dict[str, Any]) -> list[str]:
         if not isinstance(look, dict):
             lines.append(f"{when}: not asked yet")
             continue
-        text = inert_text(last_states(str(look.get("text") or ""))).strip().splitlines() or ["(it printed nothing)"]
+        text = sanitize_text(last_states(str(look.get("text") or ""))).strip().splitlines() or ["(it printed nothing)"]
         lines.append(f"{when}: {'' if look.get('answered') else 'could not be asked: '}{text[0]}")
         lines += [f"{'':{len(when) + 2}}{line}" for line in text[1:30]]
     used = allowance_moved(quota)
@@ -122,16 +122,16 @@ def _describe_part(part: dict[str, Any], scheduler: str) -> str:
     cores = f"{_number(part.get('cpus_free'))} of {_number(part.get('cpus'))} cores"
     count = _number(part.get("gpus"))
     gpus = f", {_number(part.get('gpus_free'))} of {count} GPU{'' if count == 1 else 's'}" if count else ""
-    limit = f", at most {inert_line(part['time_limit'], 40)}" if part.get("time_limit") else ""
+    limit = f", at most {sanitize_line(part['time_limit'], 40)}" if part.get("time_limit") else ""
     nodes = _number(part.get("nodes"))
-    state = f", {inert_line(part['state'], 20)}" if part.get("state") not in (None, "up") else ""
+    state = f", {sanitize_line(part['state'], 20)}" if part.get("state") not in (None, "up") else ""
     size = f" ({nodes} node{'' if nodes == 1 else 's'}{limit}{state})" if scheduler == "slurm" else state
-    return f"{inert_line(part.get('name'), 60)}{size}: free {cores}{gpus}"
+    return f"{sanitize_line(part.get('name'), 60)}{size}: free {cores}{gpus}"
 
 
 def _count(jobs: object) -> str:
     counts = {word: _number(count) for word, count in jobs.items()} if isinstance(jobs, dict) else {}
-    said = [f"{count} {inert_line(word, 20).lower()}" for word, count in sorted(counts.items()) if count]
+    said = [f"{count} {sanitize_line(word, 20).lower()}" for word, count in sorted(counts.items()) if count]
     return ", ".join(said[:8]) or "none"
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 _DEEPEST = 50
 """More brackets than that within each other no record of ours has; the parser's own limit depends on who calls it."""
@@ -39,7 +39,7 @@ def read_lines(text: str, name: str) -> Lines:
             records.append(_read(line))
         except (ValueError, RecursionError) as error:
             unreadable += 1
-            first = first or f"{name}: {inert_line(error, 120)}: {inert_line(line, 60)}"
+            first = first or f"{name}: {sanitize_line(error, 120)}: {sanitize_line(line, 60)}"
     return Lines(records, unreadable, first)
 
 
@@ -49,7 +49,7 @@ def _read(line: str) -> dict[str, Any]:
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004  # as what is no JSON raises
-    return {inert_line(key, 100): item for key, item in value.items()}
+    return {sanitize_line(key, 100): item for key, item in value.items()}
 
 
 def _is_deep(line: str) -> bool:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, operations, run_sync, runs
 from armada.store import hosts as host_records
 from armada.units import amount, span
@@ -88,20 +88,20 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
         loss = f", loss {run.loss_text}" if run.loss_text is not None else ""
         key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
         if run.is_guess:
-            told = f"{inert_line(run.message, 200)}{step}; armada keeps looking for {span(WATCHED_S)} and tells what becomes of it"
+            told = f"{sanitize_line(run.message, 200)}{step}; armada keeps looking for {span(WATCHED_S)} and tells what becomes of it"
             body = f"{run.run_id} on {run.host}: {told}\narmada why {run.run_id}"
-            title = f"{inert_line(run.name, 80)}: its scheduler no longer lists it"
+            title = f"{sanitize_line(run.name, 80)}: its scheduler no longer lists it"
             # Its own key: what becomes of it is told as well.
             yield Event(f"{key}:guess", "run_failed", title, body, run.guessed_at or at)
             continue
         if run.state == "succeeded":
             body = f"{run.run_id} on {run.host}: succeeded{lasted}{step}{loss}"
-            yield Event(key, "run_finished", f"{inert_line(run.name, 80)} finished", body, at)
+            yield Event(key, "run_finished", f"{sanitize_line(run.name, 80)} finished", body, at)
         else:
-            said = f" ({inert_line(run.message, 200)})" if run.message else ""
+            said = f" ({sanitize_line(run.message, 200)})" if run.message else ""
             body = f"{run.run_id} on {run.host}: {run.state}, {run.reason or 'no reason recorded'}{lasted}{step}{said}"
             yield Event(
-                key, "run_failed", f"{inert_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
+                key, "run_failed", f"{sanitize_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
             )
 
 
@@ -112,7 +112,7 @@ def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
         if at is None:
             continue
         body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had stopped listing it, which was wrong"
-        title = f"{inert_line(run.name, 80)} is {run.state} after all"
+        title = f"{sanitize_line(run.name, 80)} is {run.state} after all"
         # Of the kind of what it takes back: who was told that is told this.
         yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)
 
@@ -125,8 +125,8 @@ def _retries(database: Database, recent: list[Run], now: float) -> Iterator[Even
             continue
         known_then = [c for c in checkpoints.of_run(database, run.run_id) if (c.created_at or 0.0) < each.started_at]
         step = resumes_from(runs.spec(database, run.run_id), (c.step for c in known_then if c.on_host))
-        body = f"{run.run_id} on {run.host} was lost and resumed {resuming_words(step)} ({inert_line(each.message)})"
-        yield Event(each.id, "run_resumed", f"{inert_line(run.name, 80)} goes on", body, each.started_at)
+        body = f"{run.run_id} on {run.host} was lost and resumed {resuming_words(step)} ({sanitize_line(each.message)})"
+        yield Event(each.id, "run_resumed", f"{sanitize_line(run.name, 80)} goes on", body, each.started_at)
 
 
 def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event]:
@@ -135,11 +135,11 @@ def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event
         if since is None or now - since < STALLED_S or run.unreachable_since is not None:
             continue
         body = (
-            f"{run.run_id} on {run.host}: {inert_line(run.message, 200)}; its processes live\n"
+            f"{run.run_id} on {run.host}: {sanitize_line(run.message, 200)}; its processes live\n"
             f"armada logs {run.run_id}; armada stop {run.run_id}"
         )
         key = f"{run.run_id}:{run.attempt}:stalled:{int(since)}"
-        yield Event(key, "run_stalled", f"{inert_line(run.name, 80)} is stalled", body, since)
+        yield Event(key, "run_stalled", f"{sanitize_line(run.name, 80)} is stalled", body, since)
 
 
 def _spent_budgets(
@@ -161,7 +161,7 @@ def _spent_budgets(
         yield Event(
             f"{run.run_id}:budget:{budget:g}",
             "budget_reached",
-            f"{inert_line(run.name, 80)}: budget reached",
+            f"{sanitize_line(run.name, 80)}: budget reached",
             body,
             reached_at,
         )
@@ -184,11 +184,11 @@ def _failing_syncs(database: Database, recent: list[Run], now: float, patience_s
         waiting = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
         size = amount(sum(c.size_bytes for c in waiting))
         body = (
-            f"{run.run_id} on {run.host}: nothing came home for {span(now - since)} ({inert_line(why, 200)}); "
+            f"{run.run_id} on {run.host}: nothing came home for {span(now - since)} ({sanitize_line(why, 200)}); "
             f"{len(waiting)} checkpoints, {size}, are known to be only there"
         )
         key = f"{run.run_id}:sync:{int(since)}"
-        yield Event(key, "sync_failing", f"{inert_line(run.name, 80)}: sync is failing", body, since + patience_s)
+        yield Event(key, "sync_failing", f"{sanitize_line(run.name, 80)}: sync is failing", body, since + patience_s)
 
 
 def _failing_since(

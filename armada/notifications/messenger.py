@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.config.hosts import load_hosts
 from armada.errors import ArmadaError, ConfigError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.notifications import delivery
 from armada.notifications.events import find_events
 from armada.notifications.settings import NotificationSettings, load_settings
@@ -164,7 +164,7 @@ class Messenger:
             else:
                 self._deliver(url, title, body)
         except ArmadaError as error:
-            why = inert_line(f"{error.message} ({error.hint})" if error.hint else error.message)
+            why = sanitize_line(f"{error.message} ({error.hint})" if error.hint else error.message)
             outbox.mark_failed(database, ids, why)
             if tries == 0:
                 log.warning("a notification (%s) was not delivered: %s; it is tried again", messages[0].kind, why)

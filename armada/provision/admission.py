@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.hosts import load_hosts
 from armada.errors import Conflict
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.operations import is_alive
 from armada.store import operations as records
 from armada.store import runs
@@ -120,4 +120,4 @@ def _who(found: Operation) -> str:
 
 
 def _words(found: Operation) -> str:
-    return inert_line(" ".join(found.argv[1:]), 100)
+    return sanitize_line(" ".join(found.argv[1:]), 100)

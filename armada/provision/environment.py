@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import PreflightRefused
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
 
@@ -88,5 +88,5 @@ def ensure_environment(
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
         on_progress=lambda message, _: say(message),
     )
-    left_out = [inert_line(note, 300) for note in answer.get("notes", ()) if str(note).startswith("left out")]
+    left_out = [sanitize_line(note, 300) for note in answer.get("notes", ()) if str(note).startswith("left out")]
     return answer["outcome"] == "built", float(answer["seconds"]), left_out

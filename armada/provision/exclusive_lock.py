@@ -9,7 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def turn(lock: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
+def exclusive_lock(lock: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock file while something is done; whoever comes second is told who is at it, and waits.
 
     The kernel frees it when its holder dies, however it dies.
@@ -47,6 +47,6 @@ def _holder(descriptor: int) -> str:
     try:
         told: Any = json.loads(os.pread(descriptor, 4096, 0))
         since = span(time.time() - float(told["since"]))
-        return f"process {int(told['pid'])} to finish ({inert_line(told['doing'], 100)}, for {since})"
+        return f"process {int(told['pid'])} to finish ({sanitize_line(told['doing'], 100)}, for {since})"
     except (ValueError, KeyError, TypeError):
         return "another armada to finish"  # it took the lock an instant ago

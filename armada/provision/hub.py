@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secre
     token = "HF_TOKEN" in secrets and bool(os.environ.get("HF_TOKEN"))
     found = session.call("model.find", _question(repo, way, token=token), timeout_s=60.0)
     size, error = found.get("size_bytes"), found.get("error")
-    refused = inert_line(error, 600) if found.get("refused") is True and isinstance(error, str) else None
+    refused = sanitize_line(error, 600) if found.get("refused") is True and isinstance(error, str) else None
     return HubAnswer(refused, token, size if isinstance(size, int) and size > 0 else None)
 
 
@@ -95,7 +95,7 @@ def find_model(
         size = found.get("size_bytes")
         present = found.get("present") is True
         return HubModel(repo, commit, path, present, 0 if present or not isinstance(size, int) else size, way, token)
-    why = inert_line(error or "the host does not say why", 600)
+    why = sanitize_line(error or "the host does not say why", 600)
     snapshot = cached_snapshot(repo)
     if snapshot is None:
         raise PreflightRefused(

@@ -10,7 +10,7 @@ from armada.errors import UsageError
 from armada.operations import operation
 from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
-from armada.provision.exclusive_lock import turn
+from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as records
 from armada.units import span
 
@@ -91,7 +91,7 @@ def provision_host(
         records.mark_released(database, host.name, None)
         told.stage("profile", f"{profile.name}, environment {environment.key}")
         doing = f"provisioning of {host.name}"
-        with turn(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
+        with exclusive_lock(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
             built, seconds, left_out = ensure_environment(
                 session, environment, lambda text: told.now("provision", text)
             )

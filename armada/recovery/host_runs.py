@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
@@ -64,7 +64,7 @@ def read_host(
         if isinstance(spec, dict) and adopt_spec(database, run_id, spec, host=host):
             added.append(run_id)
         else:
-            damaged.append((run_id, inert_line(entry.get("problem") or "its spec.json is not one", 200)))
+            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not one", 200)))
     if enroll:
         _enroll(session, there)
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]

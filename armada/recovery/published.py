@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.monitor.observe import take_entry
+from armada.monitor.observe import record_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import staging as places
@@ -209,11 +209,11 @@ def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
         "log_size_bytes": _size(folder / "output.log"),
     }
     seen_at = _made_at(folder / "state.json") if state is not None else None
-    take_entry(database, runs.find(database, run_id), entry, observed_at=seen_at)
+    record_entry(database, runs.find(database, run_id), entry, observed_at=seen_at)
     for part in ("metrics", "events"):
         for text, end in _pieces(folder / f"{part}.jsonl"):
             piece = {part: {"text": text, "next_offset": end}}
-            take_entry(database, runs.find(database, run_id), {**entry, **piece}, observed_at=seen_at)
+            record_entry(database, runs.find(database, run_id), {**entry, **piece}, observed_at=seen_at)
     runs.retell(database, run_id)
 
 

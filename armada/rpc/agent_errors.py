@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from armada.errors import ArmadaError, Conflict, NotFound, OutcomeUnknown, ProvisionFailed, SchedulerRefused
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 _METHOD_NOT_FOUND = -32601
 _ERROR_KINDS: dict[str, type[ArmadaError]] = {
@@ -23,11 +23,11 @@ def call_error(error: object, method: str, *, host: str) -> ArmadaError:
     fields = error if isinstance(error, dict) else {}
     if fields.get("code") == _METHOD_NOT_FOUND:
         return ArmadaError(f"the agent does not know {method}", hint="update armada", host=host)
-    said = inert_text(str(fields.get("message", f"{method} failed")), limit=4096)
+    said = sanitize_text(str(fields.get("message", f"{method} failed")), limit=4096)
     data = fields.get("data")
     kind, hint = (data.get("kind"), data.get("hint")) if isinstance(data, dict) else (None, None)
     error_class = _ERROR_KINDS.get(str(kind), ArmadaError)
-    return error_class(said, hint=inert_line(hint) if isinstance(hint, str) else None, host=host)
+    return error_class(said, hint=sanitize_line(hint) if isinstance(hint, str) else None, host=host)
 
 
 _STARTUP_ENDS = re.compile(r"\(exit status (\d+)\)")
@@ -62,7 +62,7 @@ def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
             host=host,
         )
     if (status := _STARTUP_ENDS.search(diagnosis)) and "Traceback" not in said:
-        words = inert_line(noise, 300)
+        words = sanitize_line(noise, 300)
         return ProvisionFailed(
             f"the login shell there ended with exit status {status[1]} before python3 could start"
             + (f": {words}" if words else ""),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, LinkLost, NotFound
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.rpc import agent_archive
 from armada.rpc.agent_errors import call_error
 from armada.transport.bootstrap import MARK, opening, upload
@@ -96,7 +96,7 @@ class Stream:
             elif "hello" in message:
                 self._greeted = True
             else:
-                said = inert_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
+                said = sanitize_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
                 raise ArmadaError(f"the agent could not start: {said}", host=self._host)
 
     def ask(self, block: Block) -> None:
@@ -201,7 +201,7 @@ class Stream:
             if "error" in message:
                 block = self._asked[number]
                 refusal = _mapping(message["error"])
-                said, kind = inert_line(refusal.get("message", "refused")), _mapping(refusal.get("data")).get("kind")
+                said, kind = sanitize_line(refusal.get("message", "refused")), _mapping(refusal.get("data")).get("kind")
                 raise (NotFound if kind == "not_found" else ArmadaError)(f"{block.path}: {said}", host=self._host)
             size = _mapping(message.get("result")).get("size_bytes")
             if not isinstance(size, int):

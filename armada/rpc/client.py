@@ -17,7 +17,7 @@ from typing import Any, Self, TypeGuard, TypeVar
 
 from armada import __version__
 from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.paths import HomePaths
 from armada.rpc.agent_errors import call_error, start_error
 from armada.transport.bootstrap import MARK, OLDEST_PROTOCOL, PROTOCOL, opening, upload
@@ -143,7 +143,7 @@ class Agent:
     def noise(self) -> str:
         """What the host printed before the agent spoke (start-up files, banners), cleaned."""
         with self._lock:
-            return inert_text(self._noise.decode("utf-8", "replace")).strip()
+            return sanitize_text(self._noise.decode("utf-8", "replace")).strip()
 
     @property
     def received_bytes(self) -> int:
@@ -316,7 +316,7 @@ class Agent:
             return
         try:
             call.on_progress(
-                inert_line(params.get("message", "")),
+                sanitize_line(params.get("message", "")),
                 float(fraction) if isinstance(fraction, int | float) else None,
             )
         except Exception:  # a fault in drawing progress must not end everybody's calls
@@ -396,9 +396,9 @@ def _hello(said: object, *, host: str) -> dict[str, Any]:
     newest = fields.get("protocol")
     oldest = fields.get("oldest_protocol", newest)
     if not _is_number(newest) or not _is_number(oldest):
-        raise ProvisionFailed(f"the agent speaks protocol {inert_line(newest)}, which is none", host=host)
+        raise ProvisionFailed(f"the agent speaks protocol {sanitize_line(newest)}, which is none", host=host)
     if newest < OLDEST_PROTOCOL or oldest > PROTOCOL:
-        version = inert_line(fields.get("version"), 40)
+        version = sanitize_line(fields.get("version"), 40)
         older = "this armada" if oldest > PROTOCOL else f"the agent on {host}"
         raise ProvisionFailed(
             f"the agent (version {version}) speaks protocol {_span(oldest, newest)}, "
@@ -408,7 +408,7 @@ def _hello(said: object, *, host: str) -> dict[str, Any]:
         )
     root = fields.get("root")
     if not isinstance(root, str) or not root.startswith("/") or has_control_characters(root):
-        raise ProvisionFailed(f"the agent named no usable root folder: {inert_line(root)}", host=host)
+        raise ProvisionFailed(f"the agent named no usable root folder: {sanitize_line(root)}", host=host)
     return fields
 
 
@@ -422,7 +422,7 @@ def _span(oldest: int, newest: int) -> str:
 
 def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
     fields: dict[str, Any] = told if isinstance(told, dict) else {}
-    said = inert_line(fields.get("message", "the bootstrap failed"))
+    said = sanitize_line(fields.get("message", "the bootstrap failed"))
     if fields.get("kind") == "not_found":
         error = NothingThere(said, host=host)
         error.root = _object(str(fields.get("root") or "").encode()) or {}
@@ -432,5 +432,5 @@ def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
         "io": "choose another `root` for this host, a folder that takes files",
     }
     hint = fields.get("hint")
-    hint = inert_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))
+    hint = sanitize_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))
     return ProvisionFailed(f"the agent could not start: {said}", hint=hint, host=host)

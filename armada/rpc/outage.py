@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Outage:
             end = time.time() + patience_s - lasted
             until = f"until {time.strftime('%H:%M:%S', time.localtime(end))}"
         what = f"no answer from {self._host}" + ("" if first else f" for {span(lasted)}")
-        _say(f"{what} ({inert_line(getattr(why, 'message', why), 300)}); trying again {until}")
+        _say(f"{what} ({sanitize_line(getattr(why, 'message', why), 300)}); trying again {until}")
 
     def slow(self, seconds: float, hint: str | None) -> None:
         """Say that a host has let armada wait for its first answer, which may yet come; the hint says why that may be."""

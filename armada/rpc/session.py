@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
-from armada.foundation.sanitize import inert_text
+from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
 from armada.rpc.client import Agent
 from armada.rpc.outage import SAY_AFTER_S, Outage, waiting_for
@@ -189,7 +189,7 @@ class HostSession:
     @property
     def banner(self) -> str:
         """What the host's sshd said before the login, cleaned; empty where there is none."""
-        return inert_text(str(getattr(self._transport, "banner", "")), 4000)
+        return sanitize_text(str(getattr(self._transport, "banner", "")), 4000)
 
     def close(self) -> None:
         with self._lock:

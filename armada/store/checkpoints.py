@@ -75,7 +75,7 @@ def newest_step(database: Database, run_id: str, *, since: float) -> int:
     return int(database.connection.execute(query, (run_id, since)).fetchone()[0])
 
 
-def take_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any]]) -> None:
+def record_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any]]) -> None:
     """Record what the host's outbox holds now; what is no longer there is not on the host."""
     with database.transaction() as connection:
         if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:

@@ -8,7 +8,7 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import moment, whole
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _point(value: float) -> float | None:
     return value if isinstance(value, float) and math.isinf(value) else _number(value)
 
 
-def take_metrics(
+def record_metrics(
     database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
 ) -> bool:
     """Store metric lines that stand in the host's file between two offsets.
@@ -58,7 +58,7 @@ def take_metrics(
             for name, value in line.items():
                 if name in _NOT_SERIES or not isinstance(value, int | float) or isinstance(value, bool):
                     continue
-                key = name if kind == "train" or name.startswith(kind) else f"{inert_line(kind, 40)}/{name}"
+                key = name if kind == "train" or name.startswith(kind) else f"{sanitize_line(kind, 40)}/{name}"
                 if key not in series:
                     if len(series) >= 500:  # a host cannot fill home's disk with names
                         continue
@@ -76,16 +76,16 @@ def take_metrics(
         return True
 
 
-def take_events(
+def record_events(
     database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
 ) -> bool:
-    """Store numbered events; see `take_metrics`."""
+    """Store numbered events; see `record_metrics`."""
     with database.transaction() as connection:
         row = connection.execute("SELECT events_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None or row["events_offset"] != offset:
             return False
         rows = [
-            (run_id, line["seq"], moment(line.get("time")), inert_line(line.get("kind"), 100), json.dumps(line))
+            (run_id, line["seq"], moment(line.get("time")), sanitize_line(line.get("kind"), 100), json.dumps(line))
             for line in lines
             if whole(line.get("seq")) is not None
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
 from armada.verdicts.states import ENDED, STATES, Verdict
 
@@ -172,7 +172,7 @@ def retell(database: Database, run_id: str) -> None:
         event = json.loads(data)
         if event.get("state") not in STATES:
             continue
-        words = [None if event.get(key) is None else inert_line(event[key]) for key in ("reason", "message")]
+        words = [None if event.get(key) is None else sanitize_line(event[key]) for key in ("reason", "message")]
         rows.append((run_id, time_, event["state"], *words))
     if rows[-1][2] != run["state"]:
         rows.append((run_id, run["observed_at"] or run["created_at"], run["state"], run["reason"], run["message"]))
@@ -231,7 +231,7 @@ def launchers(database: Database, own_id: str) -> dict[str, str]:
     """The labels of other homes that launched runs, by run id."""
     query = """SELECT run_id, json_extract(spec, '$.home.label') AS label FROM runs
                WHERE json_type(spec, '$.home.label') = 'text' AND json_extract(spec, '$.home.id') <> ?"""
-    return {row["run_id"]: inert_line(row["label"], 80) for row in database.connection.execute(query, (own_id,))}
+    return {row["run_id"]: sanitize_line(row["label"], 80) for row in database.connection.execute(query, (own_id,))}
 
 
 def setting(database: Database, run_id: str, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from armada.foundation.sanitize import inert_text
+from armada.foundation.sanitize import sanitize_text
 
 _KEEP_BYTES = 16_384
 _SHOW_CHARACTERS = 4_096
@@ -41,4 +41,4 @@ class StderrTail:
         """Return what is there, harmless to show, having waited up to `wait_s` for the stream to end."""
         self._thread.join(wait_s)
         with self._lock:
-            return inert_text(self._kept.decode("utf-8", "replace")[-_SHOW_CHARACTERS:]).strip()
+            return sanitize_text(self._kept.decode("utf-8", "replace")[-_SHOW_CHARACTERS:]).strip()

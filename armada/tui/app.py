@@ -15,7 +15,7 @@ from textual.filter import LineFilter
 from textual.message import Message
 
 from armada.foundation.ascii_text import in_ascii
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations, remembered
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.screens.runs import RunsScreen
@@ -23,7 +23,7 @@ from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
 from armada.tui.symbols import of_terminal
 from armada.tui.theme import CHOICES, CONTRAST
-from armada.tui.watcher import Wants, Watcher
+from armada.tui.watcher import Subscription, Watcher
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Dashboard(App[None]):
         top = next(reversed(self.screen_stack), None)
         return top if isinstance(top, View) and top.is_mounted else None
 
-    def want(self, wants: Wants) -> None:
+    def want(self, wants: Subscription) -> None:
         self._watcher.want(wants, next(reversed(self.screen_stack), None))
 
     def on_seen(self, message: Seen) -> None:
@@ -299,7 +299,7 @@ class Dashboard(App[None]):
         """Start an armada command in a process of its own; `ended` is told how it ended."""
         if self.refuses(title):
             return
-        shown = inert_line(title, 200)
+        shown = sanitize_line(title, 200)
         self.notify(self.symbols.text(f"{shown} …"), markup=False, timeout=2)
         operations.start(self.home, shown, words, lambda end: self._tell(OperationEnded(end, ended)))
 
@@ -307,7 +307,7 @@ class Dashboard(App[None]):
         """Have an armada command look at something, and go on with what it says."""
         if self.refuses(title):
             return
-        self.notify(self.symbols.text(f"{inert_line(title, 200)} …"), markup=False, timeout=2)
+        self.notify(self.symbols.text(f"{sanitize_line(title, 200)} …"), markup=False, timeout=2)
         operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 
     def act_on_runs(self, verb: str, rows: Sequence[RunRow]) -> None:

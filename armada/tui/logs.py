@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.sync.outputs.long_logs import END, LOG
 from armada.tui.operations import command
 from armada.units import span
@@ -63,7 +63,7 @@ def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, tro
         words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
         if run.unreachable_since is not None:
             return f"{words}; {run.host} is unreachable since {_clock(run.unreachable_since, now)}"
-        return f"{words}; {inert_line(trouble, 200)}" if trouble else words
+        return f"{words}; {sanitize_line(trouble, 200)}" if trouble else words
     return ""
 
 

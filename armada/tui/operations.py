@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ class Answer:
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
             return self.said
         hint = f" ({error['hint']})" if isinstance(error.get("hint"), str) else ""
-        return f"{inert_line(error['message'], 500)}{inert_line(hint, 300)}"
+        return f"{sanitize_line(error['message'], 500)}{sanitize_line(hint, 300)}"
 
     @property
     def _printed(self) -> object:
@@ -155,4 +155,4 @@ def last_of(text: str) -> str:
     """The last line of what a command said that is neither a hint nor empty, inert."""
     lines = [line for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.lstrip().startswith(("→", "next "))]
-    return inert_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""
+    return sanitize_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""

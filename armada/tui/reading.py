@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 
@@ -151,7 +151,7 @@ class RunReader:
             run = dataclasses.replace(run, loss_not_finite=values[-1])
         calm_at = (run.ended_at or run.created_at) + RECENT_S
         words = trouble(run, failing, urgent=now < calm_at)
-        row = RunRow(run, inert_line(run.name, 120), inert_line(run.host, 80), kept, words, prices.get(run.host))
+        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, prices.get(run.host))
         self._known[run_id] = _Known(values, kept, failing, row)
         self._calming.pop(run_id, None)
         if run.state == "failed" and now < calm_at:
@@ -201,11 +201,11 @@ def _of_ids(database: Database, query: str, run_ids: set[str] | None, *, after: 
 
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     """Why a person should look at this run; None when it needs nobody."""
-    because = inert_line(run.message, 300) if run.message else None
-    reason = inert_line(run.reason, 60) if run.reason else None
+    because = sanitize_line(run.message, 300) if run.message else None
+    reason = sanitize_line(run.reason, 60) if run.reason else None
     if not run.ended and run.unreachable_since is not None:
         since = time.strftime("%H:%M", time.localtime(run.unreachable_since))
-        return f"unreachable since {since}: {inert_line(run.unreachable_why or 'no answer', 200)}"
+        return f"unreachable since {since}: {sanitize_line(run.unreachable_why or 'no answer', 200)}"
     if run.state == "failed" and urgent:
         return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
     if run.state == "unknown" or (run.state == "running" and reason):
@@ -213,7 +213,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     if run.state == "running" and run.loss_not_finite is not None:
         return f"its loss is {run.loss_not_finite}"
     if sync_failing is not None:
-        return f"sync fails: {inert_line(sync_failing, 300)}"
+        return f"sync fails: {sanitize_line(sync_failing, 300)}"
     return None
 
 

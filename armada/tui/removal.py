@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations
 from armada.units import amount, counted
 
@@ -71,7 +71,7 @@ class Removal:
         board = self._board
         if not self._commands:
             for words in self._refused:
-                board.notify(board.symbols.text(inert_line(words)), severity="error", markup=False, timeout=15)
+                board.notify(board.symbols.text(sanitize_line(words)), severity="error", markup=False, timeout=15)
             return
         alone = any("--without-host" in words for words in self._commands.values())
         count = counted(len(self._commands), "run")
@@ -107,7 +107,7 @@ def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[st
     given_up = found.get("given_up")
     listed = given_up.get("sentences") if isinstance(given_up, dict) else None
     lost = [str(line) for line in listed] if isinstance(listed, list) else []
-    lines = [head, f"  nothing is deleted there: {inert_line(found['host_error'], 150)}"]
+    lines = [head, f"  nothing is deleted there: {sanitize_line(found['host_error'], 150)}"]
     lines += [f"  given up: {line}" for line in lost or ["nothing that is known; all of it is at home"]]
     return [*lines, f"  {stays.removeprefix('; ')}"] if stays else lines
 

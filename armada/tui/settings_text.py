@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from flat(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield (
-            inert_line(prefix, 120),
-            inert_line(value if isinstance(value, str) else _plain(value), LIMIT),
+            sanitize_line(prefix, 120),
+            sanitize_line(value if isinstance(value, str) else _plain(value), LIMIT),
         )
 
 

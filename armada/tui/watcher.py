@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.store.database import Database, explain, identity_of
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.host_reading import HostReader
@@ -42,7 +42,7 @@ PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class Subscription:
     """What the screen shows now, so that only that is read: runs in sight, runs in full, curves, GPUs (`telemetry`)."""
 
     visible: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class Watcher:
     def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], None]) -> None:
         self._home = home
         self._tell = tell
-        self._wants = Wants()
+        self._wants = Subscription()
         self._who: object = None
         self._curves_of: object = None
         self._wake = threading.Event()
@@ -97,7 +97,7 @@ class Watcher:
         self._ended.set()
         self._wake.set()
 
-    def want(self, wants: Wants, who: object = None) -> None:
+    def want(self, wants: Subscription, who: object = None) -> None:
         """Say what is in sight; what is missing is read at once. Whoever was not the one before has no curves yet."""
         if wants != self._wants or who is not self._who:
             self._who, self._wants = who, wants
@@ -118,8 +118,8 @@ class Watcher:
                 # Whatever it was: a picture that nobody renews must say so, and what was seen stays to be read.
                 explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
-                words = f"the store cannot be read: {inert_line(error, 300)}{hint}"
-                words = inert_line(error, 400) if isinstance(error, _Gone) else words
+                words = f"the store cannot be read: {sanitize_line(error, 300)}{hint}"
+                words = sanitize_line(error, 400) if isinstance(error, _Gone) else words
                 self._tell(dataclasses.replace(self._last, taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)
 
@@ -219,7 +219,7 @@ class Watcher:
             known = self._sparks[run.run_id] = (stamp, read_spark(database, run.run_id))
         return known[1]
 
-    def _curves(self, database: Database, wants: Wants, rows: Mapping[str, RunRow]) -> tuple[CurveUpdate, ...]:
+    def _curves(self, database: Database, wants: Subscription, rows: Mapping[str, RunRow]) -> tuple[CurveUpdate, ...]:
         if self._who is not self._curves_of:
             self._curves_of = self._who
             self._read_until.clear()
@@ -328,7 +328,7 @@ class _Replaced(Exception):
 def _told(error: ArmadaError) -> str:
     """An error with its place and what to do, as one line."""
     hint = f" ({error.hint})" if error.hint else ""
-    return f"{inert_line(error, 400)}{inert_line(hint, 200)}."
+    return f"{sanitize_line(error, 400)}{sanitize_line(hint, 200)}."
 
 
 def _stamp(path: Path) -> float | None:

@@ -35,7 +35,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.units import amount, counted
 from armada.verdicts.presence import AWAY_WORDS, There
@@ -287,16 +287,16 @@ def _of_announced(seen: RunThere) -> list[Item]:
 def _of_outputs(seen: RunThere) -> list[Item]:
     items = []
     if seen.stale:
-        named = ", ".join(inert_line(path, 60) for path, _ in seen.stale[:3])
+        named = ", ".join(sanitize_line(path, 60) for path, _ in seen.stale[:3])
         size = amount(sum(size_bytes for _, size_bytes in seen.stale))
         what = f"not home of its logs and outputs: {counted(len(seen.stale), 'file')} ({size}): {named}"
         items.append(Item(seen.run_id, what, lost=True, hint=f"armada sync now {seen.run_id}"))
     if seen.unnameable:
-        example = inert_line(ascii(seen.unnameable[0]), 60)
+        example = sanitize_line(ascii(seen.unnameable[0]), 60)
         what = f"names that cannot come home: {counted(len(seen.unnameable), 'output')}, such as {example}"
         items.append(Item(seen.run_id, what, lost=True, hint="rename them on the host"))
     if seen.problem is not None:
-        items.append(Item(seen.run_id, f"what it has there cannot be listed: {inert_line(seen.problem)}", lost=True))
+        items.append(Item(seen.run_id, f"what it has there cannot be listed: {sanitize_line(seen.problem)}", lost=True))
     elif seen.truncated:
         what = "it has more outputs than can be listed"
         items.append(Item(seen.run_id, what, lost=True, hint="copy them yourself"))
@@ -307,7 +307,7 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
     items = []
     count, size_bytes, examples = seen.unnamed
     if count:
-        named = ", ".join(inert_line(path, 60) for path in examples[:3])
+        named = ", ".join(sanitize_line(path, 60) for path in examples[:3])
         what = f"{counted(count, 'file')} it wrote ({amount(size_bytes)}), named by no sync.outputs: {named}"
         hint = "copy what you need, then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))

@@ -37,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from armada.foundation.sanitize import inert_line, last_states
+from armada.foundation.sanitize import last_states, sanitize_line
 from armada.foundation.validation import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
@@ -105,12 +105,12 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     def verdict(because: str, word: str, reason: object = None, message: object = None) -> Verdict:
         if word not in STATES:
             reason = reason or "newer_armada"
-            message = f"its supervisor wrote “{inert_line(word, 40)}”, a state of a newer armada than this one: update armada here"
+            message = f"its supervisor wrote “{sanitize_line(word, 40)}”, a state of a newer armada than this one: update armada here"
             word = "unknown"
         return Verdict(
             word,
-            inert_line(reason, 60) if reason else None,
-            inert_line(last_states(str(message))) if message else None,
+            sanitize_line(reason, 60) if reason else None,
+            sanitize_line(last_states(str(message))) if message else None,
             number,
             seq,
             because,
@@ -144,7 +144,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     supervisor = evidence.get("supervisor")
     if supervisor not in ("dead", "none"):
         alive = "its supervisor lives" if supervisor == "alive" else "whether its supervisor lives cannot be seen"
-        wrote = f"{alive} and wrote “{inert_line(written, 20)}”{_beat(evidence)}"
+        wrote = f"{alive} and wrote “{sanitize_line(written, 20)}”{_beat(evidence)}"
         return verdict(wrote, written, state.get("reason"), state.get("message"))
     if evidence.get("rebooted"):
         because = "the host was restarted since its supervisor began; no exit was written"
@@ -172,8 +172,8 @@ def _by_scheduler(
 ) -> tuple[str, str, object, object]:
     """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
     job = mapping(evidence.get("submission")).get("job")
-    engine = inert_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
-    seen, detail = sight.get("state"), inert_line(sight.get("detail") or "", 60)
+    engine = sanitize_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
+    seen, detail = sight.get("state"), sanitize_line(sight.get("detail") or "", 60)
     said = f"{engine} says {detail or seen}"
     written = str(state.get("state") or "queued")
     message = sight.get("message")
@@ -195,7 +195,7 @@ def _by_scheduler(
                 None,
                 message or state.get("message"),
             )
-        where = inert_line(sight.get("node") or "a worker", 100)
+        where = sanitize_line(sight.get("node") or "a worker", 100)
         return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
     if seen == "ended":
         reason = str(sight.get("reason") or "ended_silently")
@@ -215,9 +215,9 @@ def _by_scheduler(
             return because, "cancelled", "killed_by_user", "no longer in the queue"
         how = "how it ended" if evidence.get("attempt") else "that it ever began"
         return because, "failed", "gone", f"{engine} no longer lists the job, and nothing says {how}"
-    problem = inert_line(sight.get("error") or message or "no answer yet", 200)
+    problem = sanitize_line(sight.get("error") or message or "no answer yet", 200)
     return (
-        f"{engine} does not say ({problem}); its supervisor wrote “{inert_line(written, 20)}”",
+        f"{engine} does not say ({problem}); its supervisor wrote “{sanitize_line(written, 20)}”",
         written,
         None,
         problem,
@@ -240,7 +240,7 @@ def _beat(evidence: dict[str, Any]) -> str:
     if not isinstance(phase, str):
         return ""
     where = f", step {step}" if isinstance(step, int) else ""
-    return f"; rank {_count(beat.get('rank'))} last said {inert_line(phase, 20)}{where}"
+    return f"; rank {_count(beat.get('rank'))} last said {sanitize_line(phase, 20)}{where}"
 
 
 def _count(value: object) -> int:

@@ -189,7 +189,7 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
         Path(folder).mkdir(parents=True)
     (tmp_path / "elsewhere/step-1/w").write_text("secret")
     (Path(run.work) / "out").symlink_to(tmp_path / "elsewhere")
-    watcher = checkpoint_watch.Harvest(run, {"pattern": "out/step-*", "quiet_s": 0}, Journal(run, 1))
+    watcher = checkpoint_watch.CheckpointWatch(run, {"pattern": "out/step-*", "quiet_s": 0}, Journal(run, 1))
     watcher.finish(is_trusted=True)
     assert list(Path(run.outbox).iterdir()) == []
 
@@ -204,7 +204,7 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    watcher = checkpoint_watch.Harvest(run, {"pattern": "*.ckpt", "quiet_s": 0}, Journal(run, 1))
+    watcher = checkpoint_watch.CheckpointWatch(run, {"pattern": "*.ckpt", "quiet_s": 0}, Journal(run, 1))
     watcher.finish(is_trusted=True)
     (taken,) = Path(run.outbox).iterdir()
     assert taken.name == ".new-300-0-1"

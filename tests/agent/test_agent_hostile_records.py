@@ -23,7 +23,7 @@ from armada_agent.rpc.session import Session
 from armada_agent.runs import leftover_processes, submissions
 from armada_agent.supervisor.journal import Journal
 
-from armada.monitor.observe import take_contained
+from armada.monitor.observe import record_contained
 from armada.rpc.client import LINE_LIMIT_BYTES
 from armada.store import runs
 from armada.store.database import Database
@@ -337,7 +337,7 @@ def test_one_runs_records_on_a_host_never_touch_anothers(
     about_many(host)  # what a first look leaves behind
     right = about_many(host)["innocent"]
     assert right["observe"]["findings"] == []
-    take_contained(database, runs.find(database, "innocent"), right["observe"])
+    record_contained(database, runs.find(database, "innocent"), right["observe"])
     state = runs.find(database, "innocent").state
     before = host.others()
     for _ in range(hostile.CASES // 20):
@@ -347,7 +347,7 @@ def test_one_runs_records_on_a_host_never_touch_anothers(
         assert steady(answers["innocent"]) == steady(right), done
         with database.transaction():  # one wait for the disk
             for run_id in ASKED:
-                take_contained(database, runs.find(database, run_id), answers[run_id]["observe"])
+                record_contained(database, runs.find(database, run_id), answers[run_id]["observe"])
         assert runs.find(database, "innocent").state == state, done
         about_one(host, chance)
         assert host.others() == before, done
@@ -426,7 +426,7 @@ def test_what_a_harvest_record_names_outside_of_its_run_is_not_deleted(host: Hos
     record["taken"][0].update(folder=str(host.innocent), inventory={"c": [inode, 1, 1]})
     files.write_json(paths.harvest, record)
     before = host.others()
-    checkpoint_watch.Harvest(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
+    checkpoint_watch.CheckpointWatch(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
     assert host.others() == before
 
 

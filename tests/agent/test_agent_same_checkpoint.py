@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from armada_agent import paths
-from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.supervisor.journal import Journal
 
@@ -29,11 +29,11 @@ def write(run: paths.RunPaths, step: int, text: str, moment: float = 5.0) -> Pat
     return file
 
 
-def attempt(run: paths.RunPaths, number: int, *, begins: bool = False) -> Harvest:
+def attempt(run: paths.RunPaths, number: int, *, begins: bool = False) -> CheckpointWatch:
     """Let the supervisor of an attempt take what lies there."""
     journal = Journal(run, number)
     journal.state["attempt"] = number
-    watcher = Harvest(run, {"pattern": "out/step-*", "quiet_s": 0}, journal)
+    watcher = CheckpointWatch(run, {"pattern": "out/step-*", "quiet_s": 0}, journal)
     if begins:
         watcher.begin()
     watcher.finish(is_trusted=True)

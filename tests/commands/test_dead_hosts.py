@@ -51,7 +51,7 @@ def place(
         runs.record(database, RUN, Verdict(state, reason, None, 1, 5, "it wrote so"), observed_at=now - 7200)
         entry = {"digest": DIGEST, "step": 40, "size_bytes": 1_200_000_000, "file_count": 3, "created_at": now - 9000}
         if not synced:
-            checkpoints.take_outbox(database, RUN, [entry])
+            checkpoints.record_outbox(database, RUN, [entry])
         run_sync.succeeded(database, RUN, began=now - 3600, next_due_at=None, final_of=1 if synced else None)
     outputs = home.run(RUN) / "outputs"
     outputs.mkdir(parents=True)

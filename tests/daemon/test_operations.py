@@ -29,7 +29,7 @@ def database(tmp_path: Path) -> Database:
     return Database(tmp_path / "state" / "armada.db")
 
 
-class Silence:
+class NullListener:
     """A listener that hears nothing."""
 
     def stage(self, name: str, message: str) -> None: ...
@@ -247,7 +247,7 @@ class Holding:
 
     def __init__(self, lock: Path) -> None:
         program = (
-            "import sys; from pathlib import Path; from armada.provision.exclusive_lock import turn\n"
+            "import sys; from pathlib import Path; from armada.provision.exclusive_lock import exclusive_lock\n"
             "with turn(Path(sys.argv[1]), 'a test', print):\n    print('held', flush=True); sys.stdin.read()"
         )
         self._process = subprocess.Popen(

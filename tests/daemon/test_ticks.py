@@ -16,10 +16,10 @@ import pytest
 from armada.cli import main
 from armada.cli.shapes import SHAPES, schema_of
 from armada.daemon import status, watcher
-from armada.daemon.host_status import Board
+from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
-from armada.daemon.scheduler import MOST_AT_ONCE, SyncClock
+from armada.daemon.scheduler import MOST_AT_ONCE, SyncScheduler
 from armada.daemon.service import IDLE_S, Clock, Daemon, serve
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
@@ -266,7 +266,7 @@ def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomeP
 
     names = [f"h{n}" for n in range(MOST_AT_ONCE + 3)]
     everyone = {name: Host(name=name, local=True) for name in names}
-    board = Board()
+    board = HostStatusRegistry()
     for name in names:
         board.add(name)
     for name in names[3:]:
@@ -278,7 +278,7 @@ def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomeP
         release.wait(60)
         return []
 
-    clock = SyncClock(
+    clock = SyncScheduler(
         home,
         board,
         due=lambda _database, _now: [Due(f"run-{name}", name, "every 10m") for name in names],

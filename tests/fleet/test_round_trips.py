@@ -15,7 +15,7 @@ import pytest
 
 from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
-from armada.daemon.host_status import Board
+from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.errors import ArmadaError
 from armada.launch.plans.plan import make_plan
@@ -117,7 +117,7 @@ def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path]
         made = session.call_all([Question("run.create", creation(run_id), 120.0) for run_id in run_ids])
         assert not [answer for answer in made if isinstance(answer, ArmadaError)]
     clock = [1_800_000_000.0]
-    watcher = Watcher(host, home, Board(), now=lambda: clock[0])
+    watcher = Watcher(host, home, HostStatusRegistry(), now=lambda: clock[0])
     try:
         with Database(home.store) as database:
             for run_id in run_ids:

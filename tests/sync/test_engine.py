@@ -686,7 +686,7 @@ def test_a_run_that_saves_more_and_ends_while_it_is_synced_is_not_called_failing
         entry = {"digest": digest, "step": 2, "size_bytes": 1, "file_count": 1, "created_at": time.time()}
         (first,) = checkpoints.of_run(place.database, place.run_id)
         known = {name: getattr(first, name) for name in entry}
-        checkpoints.take_outbox(place.database, place.run_id, [known, entry])  # as the daemon's watcher does
+        checkpoints.record_outbox(place.database, place.run_id, [known, entry])  # as the daemon's watcher does
         place.end()
 
     outcome = place.sync(listener=Meanwhile(go_on))

@@ -17,7 +17,7 @@ from armada.store import hosts as records
 from armada.sync.checkpoints import staging
 from armada.sync.transfer import rsync_transfer
 from armada.sync.transfer.bandwidth import allowance_for
-from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.download import Fetcher
 from armada.sync.transfer.method import choose_transfer
 from armada.sync.transfer.streams import Streams
@@ -86,7 +86,7 @@ def test_the_stream_goes_on_with_what_rsync_left(place: Place, right: bool, monk
     resumed: list[int] = []
     original = Fetcher.fetch
 
-    def looking(self: Fetcher, run_id: str, folder: str, arrival: Arrival, progress: Any) -> None:
+    def looking(self: Fetcher, run_id: str, folder: str, arrival: BlockWriter, progress: Any) -> None:
         resumed.append(arrival.resumed_bytes)
         original(self, run_id, folder, arrival, progress)
 

@@ -151,7 +151,7 @@ def test_after_a_wipe_the_other_home_says_who_did_it_and_not_that_all_is_home(pl
         each.end()
     place.sync()
     runs_seen = runs.find(other.database, place.run_id)
-    checkpoints.take_outbox(other.database, place.run_id, [])  # whatever it saw last
+    checkpoints.record_outbox(other.database, place.run_id, [])  # whatever it saw last
     place.session.call("homes.forget", {"home": own(place.home).as_json(), "forget": own(other.home).id})
     place.session.call("host.wipe", {"home": own(place.home).as_json()})
     assert sorted(path.name for path in place.home.local_root.iterdir()) == ["root.json"]

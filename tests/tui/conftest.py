@@ -66,7 +66,7 @@ class World:
             {"kind": "train", "step": offset + step, "time": start + step, name: value, "num_tokens": 100 * step}
             for step, value in enumerate(values, 1)
         ]
-        assert metrics.take_metrics(
+        assert metrics.record_metrics(
             self.database, run_id, lines, offset=offset, next_offset=offset + max(1, len(values))
         )
 
@@ -83,7 +83,7 @@ class World:
             "file_count": 3,
             "created_at": time.time(),
         }
-        checkpoints.take_outbox(self.database, run_id, [*before, entry])
+        checkpoints.record_outbox(self.database, run_id, [*before, entry])
         if home:
             place = self.home.checkpoints(run_id) / f"checkpoint-{step}"
             place.mkdir(parents=True)

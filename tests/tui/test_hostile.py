@@ -47,9 +47,9 @@ def test_hostile_text_is_inert_on_every_screen(world: World, text: str) -> None:
     checkpoints.mark_trouble(world.database, "demo-aaaaaa", digest, stored)
     hosts.mark_unreachable(world.database, stored, stored)
     event = {"seq": 1, "time": 1.0, "kind": stored, "message": text}
-    metrics.take_events(world.database, "demo-aaaaaa", [event], offset=0, next_offset=1)
+    metrics.record_events(world.database, "demo-aaaaaa", [event], offset=0, next_offset=1)
     line = {"kind": "train", "step": 1, "time": 1.0, stored[:80]: 1.0, "loss": 1.0}
-    metrics.take_metrics(world.database, "demo-aaaaaa", [line], offset=0, next_offset=1)
+    metrics.record_metrics(world.database, "demo-aaaaaa", [line], offset=0, next_offset=1)
     log = world.home.local_root / "runs" / "real-bbbbbb" / "output.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(text.encode("utf-8", "surrogatepass") + b"\xff\xfe\nthe end\n")

@@ -17,7 +17,7 @@ from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.snapshot import Snapshot
 from armada.tui.symbols import UNICODE
-from armada.tui.watcher import Wants, Watcher
+from armada.tui.watcher import Subscription, Watcher
 from tests.conftest import eventually
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
@@ -176,7 +176,7 @@ def test_a_curve_of_very_many_points_is_shown_before_all_of_it_is_read(world: Wo
         read.extend(len(each.fresh) for each in updates if each.fresh is not None)
 
     watcher = Watcher(world.home, take)
-    watcher.want(Wants(curves=frozenset({("demo-aaaaaa", "loss")})), "a screen")
+    watcher.want(Subscription(curves=frozenset({("demo-aaaaaa", "loss")})), "a screen")
     watcher.start()
     try:
         eventually(lambda: 6000 in read, "all points")
@@ -373,7 +373,7 @@ def test_events_are_words(world: World) -> None:
         "reason": "oom",
         "exit": {"code": 9},
     }
-    metrics.take_events(
+    metrics.record_events(
         world.database, "demo-aaaaaa", [{**event, "free_bytes": 2_000_000, "host": None}], offset=0, next_offset=1
     )
 

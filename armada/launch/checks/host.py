@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import amount, counted, span
 
@@ -67,5 +67,5 @@ def check_setup(subject: Subject) -> Answer:
     """A line of the host's `setup:` fails."""
     host = subject.host
     if failure := subject.facts.get("setup"):
-        return fail(inert_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
+        return fail(sanitize_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
     return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for")

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.launch.training.bundled_payload import payload_module
 from armada.provision.environment_key import has_package
@@ -67,4 +67,4 @@ def _spellings(package: str) -> set[str]:
 
 def _sentence(message: str) -> str:
     """The payload's sentence with the keys as they stand in an experiment."""
-    return inert_line(message.replace("`training.", "`"), 900)
+    return sanitize_line(message.replace("`training.", "`"), 900)

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import counted
 
@@ -38,7 +38,7 @@ def check_variables(subject: Subject) -> Answer:
     given = {*experiment.env, *experiment.secrets, *(profile.env if profile else ())}
     there = {name for name in subject.facts.get("left_out") or () if isinstance(name, str)}
     here = set() if subject.host.local else {name for name in os.environ if _MEANT_FOR_JOBS.fullmatch(name)}
-    missing = sorted(inert_line(name) for name in (there | here) - given)
+    missing = sorted(sanitize_line(name) for name in (there | here) - given)
     if not missing:
         return ok("the job sees what `env:` and `secrets:` name, and its host's own variables")
     shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")

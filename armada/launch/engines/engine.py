@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import SchedulerAnswer
 from armada.launch.engines import htcondor, slurm
 from armada.launch.engines.request import JobRequest, job_request
@@ -92,7 +92,7 @@ def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswe
     question = {"scheduler": host.scheduler, "file": files[engine.file]}
     answer = session.call("scheduler.check", question, timeout_s=120.0)
     refusal, wait = (
-        inert_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
+        sanitize_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
     )
     starts_in_s = answer.get("starts_in_s")
     known = isinstance(starts_in_s, int | float) and 0 <= starts_in_s < _LONGEST_WAIT_S

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ConfigError
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.training.bundled_payload import payload_module
 
 if TYPE_CHECKING:
@@ -81,5 +81,5 @@ def _config_error(failure: Any) -> ConfigError:
     """The payload's refusal with the file and line as fields of their own."""
     where = getattr(failure, "where", None)
     if where is None or not hasattr(where, "path"):
-        return ConfigError(inert_line(failure.message, 600))
-    return ConfigError(inert_line(failure.what, 600), path=where.path, line=where.number, hint=failure.hint)
+        return ConfigError(sanitize_line(failure.message, 600))
+    return ConfigError(sanitize_line(failure.what, 600), path=where.path, line=where.number, hint=failure.hint)

@@ -29,7 +29,7 @@ _FILES_AT_ONCE = 200
 _NOTE_EVERY_S = 1.0
 
 
-class Carrier:
+class CheckpointDownloader:
     """Brings checkpoints of one run, one after the other.
 
     Args:

@@ -20,7 +20,7 @@ from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import File
 from armada.sync.checkpoints.staging import check_space, fsync
 from armada.sync.outputs.long_logs import END, LOG, Listed, cut
-from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,7 +212,7 @@ def _bring_batch(
     for _ in range(2):  # the second time without the beginning that turned out not to be one
         if not missing:
             break
-        with contextlib.closing(Arrival(staging, journal, missing)) as arrival:
+        with contextlib.closing(BlockWriter(staging, journal, missing)) as arrival:
             fetcher.fetch(run_id, "", arrival, progress)
             wrong = arrival.wrong()
         for file in missing:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import OutcomeUnknown, UsageError
 from armada.foundation.extras import install_command
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.sync.outputs.outputs import FOLDER
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
         try:
             for line in child.stdout or ():
                 if line.strip():
-                    said.append(inert_line(line.strip(), 400))
+                    said.append(sanitize_line(line.strip(), 400))
                     say(said[-1])
         except BaseException:
             child.terminate()

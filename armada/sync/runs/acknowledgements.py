@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable, NotFound
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.store import checkpoints
 from armada.sync.causes import cause_of
@@ -59,9 +59,9 @@ def registered(entry: Mapping[str, Any]) -> list[Registered] | None:
             seen_at = item.get("seen_at")
             found.append(
                 Registered(
-                    inert_line(item["id"], 32),
-                    inert_line(item.get("label") or "another home", 200),
-                    inert_line(item.get("path") or "", 200),
+                    sanitize_line(item["id"], 32),
+                    sanitize_line(item.get("label") or "another home", 200),
+                    sanitize_line(item.get("path") or "", 200),
                     float(seen_at) if isinstance(seen_at, int | float) and 0 <= seen_at < 1e11 else None,
                     _digests(item.get("held")),
                     _digests(item.get("unwanted")),

@@ -47,7 +47,7 @@ def preview(database: Database, session: HostSession, home: HomePaths, run_ids: 
     found = []
     for run in chosen:
         entry = looks[run.run_id].entry
-        checkpoints.take_outbox(database, run.run_id, outbox_entries(entry))
+        checkpoints.record_outbox(database, run.run_id, outbox_entries(entry))
         known = checkpoints.of_run(database, run.run_id)
         settings = settings_of(runs.spec(database, run.run_id))
         chosen_now = apply_retention.wanted(database, run.run_id, known, settings)

@@ -41,7 +41,7 @@ class Look:
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-class Silence:
+class NullListener:
     """Nobody."""
 
     def transfer(self, what: str, seen: TransferProgress) -> None:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import UNKNOWN_WORDS, outbox_entries, where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of
 from armada.sync.checkpoints import apply_retention
-from armada.sync.checkpoints.checkpoint_download import Carrier
+from armada.sync.checkpoints.checkpoint_download import CheckpointDownloader
 from armada.sync.checkpoints.manifest import manifests_of
 from armada.sync.checkpoints.proof import prove
 from armada.sync.checkpoints.staging import leave, only_one
 from armada.sync.outputs.outputs import Hashes, Outputs, ask_ahead, bring_outputs, coming, stale
 from armada.sync.runs.acknowledgements import Telling
 from armada.sync.runs.outbox_listing import FRESH_S, expects, look_first, observe_and_look
-from armada.sync.runs.report import Listener, Look, Silence, SyncOutcome, Trouble
+from armada.sync.runs.report import Listener, Look, NullListener, SyncOutcome, Trouble
 from armada.sync.schedule import due as schedule
 from armada.sync.transfer.download import Fetcher
 from armada.sync.transfer.streams import Streams
@@ -80,7 +80,7 @@ def sync_run(
         HostUnreachable: The link stayed down; what arrived stays in staging. What else can fail is in the outcome.
     """
     began = now()
-    sync = _Sync(database, session, home, run_id, listener or Silence(), now, insist=insist)
+    sync = _Sync(database, session, home, run_id, listener or NullListener(), now, insist=insist)
     outcome = _try(sync, only, looked, most=None)
     return outcome if only is not None else _note(database, run_id, outcome, began, now)
 
@@ -196,7 +196,7 @@ def sync_host(
             began.setdefault(run_id, now())
             # Bringing the runs before this one may have taken an hour.
             is_fresh = run_id in looks and run_id not in outcomes and 0 <= now() - looked_at < FRESH_S
-            sync = _Sync(database, session, home, run_id, listener or Silence(), now, insist=False, pool=pool)
+            sync = _Sync(database, session, home, run_id, listener or NullListener(), now, insist=False, pool=pool)
             most = 1 if waiting or news is not None else None
             try:
                 outcome = _try(sync, None, looks[run_id] if is_fresh else None, most=most)
@@ -313,10 +313,10 @@ class _Sync:
             raise ArmadaError(f"{run_id}: {words}", host=self.session.host.name)
         if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
             raise ArmadaError(
-                f"what {run_id} has on its host cannot be listed: {inert_line(problem)}", host=self.session.host.name
+                f"what {run_id} has on its host cannot be listed: {sanitize_line(problem)}", host=self.session.host.name
             )
         if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
-            checkpoints.take_outbox(database, run_id, outbox_entries(entry))
+            checkpoints.record_outbox(database, run_id, outbox_entries(entry))
         if there is There.REMOVED and (wiped := wiped_by(run, entry)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
         apply_retention.tidy(database, self.home, run_id)
@@ -422,7 +422,7 @@ class _Sync:
         manifests: Mapping[str, str],
     ) -> list[tuple[int, Path]]:
         transfer = ChosenTransfer(self.database, self.session, settings, fetcher)
-        carrier = Carrier(self.database, self.session, self.home, transfer, manifests)
+        carrier = CheckpointDownloader(self.database, self.session, self.home, transfer, manifests)
         published = []
         for checkpoint in wanted:
             name = f"checkpoint-{checkpoint.step}"

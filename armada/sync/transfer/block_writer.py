@@ -26,7 +26,7 @@ _FLUSH_EVERY_BYTES = 128 << 20
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
-class Arrival:
+class BlockWriter:
     """The state of some files of one staging folder while they are fetched.
 
     Args:

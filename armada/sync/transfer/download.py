@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
 from armada.rpc.byte_stream import Block
 from armada.sync.transfer.bandwidth import allowance_for
-from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.streams import (
     READY_ROUND_TRIPS,
     SHARE_BYTES,
@@ -73,7 +73,9 @@ class Fetcher:
         """Its name."""
         return self._session.host.name
 
-    def fetch(self, run_id: str, folder: str, arrival: Arrival, progress: Callable[[TransferProgress], None]) -> None:
+    def fetch(
+        self, run_id: str, folder: str, arrival: BlockWriter, progress: Callable[[TransferProgress], None]
+    ) -> None:
         """Let everything that is missing arrive.
 
         Args:
@@ -93,7 +95,7 @@ class Fetcher:
             self.prepare()
         while arrival.missing:
             before = len(arrival.missing)
-            effort = _Effort(self, run_id, folder, arrival, progress)
+            effort = _DownloadAttempt(self, run_id, folder, arrival, progress)
             error = effort.run()
             if not arrival.missing and (error is None or isinstance(error, HostUnreachable)):
                 return  # a stream broke when the others had everything
@@ -145,7 +147,7 @@ class Fetcher:
             self.pool.close()
 
 
-class _Effort:
+class _DownloadAttempt:
     """One try with a set of streams; ends when all has arrived, or the last stream has broken.
 
     Beside a direct stream, one whose ssh still shakes hands is given nothing to bring: the direct one would have brought it by then.
@@ -156,7 +158,7 @@ class _Effort:
         fetcher: Fetcher,
         run_id: str,
         folder: str,
-        arrival: Arrival,
+        arrival: BlockWriter,
         progress: Callable[[TransferProgress], None],
     ) -> None:
         self._fetcher = fetcher

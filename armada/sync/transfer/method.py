@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import RsyncUnusable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.sync.transfer.streams import TARGET_BYTES_PER_S, WINDOW_BYTES
 from armada.transport.rsync.program import OLDEST, check_here
@@ -86,5 +86,5 @@ def trouble_there(facts: Mapping[str, Any] | None) -> str | None:
         return "the host has no rsync"
     found = _NUMBERS.match(str(version))
     if found is not None and (int(found[1]), int(found[2])) < OLDEST:
-        return f"the host's rsync {inert_line(version, 20)} is older than 3.1"
+        return f"the host's rsync {sanitize_line(version, 20)} is older than 3.1"
     return None

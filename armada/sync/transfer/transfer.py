@@ -9,7 +9,7 @@ from armada.errors import ProvisionFailed
 from armada.store import hosts as records
 from armada.sync.checkpoints.staging import BLOCKS
 from armada.sync.transfer.bandwidth import SharedLimit
-from armada.sync.transfer.block_writer import Arrival
+from armada.sync.transfer.block_writer import BlockWriter
 from armada.sync.transfer.method import Choice, choose_transfer, trouble_here, trouble_there
 from armada.sync.transfer.rsync_transfer import RsyncTransfer
 
@@ -80,7 +80,7 @@ class StreamTransfer:
         progress: Callable[[TransferProgress], None],
     ) -> list[File]:
         journal = staging.with_name(staging.name + BLOCKS)
-        with contextlib.closing(Arrival(staging, journal, files)) as arrival:
+        with contextlib.closing(BlockWriter(staging, journal, files)) as arrival:
             self._fetcher.fetch(run_id, source, arrival, progress)
             return arrival.wrong()
 

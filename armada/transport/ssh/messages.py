@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
 
 from armada.errors import HostUnreachable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.transport.ssh.authentication import OfferedKeys
 from armada.transport.ssh.host_keys import scan
 from armada.transport.ssh.key_errors import key_changed, key_unpinned, where_of
@@ -92,7 +92,7 @@ def _shown(alias: str, spec: HostSpec, home: HomePaths) -> str | None:
 
 def _other_trouble(said: str, *, in_time: bool) -> Exception:
     if found := _NO_SOCKET.search(said):
-        return HostUnreachable(f"ssh cannot keep a connection open for others here: {inert_line(found[0])}")
+        return HostUnreachable(f"ssh cannot keep a connection open for others here: {sanitize_line(found[0])}")
     if _NOT_LET_IN.search(said):
         return AuthenticationException(said)
     if "Could not resolve hostname" in said:

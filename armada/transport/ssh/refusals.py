@@ -11,7 +11,7 @@ import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
 
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.transport.ssh.authentication import OfferedKeys, explain_refusal
 from armada.transport.ssh.host_keys import HostKey
 from armada.transport.ssh.key_errors import key_changed, key_unpinned, where_of
@@ -78,12 +78,12 @@ def _what_happened(error: Exception | None) -> str:
     if _timed_out(error):
         return "did not answer in time"
     if isinstance(error, ChannelException):
-        return f"cannot be reached from the hop before it: {inert_line(error.text)}"
+        return f"cannot be reached from the hop before it: {sanitize_line(error.text)}"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be reached: {error.strerror}"
     if "banner" in str(error):
         return "does not greet as an SSH server does: too many logins at once, or another service on that port"
-    return f"broke the connection off: {inert_line(error)}" if str(error) else "broke the connection off"
+    return f"broke the connection off: {sanitize_line(error)}" if str(error) else "broke the connection off"
 
 
 def _timed_out(error: Exception | None) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from armada.errors import ConfigError
-from armada.foundation.sanitize import inert_text
+from armada.foundation.sanitize import sanitize_text
 from armada.transport.interface import HostLike
 from armada.transport.ssh.names import has_control_characters
 
@@ -162,7 +162,7 @@ def _ask_openssh(destination: Destination) -> dict[str, list[str]]:
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"`ssh -G {destination.host}` did not answer", hint="does a `Match exec` hang?") from error
     if done.returncode != 0:
-        raise ConfigError(f"OpenSSH rejects {destination.host!a}: {inert_text(done.stderr, limit=1000).strip()}")
+        raise ConfigError(f"OpenSSH rejects {destination.host!a}: {sanitize_text(done.stderr, limit=1000).strip()}")
     answers: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import AuthenticationFailed, HostUnreachable, LinkLost, LoginNeeded
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.transport.deadline import Deadline, growing_pauses
 from armada.transport.interface import RUNS_GO_ON
 from armada.transport.ssh.config_file import shared_socket, write_ssh_config
@@ -100,7 +100,9 @@ class SharedConnection:
         """The error for a connection that was there and is no more."""
         said = self._logged()
         lines = [line for line in said.splitlines() if line.strip()]
-        reason = "no answer for 15 s" if _SILENCE.search(said) else inert_line(lines[-1]) if lines else "it was ended"
+        reason = (
+            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was ended"
+        )
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self._spec.name)
 
     def _open(self, deadline: Deadline) -> None:

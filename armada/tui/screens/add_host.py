@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 
@@ -116,7 +116,7 @@ class AddHost(ModalScreen[str | None]):
         asked, words, name = self._asked, self.words, self.fields["name"].value.strip()
         self._lock(f"asking {name} for its key …")
         self.board.ask(
-            f"ask {inert_line(name, 60)} for its key",
+            f"ask {sanitize_line(name, 60)} for its key",
             ["hosts", "add", "--dry-run", "--json", *words],
             lambda answer: self._compare(words, answer) if asked == self._asked and self.is_attached else None,
         )
@@ -164,7 +164,7 @@ class AddHost(ModalScreen[str | None]):
 
     def _say(self, words: str, style: str = "") -> None:
         colour = self.app.theme_variables.get("text-error", "") if style == "error" else style
-        self.said.update(Text(self._symbols.text(inert_text(words, SAID_MOST)), style=colour))
+        self.said.update(Text(self._symbols.text(sanitize_text(words, SAID_MOST)), style=colour))
 
     def _lock(self, words: str) -> None:
         for field in self.fields.values():

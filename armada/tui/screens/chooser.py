@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.filtering import fuzzy
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column, Table
@@ -98,7 +98,7 @@ class Chooser(ModalScreen[str | None]):
         ranked = [(rank, choice) for choice in self._choices if (rank := _rank(words, choice)) is not None]
         ranked.sort(key=lambda each: each[0])
         self.table.show_items(
-            Item(key, (((inert_line(name, 120), "strong"),), ((inert_line(more, 200), "dim"),)))
+            Item(key, (((sanitize_line(name, 120), "strong"),), ((sanitize_line(more, 200), "dim"),)))
             for _, (key, name, more) in ranked[:MOST]
         )
         self.table.action_edge(-1)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
 from armada.tui.settings_text import differing
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.tui.widgets.chart import NAMES, Chart, Line
 from armada.tui.widgets.chart_wall import SMOOTHINGS, in_order
 from armada.tui.widgets.list_table import Item, ListTable
@@ -72,10 +72,10 @@ class CompareScreen(View):
         super().on_mount()
         self.table.focus()
 
-    def wants(self) -> Wants:
+    def wants(self) -> Subscription:
         ids = frozenset(self.run_ids)
         names = {self.metric} | ({TOKENS} if self.against == "tokens" else set())
-        return Wants(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
+        return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
 
     @property
     def rows(self) -> list[RunRow]:
@@ -95,7 +95,7 @@ class CompareScreen(View):
         lines = [line for row in self.rows if (line := self._line(row)) is not None]
         smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
         left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
-        title = f"{inert_line(self.metric, 60)} against {self.against}{smooth}{left_out}"
+        title = f"{sanitize_line(self.metric, 60)} against {self.against}{smooth}{left_out}"
         unread = [key for key in self.wants().curves if key not in self._curves]
         title += f" · reading {counted(len(unread), 'curve')} …" if unread else ""
         empty = "no such points" + (": it needs a price for the host" if self.against == "cost" else " yet")
@@ -133,7 +133,7 @@ class CompareScreen(View):
         if len(known) != len(self.run_ids):
             self.table.show_items([Item("none", ((("reading …", "dim"),), *(((("", "plain"),),) * len(self.run_ids))))])
             return
-        names = tuple(((inert_line(row.name, 60), "strong"),) for row in self.rows)
+        names = tuple(((sanitize_line(row.name, 60), "strong"),) for row in self.rows)
         items = []
         if len(names) == len(self.run_ids):  # names are often alike at their beginnings, ids differ at their ends
             ids = tuple(((row.run.run_id[-6:], "dim"),) for row in self.rows)

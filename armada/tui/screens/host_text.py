@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span
@@ -48,7 +48,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
-        ((inert_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
+        ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
         ((gpu_names(gpus) if facts else "not looked at yet: k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
@@ -82,7 +82,7 @@ def gpu_names(gpus: Sequence[dict[str, Any]]) -> str:
     """`8×A100-SXM4-80GB`."""
     names: dict[str, int] = {}
     for gpu in gpus:
-        name = inert_line(gpu.get("name"), 60).removeprefix("NVIDIA ")
+        name = sanitize_line(gpu.get("name"), 60).removeprefix("NVIDIA ")
         names[name] = names.get(name, 0) + 1
     return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
 
@@ -113,7 +113,7 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
     if record is not None and record.unreachable_since is not None:
         since = time.strftime("%H:%M", time.localtime(record.unreachable_since))
         lasted = span(now - record.unreachable_since)
-        yield ((f"unreachable since {since} ({lasted}): {inert_line(record.unreachable_why, 200)}", "warn"),)
+        yield ((f"unreachable since {since} ({lasted}): {sanitize_line(record.unreachable_why, 200)}", "warn"),)
     forecast = record.forecast if record is not None else None
     if forecast is not None and forecast.full_at is not None:
         pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
@@ -121,7 +121,7 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
     if record is not None and record.released_at is not None:
         yield ((f"wiped {age(record.released_at, now)}: left alone until something is launched on it", "dim"),)
     if host.environment is not None and host.environment.key is None and host.environment.trouble:
-        yield ((f"environment: {inert_line(host.environment.trouble, 300)}", "warn"),)
+        yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 
 
 def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Iterator[tuple[Span, ...]]:
@@ -140,17 +140,17 @@ def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Ite
         yield ((f"{len(waiting)} {verb} for GPUs: ", "accent"), (", ".join(names) + more, "plain"))
     jobs = [f"{whose}: {said}" for whose in ("mine", "others") if (said := _counts(queue.get(whose)))]
     if isinstance(queue.get("quota"), str) and queue["quota"].strip():
-        jobs.append(f"quota: {inert_line(queue['quota'].strip().splitlines()[-1], 120)}")
+        jobs.append(f"quota: {sanitize_line(queue['quota'].strip().splitlines()[-1], 120)}")
     if jobs:
         yield (("queue  ", "accent"), (" · ".join(jobs), "plain"))
     for each in _dicts(queue.get("partitions"))[:QUEUE_SHOWN]:
-        free, all_there = inert_line(each.get("gpus_free"), 8), inert_line(each.get("gpus"), 8)
-        state = f" · {inert_line(each['state'], 30)}" if each.get("state") else ""
-        limit = f" · at most {inert_line(each['time_limit'], 30)}" if each.get("time_limit") else ""
-        room = f"  {free} of {_plural(all_there, 'GPU')} free · {_plural(inert_line(each.get('nodes'), 8), 'node')}{state}{limit}"
-        yield ((inert_line(each.get("name"), 40), "strong"), (room, "plain"))
+        free, all_there = sanitize_line(each.get("gpus_free"), 8), sanitize_line(each.get("gpus"), 8)
+        state = f" · {sanitize_line(each['state'], 30)}" if each.get("state") else ""
+        limit = f" · at most {sanitize_line(each['time_limit'], 30)}" if each.get("time_limit") else ""
+        room = f"  {free} of {_plural(all_there, 'GPU')} free · {_plural(sanitize_line(each.get('nodes'), 8), 'node')}{state}{limit}"
+        yield ((sanitize_line(each.get("name"), 40), "strong"), (room, "plain"))
     if queue.get("error"):
-        yield ((f"its batch system does not answer: {inert_line(queue['error'], 300)}", "warn"),)
+        yield ((f"its batch system does not answer: {sanitize_line(queue['error'], 300)}", "warn"),)
 
 
 def _plural(number: str, thing: str) -> str:
@@ -166,7 +166,7 @@ def _counts(jobs: object) -> str:
     if not isinstance(jobs, dict):
         return ""
     return ", ".join(
-        f"{inert_line(count, 8)} {inert_line(state, 20).lower()}" for state, count in jobs.items() if count
+        f"{sanitize_line(count, 8)} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count
     )
 
 
@@ -184,7 +184,7 @@ def _gpu_line(
     memory_used = float(memory) if memory is not None else _number(gpu.get("memory_used_bytes")) or 0.0
     total = _number(gpu.get("memory_total_bytes")) or 0.0
     spans: list[Span] = [
-        (f"{inert_line(gpu.get('index'), 4):>2} ", "dim"),
+        (f"{sanitize_line(gpu.get('index'), 4):>2} ", "dim"),
         (symbols.bar(used / 100, 10), "accent"),
         (f" {used:>3.0f}%  ", "plain"),
         (f"{memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "plain"),
@@ -208,10 +208,10 @@ def _users(gpu: dict[str, Any], index: Mapping[str, RunRow]) -> str:
     users = []
     for process in _dicts(gpu.get("processes")):
         whose = process.get("run_id")
-        users.append(_whose(whose, index) if whose else f"stranger (pid {inert_line(process.get('pid'), 12)})")
+        users.append(_whose(whose, index) if whose else f"stranger (pid {sanitize_line(process.get('pid'), 12)})")
     return ", ".join(dict.fromkeys(users)) or "free"
 
 
 def _whose(run_id: object, index: Mapping[str, RunRow]) -> str:
     known = isinstance(run_id, str) and run_id in index
-    return inert_line(run_id, 60) + ("" if known else " (of another home)")
+    return sanitize_line(run_id, 60) + ("" if known else " (of another home)")

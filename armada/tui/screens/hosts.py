@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 from armada.tui.screens.verdict import Verdict
 from armada.tui.screens.view import View
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
 from armada.tui.widgets.list_table import ListTable
 
@@ -64,10 +64,10 @@ class HostsScreen(View):
         self.table.focus()
         super().on_mount()
 
-    def wants(self) -> Wants:
+    def wants(self) -> Subscription:
         name = self.table.cursor
         shown = name is not None and self.history.display
-        return Wants(telemetry=True, history=(name, SPANS_S[self._span]) if shown and name is not None else None)
+        return Subscription(telemetry=True, history=(name, SPANS_S[self._span]) if shown and name is not None else None)
 
     @property
     def host(self) -> HostView | None:
@@ -120,7 +120,7 @@ class HostsScreen(View):
 
     def action_copy(self) -> None:
         if (host := self.host) is not None:
-            words = inert_line(host.ssh or host.name, 300)
+            words = sanitize_line(host.ssh or host.name, 300)
             self.app.copy_to_clipboard(words)
             self.notify(self.board.symbols.text(f"copied: {words}"), markup=False)
 
@@ -205,4 +205,4 @@ class HostsScreen(View):
         self.board.push_screen(Verdict(name, found, self.board.symbols), go)
 
     def _say(self, words: str) -> None:
-        self.board.notify(self.board.symbols.text(inert_line(words)), severity="error", markup=False, timeout=15)
+        self.board.notify(self.board.symbols.text(sanitize_line(words)), severity="error", markup=False, timeout=15)

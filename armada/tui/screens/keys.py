@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 
 def keys_of(listed: object) -> dict[str, str]:
@@ -11,7 +11,7 @@ def keys_of(listed: object) -> dict[str, str]:
     found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
     # A hop on the way to the host is named; the host itself needs no naming.
     return {
-        mark: f"{inert_line(key.get('alias'), 80)} {key.get('algorithm')}"
+        mark: f"{sanitize_line(key.get('alias'), 80)} {key.get('algorithm')}"
         if len(found) > 1
         else str(key.get("algorithm"))
         for mark, key in found.items()

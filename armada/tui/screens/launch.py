@@ -15,13 +15,13 @@ from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from armada.foundation.sanitize import inert_line, inert_text
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.bindings import bindings
 from armada.tui.operations import command
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.host_text import gpu_names, gpus_of
 from armada.tui.screens.view import View
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ class LaunchScreen(View):
             "Type an experiment and a host: the plan comes by itself. ctrl+o chooses from a list, ctrl+l launches, esc goes back."
         )
 
-    def wants(self) -> Wants:
-        return Wants()
+    def wants(self) -> Subscription:
+        return Subscription()
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
         names = "  ".join(host.name for host in self.snapshot.hosts)
-        self.names.update(Text(f"hosts: {self.board.symbols.text(inert_line(names, 500))}"))
+        self.names.update(Text(f"hosts: {self.board.symbols.text(sanitize_line(names, 500))}"))
 
     # The plan -------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class LaunchScreen(View):
         self.ready = message.words if message.code == 0 else None
         # First what to do about it: of a long plan only the beginning is in sight.
         text = Text(" ctrl+l launches this\n\n" if self.ready is not None else "", style="bold")
-        text.append(self.board.symbols.text(inert_text(message.said)), style="not bold")
+        text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
         if message.command_line:
             text.append(f"\n command    {self.board.symbols.text(message.command_line)}\n", style="not bold dim")
         self.plan_text.update(text)
@@ -225,6 +225,6 @@ def _folder_of(name: str) -> str:
 def _command_line(out: str) -> str:
     try:
         argv = json.loads(out)["spec"]["job"]["argv"]
-        return inert_line(shlex.join(map(str, argv)), 1000)
+        return sanitize_line(shlex.join(map(str, argv)), 1000)
     except (ValueError, KeyError, TypeError):
         return ""

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -38,7 +38,7 @@ class Prompt(ModalScreen[str | None]):
 
     def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:
         super().__init__()
-        self._title = Text(symbols.text(inert_line(title, 200)), style="bold")
+        self._title = Text(symbols.text(sanitize_line(title, 200)), style="bold")
         self._note = Text(symbols.text(f"{note}\n\nenter goes on     esc leaves it"), style="dim")
         self._value = value
 

@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +50,8 @@ class Question(ModalScreen[bool]):
     def __init__(self, title: str, lines: Sequence[str], note: str, verb: str, symbols: Symbols) -> None:
         super().__init__()
         text = symbols.text
-        self._title = Text(text(inert_line(title, 200)) + "\n", style="bold")
-        self._lines = Text("\n").join(Text(f"  {text(inert_line(line, 300))}") for line in lines[:SHOWN])
+        self._title = Text(text(sanitize_line(title, 200)) + "\n", style="bold")
+        self._lines = Text("\n").join(Text(f"  {text(sanitize_line(line, 300))}") for line in lines[:SHOWN])
         if len(lines) > SHOWN:
             self._lines.append(f"\n  and {len(lines) - SHOWN} more")
         self._foot = Text.assemble(

@@ -20,7 +20,7 @@ from armada.tui.screens import run_text
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.view import View
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
@@ -107,10 +107,10 @@ class RunScreen(View):
     def page(self) -> str:
         return self.shown
 
-    def wants(self) -> Wants:
+    def wants(self) -> Subscription:
         curves = frozenset((self.run_id, name) for name in self.wall.wanted)
         details = frozenset({self.run_id} | ({self.other} if self.other else set()))
-        return Wants(frozenset({self.run_id}), details, curves if self.shown == "charts" else frozenset())
+        return Subscription(frozenset({self.run_id}), details, curves if self.shown == "charts" else frozenset())
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         row, detail, text = self.row, self.detail, self.board.symbols.text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.settings_text import differing, flat, settings
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, figure, glyph
@@ -53,7 +53,7 @@ def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunS
 def _state(row: RunRow) -> str:
     run = row.run
     seen = "" if run.ended else f" · seen {age(run.observed_at, time.time())}"
-    return f"{run.state}{f': {inert_line(run.reason, 60)}' if run.reason else ''}{seen}"
+    return f"{run.state}{f': {sanitize_line(run.reason, 60)}' if run.reason else ''}{seen}"
 
 
 def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: float) -> Iterator[tuple[str, str]]:
@@ -61,7 +61,7 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     if row.trouble:
         yield "needs you", row.trouble
     if run.because:
-        yield "because", inert_line(run.because, 300)
+        yield "because", sanitize_line(run.because, 300)
     gpus = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""
     yield "host", f"{row.host}{gpus}"
     if run.step is not None:
@@ -70,7 +70,7 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         loss = f" · loss {run.loss_text}" if run.loss_text is not None else ""
         yield "step", f"{run.step:,} of {f'{run.total_steps:,}' if run.total_steps else '?'}{loss}{speed}{left}"
     if run.phase and not run.ended:
-        yield "phase", inert_line(run.phase, 40)
+        yield "phase", sanitize_line(run.phase, 40)
     yield "made", f"{stamp(run.created_at)} ({age(run.created_at, now)})"
     if run.started_at:
         yield "started", f"{stamp(run.started_at)} · {'lasted' if run.ended else 'for'} {span(row.lasted_s(now))}"
@@ -85,7 +85,9 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
         due = " · all home" if run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
         failing = (
-            f" · fails since {stamp(sync.failing_since)}: {inert_line(sync.reason, 200)}" if sync.failing_since else ""
+            f" · fails since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}"
+            if sync.failing_since
+            else ""
         )
         yield "sync", f"{age(sync.last_at, now)}{due}{failing}"
     yield "attempt", f"{run.attempt} of submission {run.submission}"
@@ -96,8 +98,8 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     yield from _spec_facts(detail.spec)
     yield "", ""
     for when, state, reason, message in detail.transitions[-30:]:
-        said = f" ({inert_line(message, 160)})" if message else ""
-        yield "", f"{stamp(when)}  {state}{f': {inert_line(reason, 60)}' if reason else ''}{said}"
+        said = f" ({sanitize_line(message, 160)})" if message else ""
+        yield "", f"{stamp(when)}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
 
 
 def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -105,21 +107,21 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     batch = training.get("batch") if isinstance(training, dict) else None
     if isinstance(batch, dict):
         parts = [batch.get(key, "?") for key in ("global", "micro", "accumulation", "processes")]
-        whole, micro, accumulation, processes = (inert_line(part, 12) for part in parts)
+        whole, micro, accumulation, processes = (sanitize_line(part, 12) for part in parts)
         ranks = f"{processes} process{'' if processes == '1' else 'es'}"
         yield "batch", f"{whole} samples a step = micro {micro} × accumulate {accumulation} × {ranks}"
     environment = spec.get("environment")
     if isinstance(environment, dict):
-        yield "environment", inert_line(environment.get("key"), 120)
+        yield "environment", sanitize_line(environment.get("key"), 120)
     if spec.get("profile"):
-        yield "profile", inert_line(spec["profile"], 60)
+        yield "profile", sanitize_line(spec["profile"], 60)
     project = spec.get("project")
     if isinstance(project, dict) and project.get("revision"):
         dirty = ", with changes that were not committed" if project.get("dirty") else ""
-        yield "git revision", f"{inert_line(project['revision'], 60)}{dirty}"
+        yield "git revision", f"{sanitize_line(project['revision'], 60)}{dirty}"
     job = spec.get("job")
     if isinstance(job, dict) and isinstance(job.get("argv"), list):
-        yield "command", inert_line(" ".join(map(str, job["argv"][:100])), 600)
+        yield "command", sanitize_line(" ".join(map(str, job["argv"][:100])), 600)
 
 
 def config(detail: RunDetail) -> str:
@@ -136,7 +138,7 @@ def config(detail: RunDetail) -> str:
 
 def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[str, str]) -> list[Item]:
     """The settings that are not the same in both; first whose they are."""
-    head = Item("runs", ((("run", "dim"),), *(((inert_line(name, 80), "strong"),) for name in names)))
+    head = Item("runs", ((("run", "dim"),), *(((sanitize_line(name, 80), "strong"),) for name in names)))
     if other is None:
         return [head, Item("none", ((("reading …", "dim"),), (("", "plain"),), (("", "plain"),)))]
     found = differing([detail.spec, other.spec])
@@ -163,12 +165,12 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
             where = (f"{transfer.done_bytes / transfer.total_bytes:.0%} on its way{rate}", "accent")
         elif transfer is not None:
-            where = (f"{transfer.state}: {inert_line(transfer.reason or '', 160)}", "warn")
+            where = (f"{transfer.state}: {sanitize_line(transfer.reason or '', 160)}", "warn")
         else:
             where = (checkpoint.nowhere or "not yet", "warn")
         more: tuple[tuple[tuple[Span, ...], ...], ...] = ()
         if checkpoint.trouble and checkpoint.trouble != checkpoint.nowhere:
-            more = ((((inert_line(checkpoint.trouble, 300), "warn"),),),)
+            more = ((((sanitize_line(checkpoint.trouble, 300), "warn"),),),)
         files = f" ({counted(checkpoint.file_count, 'file')})"
         cells: tuple[tuple[Span, ...], ...] = (
             ((f"checkpoint-{checkpoint.step}", "strong"),),
@@ -186,13 +188,13 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
 
 def _event_words(event: Mapping[str, Any]) -> str:
     """What an event says, first what a person asks first: `running · attempt 2 · gpus 0, 1`."""
-    said = [inert_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
+    said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
     for name, value in flat({key: value for key, value in event.items() if key not in FIRST_SAID}):
         if value in ("null", "", "{}", "[]"):
             continue
         size = value.isdecimal() and name.endswith("_bytes")
         said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {amount(int(value)) if size else value}")
-    return inert_line(" · ".join(said), 1000)
+    return sanitize_line(" · ".join(said), 1000)
 
 
 def event_items(detail: RunDetail) -> list[Item]:
@@ -203,7 +205,7 @@ def event_items(detail: RunDetail) -> list[Item]:
         moment = event.get("time")
         cells: tuple[tuple[Span, ...], ...] = (
             ((stamp(moment) if isinstance(moment, int | float) else "—", "dim"),),
-            ((inert_line(event.get("kind"), 40), "strong"),),
+            ((sanitize_line(event.get("kind"), 40), "strong"),),
             ((_event_words(rest), "plain"),),
         )
         items.append(Item(f"{event.get('seq')}-{place}", cells))

@@ -11,7 +11,7 @@ from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.screens.view import View
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
@@ -83,10 +83,10 @@ class RunsScreen(View):
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
-    def wants(self) -> Wants:
+    def wants(self) -> Subscription:
         cursor = self.table.cursor
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
-        return Wants(frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset()), sketches=curves)
+        return Subscription(frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset()), sketches=curves)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot

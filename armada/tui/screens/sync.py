@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.view import View
-from armada.tui.watcher import Wants
+from armada.tui.watcher import Subscription
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span, Table
@@ -54,8 +54,8 @@ class SyncScreen(View):
         self.table.focus()
         super().on_mount()
 
-    def wants(self) -> Wants:
-        return Wants(frozenset(self.table.visible_keys))
+    def wants(self) -> Subscription:
+        return Subscription(frozenset(self.table.visible_keys))
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
@@ -125,7 +125,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
     )
     more: list[Cells] = []
     if sync is not None and sync.failing_since is not None:
-        words = f"fails for {span(now - sync.failing_since)}, {sync.failures}×: {inert_line(sync.reason, 300)}"
+        words = f"fails for {span(now - sync.failing_since)}, {sync.failures}×: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))
@@ -159,5 +159,5 @@ def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
             spans.append((f" · no news for {span(now - each.updated_at)}", "warn"))
         return tuple(spans)
     again = f" · again in {span(each.next_try_at - now)}" if each.next_try_at and each.next_try_at > now else ""
-    spans.append((f"{each.state}: {inert_line(each.reason or 'no reason recorded', 300)}{again}", "warn"))
+    spans.append((f"{each.state}: {sanitize_line(each.reason or 'no reason recorded', 300)}{again}", "warn"))
     return tuple(spans)

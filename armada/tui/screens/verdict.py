@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Verdict(ModalScreen[str | None]):
         items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         lost = [item for item in items if item.get("lost") is not False]
         self.safe = answer.get("safe") is True and not lost
-        name, text = inert_line(host, 60), symbols.text
+        name, text = sanitize_line(host, 60), symbols.text
         if self.safe:
             words = f"{name} can be destroyed: nothing would be lost"
             note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is touched."
@@ -63,10 +63,10 @@ class Verdict(ModalScreen[str | None]):
         self._list = Text()
         for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:
             sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
-            line = f"{sign} {inert_line(item.get('run_id'), 60)}: {inert_line(item.get('what'), 300)}"
+            line = f"{sign} {sanitize_line(item.get('run_id'), 60)}: {sanitize_line(item.get('what'), 300)}"
             self._list.append(text(line) + "\n")
             if item.get("hint"):
-                self._list.append(text(f"    {inert_line(item['hint'], 300)}") + "\n", style="dim")
+                self._list.append(text(f"    {sanitize_line(item['hint'], 300)}") + "\n", style="dim")
         if len(items) > SHOWN:
             self._list.append(f"and {len(items) - SHOWN} more: armada hosts release {name} --dry-run\n")
         self._foot = Text.assemble((text(f"\n{note}\n\n"), "dim"), (keys, "bold"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow, Snapshot
-    from armada.tui.watcher import Wants
+    from armada.tui.watcher import Subscription
 
 
 class View(Screen[None]):
@@ -58,7 +58,7 @@ class View(Screen[None]):
         """What stands between the two lines."""
         raise NotImplementedError
 
-    def wants(self) -> Wants:
+    def wants(self) -> Subscription:
         """What must be read for this screen."""
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Grid
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line
 
@@ -96,8 +96,8 @@ class ChartWall(Grid):
             lines = []
             if curve is not None and len(curve):
                 levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
-                lines = [Line(inert_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
-            title = f"{inert_line(name, 60)} ({at}){smooth}"
+                lines = [Line(sanitize_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
+            title = f"{sanitize_line(name, 60)} ({at}){smooth}"
             none = "no such points yet: they come with the next look at the host"
             chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Grid
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import NAN, Levels
 from armada.tui.widgets.chart import Chart, Line
 
@@ -62,7 +62,7 @@ class GpuHistory(Grid):
         self._drawn = stamp
         for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
             lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
-            title = f"{inert_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
+            title = f"{sanitize_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
             chart.show(title, lines, unit="clock", empty="the daemon writes this down while it watches the host")
 
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_places import find_place
 
@@ -146,7 +146,7 @@ class LogView(Widget, can_focus=True):
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
         for line in self._lines:
-            text = self.symbols.text(inert_line(line.text.expandtabs(8), LINE_BYTES))
+            text = self.symbols.text(sanitize_line(line.text.expandtabs(8), LINE_BYTES))
             strip = Strip(self._segments(text))
             if self.wrapping and strip.cell_length > width > 0:
                 starts = range(0, strip.cell_length, width)
@@ -248,7 +248,7 @@ class LogView(Widget, can_focus=True):
         if event.offset is not None:
             self.following, self._top = False, event.offset
         else:
-            words = self.symbols.text(f"not found in what is at home: {inert_line(event.what, 100)}")
+            words = self.symbols.text(f"not found in what is at home: {sanitize_line(event.what, 100)}")
             self.notify(words, severity="warning", markup=False)
         self._stamp = None
         self.follow()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def operation_line(each: Operation, symbols: Symbols, now: float) -> str:
     if each.done_bytes is not None and each.total_bytes:
         share = f" {symbols.bar(each.done_bytes / each.total_bytes, 12)} {each.done_bytes / each.total_bytes:.0%}"
         share += f" {amount(each.rate)}/s" if each.rate else ""
-    about = " ".join(inert_line(part, 80) for part in (each.run_id, each.host) if part)
-    said = " ".join(inert_line(part, 200) for part in (each.step, each.message) if part)
+    about = " ".join(sanitize_line(part, 80) for part in (each.run_id, each.host) if part)
+    said = " ".join(sanitize_line(part, 200) for part in (each.step, each.message) if part)
     silent = f" (silent for {span(now - each.updated_at)})" if now - each.updated_at > SILENT_S else ""
     return symbols.text(f" {each.kind} {about}: {said}{share}{silent}")

@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from armada.foundation.sanitize import inert_line, last_state
+from armada.foundation.sanitize import last_state, sanitize_line
 from armada.tui import logs
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line
@@ -115,7 +115,7 @@ class Preview(Horizontal):
             read = file.read(TAIL_BYTES).decode("utf-8", "replace").removesuffix("\n")
         height -= bool(old)
         lines = [last_state(line) for line in read.split("\n")][-height:] if read and height > 0 else []
-        shown = [_cut(self.symbols.text(inert_line(line.expandtabs(4), width)), width - 1) for line in lines]
+        shown = [_cut(self.symbols.text(sanitize_line(line.expandtabs(4), width)), width - 1) for line in lines]
         head = Text(f" {_cut(self.symbols.text(old), width - 1)}\n" if old else "", style="dim", no_wrap=True)
         if not shown:
             return head.append(" nothing printed yet")

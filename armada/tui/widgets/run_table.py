@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import inert_line
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Heading
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
@@ -97,7 +97,7 @@ class RunTable(Table):
     def cells(self, entry: Entry) -> Cells:
         source = entry.source
         if isinstance(source, Heading):
-            title = self.symbols.text(inert_line(source.title, 80))
+            title = self.symbols.text(sanitize_line(source.title, 80))
             return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
         assert isinstance(source, RunRow)  # noqa: S101  # show_runs puts nothing else in
         if entry.kind == "more":
@@ -131,7 +131,7 @@ class RunTable(Table):
             share = run.step / run.total_steps
             return ((self.symbols.bar(share, BAR), "accent"), (f" {min(share, 1):>4.0%}", "plain"))
         if run.state == "running":
-            words = inert_line(run.phase or "running", 12)
+            words = sanitize_line(run.phase or "running", 12)
             lasted = f" {short(row.lasted_s(now))}" if run.started_at else ""
             return ((words + lasted, "plain"),)
         if run.ended:

@@ -28,7 +28,7 @@ _RECORD_LIMIT = 64 * 1024 * 1024
 Inventory = Dict[str, Tuple[int, int, int]]
 
 
-class Harvest:
+class CheckpointWatch:
     """Watches for one run's checkpoints.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from armada_agent.errors import is_disk_full
 from armada_agent.host import files
 from armada_agent.outbox import thinning
-from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
 from armada_agent.paths import ANNOUNCED, RunPaths
 from armada_agent.supervisor.journal import Journal, say
@@ -44,7 +44,7 @@ class Outbox:
     """
 
     def __init__(
-        self, paths: RunPaths, settings: Dict[str, Any], journal: Journal, harvest: Optional[Harvest] = None
+        self, paths: RunPaths, settings: Dict[str, Any], journal: Journal, harvest: Optional[CheckpointWatch] = None
     ) -> None:
         self._paths = paths
         self._harvest = harvest

@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent.host import files, process_identity, processes
-from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.observation import ENDED
@@ -48,9 +48,9 @@ def clear(root: str, run_id: str, submission: int) -> int:
     return 0
 
 
-def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[Harvest]:
+def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
     settings = (spec.get("watch") or {}).get("checkpoints")
-    return Harvest(paths, settings, journal) if settings else None
+    return CheckpointWatch(paths, settings, journal) if settings else None
 
 
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:

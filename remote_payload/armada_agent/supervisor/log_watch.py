@@ -11,7 +11,7 @@ from armada_agent.supervisor.journal import say
 _INTERVAL_S = 1.0
 
 
-class Pulse:
+class LogWatch:
     """Writes heartbeat-0.json, whose time is when the job last said something.
 
     Args:

@@ -10,7 +10,7 @@ from armada_agent.errors import is_disk_full
 from armada_agent.host import files, gpus, process_identity, processes
 from armada_agent.host.telemetry import Telemetry
 from armada_agent.outbox import checkpoint_watch
-from armada_agent.outbox.checkpoint_watch import Harvest
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.progress import Progress
@@ -19,7 +19,7 @@ from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
 from armada_agent.supervisor.job import Ending, StartError
 from armada_agent.supervisor.journal import Journal, say
 from armada_agent.supervisor.log_size import LogSize
-from armada_agent.supervisor.log_watch import Pulse
+from armada_agent.supervisor.log_watch import LogWatch
 from armada_agent.supervisor.time_limit import TimeLimit
 from armada_agent.verdicts import requeue
 from armada_agent.verdicts.cause import signal_name
@@ -61,8 +61,8 @@ class Supervisor:
         self._terminated_by = 0
         self._had_s = 0.0
         self._watching: Dict[str, Any] = spec.get("watch") or {}
-        self._harvest: Optional[Harvest] = None
-        self._pulse: Optional[Pulse] = None
+        self._harvest: Optional[CheckpointWatch] = None
+        self._pulse: Optional[LogWatch] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
@@ -255,9 +255,9 @@ class Supervisor:
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
-            self._harvest = Harvest(self._paths, self._watching["checkpoints"], self._journal)
+            self._harvest = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            self._pulse = Pulse(
+            self._pulse = LogWatch(
                 self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
             )
 

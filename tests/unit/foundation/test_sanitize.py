@@ -6,31 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armada.foundation.sanitize import OutputText, inert_line, inert_text, last_states
+from armada.foundation.sanitize import OutputText, last_states, sanitize_line, sanitize_text
 
 HOSTILE = ["\x1b]52;c;cGF5\x07", "\x9b2J", "a\x00b", "\u202egnp.exe", "\x1b[31m", "\x7f", "\u2066x", "\ud800"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_terminal_would_obey_is_shown_not_obeyed(text: str) -> None:
-    assert "�" in inert_text(text)
-    assert "�" in inert_line(text)
+    assert "�" in sanitize_text(text)
+    assert "�" in sanitize_line(text)
 
 
 @given(st.text())
 def test_any_text_comes_out_printable_and_encodable(text: str) -> None:
-    out = inert_text(text)
+    out = sanitize_text(text)
     assert all(c in "\n\t" or ord(c) >= 32 for c in out)
     out.encode()
-    assert "\n" not in inert_line(text)
+    assert "\n" not in sanitize_line(text)
 
 
 def test_newlines_tabs_and_letters_stay() -> None:
-    assert inert_text("größe\t1\r\nnext\rlast") == "größe\t1\nnext\nlast"
+    assert sanitize_text("größe\t1\r\nnext\rlast") == "größe\t1\nnext\nlast"
 
 
 def test_a_line_of_a_megabyte_is_cut_with_a_mark() -> None:
-    assert inert_line("x" * 1_000_000) == "x" * 499 + "…"
+    assert sanitize_line("x" * 1_000_000) == "x" * 499 + "…"
 
 
 BAR = "start\n" + "".join(f"\r{done:>3}%|##| {done}/100" for done in range(0, 101, 5)) + "\nend\n"
@@ -45,7 +45,7 @@ def test_of_a_line_that_was_written_over_the_newest_state_stays_without_colours(
     "text", ["\x1b]52;c;cGF5\x07", "\x1b[\x1b[0m31m", "\x1bP+q544e\x1b\\", "\x9b31m", "\x1b[1" + ";1" * 40 + "m"]
 )
 def test_what_is_no_colour_is_left_to_be_shown_inert(text: str) -> None:
-    assert "�" in inert_text(last_states(text))
+    assert "�" in sanitize_text(last_states(text))
 
 
 @given(cuts=st.sets(st.integers(1, len(BAR) - 1)))

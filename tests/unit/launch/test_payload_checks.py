@@ -64,7 +64,7 @@ def test_a_model_at_home_is_looked_at_where_it_lies(tmp_path: Path) -> None:
 
 
 def test_a_module_that_needs_torch_is_not_loaded_at_home() -> None:
-    with pytest.raises(ValueError, match="model.loading is not known to run at home"):
+    with pytest.raises(ValueError, match=r"model\.loading is not known to run at home"):
         payload_module("model.loading")
 
 

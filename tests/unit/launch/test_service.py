@@ -82,7 +82,7 @@ def trained(database: Database, place: Path) -> None:
     spec = {"task": "sft", "name": "t", "training": {"lora": {"r": 8}}}
     runs.insert(database, run_id="t-1", name="t", host="box", task="sft", experiment=None, spec=spec)
     entry = {"digest": DIGEST, "step": 30, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
-    checkpoints.take_outbox(database, "t-1", [entry])
+    checkpoints.record_outbox(database, "t-1", [entry])
     checkpoints.mark_home(database, "t-1", DIGEST, place)
 
 

@@ -64,7 +64,7 @@ def add(database: Database, *, host: str = "box", task: str = "sft", steps: tupl
     entries = [
         {"digest": f"{step:064x}", "step": step, "size_bytes": 1, "file_count": 1, "created_at": 1.0} for step in steps
     ]
-    checkpoints.take_outbox(database, RUN, entries)
+    checkpoints.record_outbox(database, RUN, entries)
 
 
 def experiment(folder: Path, start: str) -> Sft:
@@ -132,7 +132,7 @@ def test_a_checkpoint_on_the_host_that_holds_no_weights_is_refused_before_the_la
     digest = hashlib.sha256(session.manifest.encode()).hexdigest()
     add(database)
     entry = {"digest": digest, "step": 30, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
-    checkpoints.take_outbox(database, RUN, [entry])
+    checkpoints.record_outbox(database, RUN, [entry])
     with pytest.raises(NotFound) as refused:
         find_start(database, cast("HostSession", session), experiment(tmp_path, f"start_from: {RUN}"))
     said = f"exp.yaml:6: `start_from.run`: checkpoint 30 of {RUN}, on box: it holds no weights"

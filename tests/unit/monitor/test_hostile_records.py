@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armada.monitor.observe import take_contained
+from armada.monitor.observe import record_contained
 from armada.monitor.records import read_lines
 from armada.store import metrics, runs
 from armada.store.database import Database
@@ -62,12 +62,12 @@ def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytes
             + "\n"
         )
         part = {"text": told, "next_offset": offset + len(told)}
-        take_contained(database, runs.find(database, "hostile"), entry("hostile", offset, metrics=part, events=part))
+        record_contained(database, runs.find(database, "hostile"), entry("hostile", offset, metrics=part, events=part))
         offset += len(told)
         innocent = f"{GOOD % number}\n"
         after = runs.find(database, "innocent").metrics_offset
         piece = {"text": innocent, "next_offset": after + len(innocent)}
-        take_contained(database, runs.find(database, "innocent"), entry("innocent", after, metrics=piece))
+        record_contained(database, runs.find(database, "innocent"), entry("innocent", after, metrics=piece))
     found = runs.find(database, "hostile")
     assert (found.metrics_offset, found.events_offset) == (offset, offset), "nothing is asked for again and again"
     assert found.unreadable_count > 0
@@ -109,5 +109,5 @@ def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> Non
         for _ in range(chance.randrange(1, 4)):
             where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
             where[chance.choice(list(where))] = hostile.value(chance)
-        take_contained(database, runs.find(database, "hostile"), broken)
+        record_contained(database, runs.find(database, "hostile"), broken)
         assert runs.find(database, "innocent").state == "preparing"

@@ -81,8 +81,8 @@ def test_a_metric_line_is_taken_once_whoever_reads_it(database: Database) -> Non
         {"kind": "train", "step": 1, "time": 1.0, "loss": 2.0},
         {"kind": "train", "step": 2, "time": 2.0, "loss": float("nan"), "tokens_per_s": 10},
     ]
-    assert metrics.take_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=80)
-    assert not metrics.take_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=80)
+    assert metrics.record_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=80)
+    assert not metrics.record_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=80)
     assert metrics.curve(database, "demo-aaaaaa", "loss") == [(1, 2.0), (2, None)]
     assert runs.find(database, "demo-aaaaaa").tokens_per_s == 10
 
@@ -91,7 +91,7 @@ def test_a_redone_step_replaces_the_former_one(database: Database) -> None:
     add(database)
     for offset, loss in ((0, 2.0), (10, 1.0)):
         line = {"kind": "train", "step": 7, "time": 1.0, "loss": loss}
-        metrics.take_metrics(database, "demo-aaaaaa", [line], offset=offset, next_offset=offset + 10)
+        metrics.record_metrics(database, "demo-aaaaaa", [line], offset=offset, next_offset=offset + 10)
     assert metrics.curve(database, "demo-aaaaaa", "loss") == [(7, 1.0)]
 
 
@@ -101,17 +101,17 @@ def test_garbage_in_a_metric_line_is_left_out(database: Database) -> None:
         {"step": "1", "loss": 1},
         {"kind": "train", "step": 1, "time": 1.0, "loss": "x", "ok": True, "n": 3},
     ]
-    metrics.take_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=9)
+    metrics.record_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=9)
     assert metrics.names(database, "demo-aaaaaa") == ["n"]
 
 
 def test_what_left_the_outbox_is_no_longer_on_the_host_and_stays_home(database: Database) -> None:
     add(database)
     entry = {"digest": "d" * 64, "step": 5, "size_bytes": 9, "file_count": 1, "created_at": 1.0}
-    checkpoints.take_outbox(database, "demo-aaaaaa", [entry])
+    checkpoints.record_outbox(database, "demo-aaaaaa", [entry])
     place = database.path.parent / "runs" / "demo-aaaaaa" / "checkpoints" / "checkpoint-5"
     checkpoints.mark_home(database, "demo-aaaaaa", "d" * 64, place)
-    checkpoints.take_outbox(database, "demo-aaaaaa", [])
+    checkpoints.record_outbox(database, "demo-aaaaaa", [])
     (kept,) = checkpoints.of_run(database, "demo-aaaaaa")
     assert (kept.on_host, kept.home_path) == (False, place)
     assert runs.find(database, "demo-aaaaaa").checkpoints_home == 1

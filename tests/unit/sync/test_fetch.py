@@ -16,7 +16,7 @@ from armada.paths import HomePaths
 from armada.rpc.byte_stream import Block
 from armada.rpc.outage import Outage
 from armada.sync.checkpoints.manifest import File
-from armada.sync.transfer.block_writer import BLOCK_BYTES, Arrival
+from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.download import Fetcher
 from armada.sync.transfer.streams import Streams, streams_for
 from armada.transport.interface import DIRECT_BYTES
@@ -105,13 +105,13 @@ def home(tmp_path: Path) -> HomePaths:
 
 
 @pytest.fixture
-def arrival(tmp_path: Path) -> Iterator[Arrival]:
+def arrival(tmp_path: Path) -> Iterator[BlockWriter]:
     file = File("model", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
-    with contextlib.closing(Arrival(tmp_path / "staging", tmp_path / "blocks", [file])) as arrival:
+    with contextlib.closing(BlockWriter(tmp_path / "staging", tmp_path / "blocks", [file])) as arrival:
         yield arrival
 
 
-def fetch(session: FakeSession, arrival: Arrival, *, pool: Streams | None = None) -> None:
+def fetch(session: FakeSession, arrival: BlockWriter, *, pool: Streams | None = None) -> None:
     fetcher = Fetcher(session, pool=pool)  # type: ignore[arg-type]  # all that is used of a session
     with fetcher:
         fetcher.fetch("r", "outbox/d/", arrival, lambda _: None)
@@ -119,7 +119,7 @@ def fetch(session: FakeSession, arrival: Arrival, *, pool: Streams | None = None
 
 
 def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands(
-    home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)  # so that it is not enough by itself
     monkeypatch.setattr("armada.sync.transfer.download.AHEAD_BYTES", 1)
@@ -136,7 +136,7 @@ def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands
 
 
 def test_what_shakes_hands_when_its_pool_is_closed_is_closed_too(
-    home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
@@ -146,7 +146,7 @@ def test_what_shakes_hands_when_its_pool_is_closed_is_closed_too(
 
 
 def test_a_direct_stream_that_has_carried_all_it_may_is_followed_by_connections(
-    home: HomePaths, arrival: Arrival
+    home: HomePaths, arrival: BlockWriter
 ) -> None:
     direct, connection = FakeStream(is_direct=True, most_blocks=2), FakeStream()
     connections = [connection, *(FakeStream() for _ in range(8))]
@@ -156,7 +156,7 @@ def test_a_direct_stream_that_has_carried_all_it_may_is_followed_by_connections(
 
 
 def test_a_direct_stream_that_breaks_leaves_its_blocks_to_a_connection(
-    home: HomePaths, arrival: Arrival, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True, broken=True), FakeStream()
@@ -165,7 +165,7 @@ def test_a_direct_stream_that_breaks_leaves_its_blocks_to_a_connection(
     assert len(connection.carried) == 6
 
 
-def test_under_a_limit_nothing_comes_over_the_sessions_own_connection(home: HomePaths, arrival: Arrival) -> None:
+def test_under_a_limit_nothing_comes_over_the_sessions_own_connection(home: HomePaths, arrival: BlockWriter) -> None:
     direct = FakeStream(is_direct=True)
     session = FakeSession(home, direct, [FakeStream() for _ in range(8)])
     with Fetcher(session, bytes_per_s=1e9) as fetcher:  # type: ignore[arg-type]  # as above

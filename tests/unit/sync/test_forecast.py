@@ -105,7 +105,7 @@ def begin(database: Database, free_bytes: object) -> None:
         {"digest": f"{n:064}", "step": n, "size_bytes": 10 * GB, "file_count": 1, "created_at": NOW + n * 600.0}
         for n in range(4)
     ]
-    checkpoints.take_outbox(database, "r-aaaaaa", listed)
+    checkpoints.record_outbox(database, "r-aaaaaa", listed)
     hosts.record_facts(database, "box", {"disk": {"free_bytes": free_bytes, "total_bytes": 10**12}})
 
 

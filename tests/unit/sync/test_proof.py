@@ -38,7 +38,7 @@ class Home:
         for name, data in FILES.items():
             (self.place / name).write_bytes(data)
         entry = {"digest": self.digest, "step": 5, "size_bytes": 7, "file_count": 2, "created_at": 1.0}
-        checkpoints.take_outbox(self.database, RUN, [entry])
+        checkpoints.record_outbox(self.database, RUN, [entry])
         checkpoints.mark_home(self.database, RUN, self.digest, self.place)
 
     @property

@@ -184,7 +184,7 @@ def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
     assert world.lost() == []
     world.look = {"homes": [{**OTHER, "settled": False}]}
     assert world.lost() == ["ann@desktop (home bbbbbbbb), has not fetched the end of its logs and outputs"]
-    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
     world.look = {"homes": [{**OTHER, "held": []}], "outbox": [CHECKPOINT]}
     assert "ann@desktop (home bbbbbbbb), has not fetched 1 checkpoint" in world.lost()
     for words in ({"held": [DIGEST]}, {"held": [], "unwanted": [DIGEST]}):
@@ -196,7 +196,7 @@ def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want
     world.insert()
     world.look = {"outbox": [CHECKPOINT]}
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
-    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     (item,) = world.judge()
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want
 def test_what_home_does_not_want_is_wanted_again_where_what_it_keeps_is_not_whole(world: World) -> None:
     world.insert()
     kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
-    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT, kept])
+    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT, kept])
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
     world.look = {"outbox": [CHECKPOINT]}
@@ -218,7 +218,7 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
     place = world.paths.run(RUN) / "checkpoints" / "checkpoint-5"
     place.mkdir(parents=True)
     (place / "MANIFEST.json").write_text("{}")
-    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
     checkpoints.mark_home(world.database, RUN, DIGEST, place)
     world.look = {"outbox": [CHECKPOINT]}
     assert world.lost() == ["checkpoint-5 is damaged at home: the only whole copy is there"]
@@ -266,7 +266,7 @@ def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(worl
 
 def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.insert()
-    checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
     world.look = {"outbox": [CHECKPOINT]}
     monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
@@ -318,11 +318,11 @@ class TestNotThere:
         runs.set_root(world.database, RUN, "its own")
         world.settle()
         assert world.lost() == []
-        checkpoints.take_outbox(world.database, RUN, [CHECKPOINT])
+        checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
         assert len(world.lost()) == 1
         checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
         assert world.lost() == []
-        checkpoints.take_outbox(world.database, RUN, [])
+        checkpoints.record_outbox(world.database, RUN, [])
         checkpoints.mark_trouble(world.database, RUN, DIGEST, "was home, is gone")
         assert world.lost() == []
 
