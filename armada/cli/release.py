@@ -119,7 +119,9 @@ def _alone(
     """One release of a host after the other, unless it is only a look."""
     if options.dry_run:
         return contextlib.nullcontext()
-    return turn(context.home.lock(f"release-{host}"), f"release of {host}", lambda who: reporter.stage("waiting", who))
+    return exclusive_lock(
+        context.home.lock(f"release-{host}"), f"release of {host}", lambda who: reporter.stage("waiting", who)
+    )
 
 
 def _wipes(context: Context, host: str) -> frozenset[str]:

@@ -23,7 +23,7 @@ def current() -> Process:
     return of(os.getpid())
 
 
-def of(pid: int) -> Process:
+def process_info(pid: int) -> Process:
     """The process that has this pid now, or had it until a moment ago."""
     return Process(pid, _start_time(pid), boot_id())
 
