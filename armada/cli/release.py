@@ -117,6 +117,8 @@ def _alone(
     context: Context, host: str, options: argparse.Namespace, reporter: Reporter
 ) -> contextlib.AbstractContextManager[None]:
     """One release of a host after the other, unless it is only a look."""
+    from armada.provision.exclusive_lock import exclusive_lock
+
     if options.dry_run:
         return contextlib.nullcontext()
     return exclusive_lock(

@@ -20,7 +20,7 @@ class Process:
 
 def current() -> Process:
     """The process that asks."""
-    return of(os.getpid())
+    return process_info(os.getpid())
 
 
 def process_info(pid: int) -> Process:
