@@ -175,7 +175,7 @@ def test_several_processes_tokenise_the_same_rows_in_the_same_order_as_one(
 import sys
 from collections import Counter
 from pathlib import Path
-from armada_train import tokenising
+from armada_train.data import tokenising
 from armada_train.data.rows import Files
 from armada_train.specification.values import Source
 from armada_train.data.tokens import load_tokenizer

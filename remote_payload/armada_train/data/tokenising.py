@@ -115,8 +115,10 @@ def _chunks(rows: Iterable[Row], tokenizer: Any, template: str | None, workers: 
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)  # what went wrong is said at once
+        raise
+    pool.shutdown()  # an interpreter that ends while a pool does may print a traceback of its own
 
 
 def _tokenise_chunk(chunk: list[Row], tokenizer: Any, template: str | None) -> Chunk:
