@@ -28,6 +28,7 @@ COMMANDS = {
     "logs": ("logs",),
     "remove": ("rm",),
     "why": ("why",),
+    "access": ("ssh", "exec", "forward", "code"),
     "sync": ("sync",),
     "wandb": ("wandb",),
     "hosts": ("hosts",),

@@ -75,6 +75,7 @@ SHAPES: dict[str, Any] = {
         **_FORMAT, "run_id": STR, "where": STR, "step": INT, "digest": STR, "keep": BOOL, "reason": STR,
     }],
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
+    "code": {**_FORMAT, "host": STR, "folder": STR, "include": STR_, "alias": STR_, "command": [STR]},
     "hosts add": _CHECKED,
     "hosts add --dry-run": _TRUSTED,
     "hosts check": _CHECKED,

@@ -31,11 +31,13 @@ LOADER = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())
 # A start-up file's LD_LIBRARY_PATH may keep the host's own python3 from starting, or from decompressing and speaking TLS.
 # It is left out where that helps, and only there: a python3 from a module may need it. Costs nothing where none is set.
 _MODULES = 'python3 -I -c "import zlib,ssl" 2>/dev/null </dev/null'
-COMMAND = (
-    f'sh -c \'[ -z "$LD_LIBRARY_PATH" ] || {_MODULES} || if LD_LIBRARY_PATH= {_MODULES}; then'
-    ' export ARMADA_LEFT_OUT="$LD_LIBRARY_PATH"; unset LD_LIBRARY_PATH; fi;'
-    f' exec python3 -c "{LOADER}"\''
+START_PYTHON = (
+    f'[ -z "$LD_LIBRARY_PATH" ] || {_MODULES} || if LD_LIBRARY_PATH= {_MODULES}; then'
+    ' export ARMADA_LEFT_OUT="$LD_LIBRARY_PATH"; unset LD_LIBRARY_PATH; fi; exec'
 )
+"""What comes before `python3` in a line for sh."""
+
+COMMAND = f"sh -c '{START_PYTHON} python3 -c \"{LOADER}\"'"
 
 # Python 3.6, and no import before the working folder has left sys.path: that is the user's home folder, where a file
 # called json.py is not unusual. PYTHONPATH goes for the same reason.

@@ -49,6 +49,9 @@ class Typist:
     def types(self, line: str) -> None:
         os.write(self._terminal, f"{line}\n".encode())
 
+    def presses(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
     def interrupts(self) -> int:
         """Press Ctrl-C until it has ended, as a person does: ssh does not hear one in the moment before it reads."""
         while True:

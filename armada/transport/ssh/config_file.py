@@ -11,9 +11,10 @@ from pathlib import Path
 
 from armada.errors import ConfigError
 from armada.paths import HomePaths
+from armada.transport.interface import HostLike
 from armada.transport.private_file import replace_text
 from armada.transport.ssh.host_keys import pinned_keys
-from armada.transport.ssh.resolve import HostSpec
+from armada.transport.ssh.resolve import HostSpec, resolve
 
 KEPT_OPEN_S = 600
 """How long a shared connection stays after its last use: commands that follow each other need no new login."""
@@ -58,6 +59,33 @@ def write_ssh_config(spec: HostSpec, home: HomePaths, *, asking: bool = False) -
     socket = shared_socket(spec, home).name if spec.shared else ""
     replace_text(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
     return path
+
+
+def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
+    """Write the configuration of a host for an editor's Remote-SSH, which forwards ports and starts in any folder.
+
+    Args:
+        host: With the same pinned keys, jump hosts and shared connection as armada's own configuration of it.
+        home: Where to.
+
+    Returns:
+        The file, for an `Include`, and the name of the host in it.
+
+    Raises:
+        ConfigError: The host's SSH configuration cannot be used or written.
+    """
+    spec = resolve(host)
+    path = home.ssh / f"{spec.name}.editor.conf"
+    own = ["  BatchMode no", "  ClearAllForwardings no", "  RequestTTY auto"]
+    if spec.shared:  # only `armada hosts connect` opens that one, or whatever armada does next
+        own += [f"  ControlPath {_quoted(shared_socket(spec, home))}", "  ProxyCommand false"]
+        blocks = []
+    else:
+        own.append(f"  ProxyJump {','.join(hop.alias for hop in spec.hops) or 'none'}")
+        blocks = [_block(hop, home.known_hosts, first=["  ProxyJump none"]) for hop in spec.hops]
+    text = "\n".join([*blocks, _block(spec, home.known_hosts, first=own)])
+    replace_text(path, f"# Written by `armada code`; changes are lost.\n\n{text}")
+    return path, spec.alias
 
 
 def shared_socket(spec: HostSpec, home: HomePaths) -> Path:

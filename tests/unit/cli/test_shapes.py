@@ -21,6 +21,9 @@ KEPT = Path(__file__).parents[3] / "docs" / "schemas" / "output.schema.json"
 
 NO_JSON = {
     "dashboard": "a screen",
+    "ssh": "a shell of a person's own",
+    "exec": "what it prints is the command's own",
+    "forward": "it prints nothing but where the port is",
     "completion": "a shell's own language",
     "daemon run": "a service, whose words go to its log: `armada daemon logs --json`",
     "config schema": "what it prints is a JSON Schema",

@@ -1,0 +1,122 @@
+"""Ports of a host, reachable here for as long as a person wants: by OpenSSH, through the keys and connections of everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.errors import Conflict, HostUnreachable, LinkLost, UsageError
+from armada.transport.ssh.config_file import shared_socket, write_ssh_config
+from armada.transport.ssh.resolve import resolve
+from armada.transport.ssh.shared_connection import SharedConnection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.transport.interface import HostLike
+    from armada.transport.ssh.resolve import HostSpec
+
+_CHECK_EVERY_S = 5.0
+_MOST_PORT = 65535
+# The configuration clears forwardings, so that nothing of a person's own file counts; what is said on the command line wins.
+_ALLOW = ["-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the host, and the one here that leads to it."""
+
+    remote: int
+    local: int
+
+    @property
+    def option(self) -> str:
+        return f"127.0.0.1:{self.local}:localhost:{self.remote}"
+
+
+def parse_ports(text: str) -> Port:
+    """Take `PORT` or `PORT:LOCAL` apart.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
+    numbers = [int(number) for number in found.groups() if number] if found else []
+    if not numbers or not all(0 < number <= _MOST_PORT for number in numbers):
+        raise UsageError(f"{text!r} is not a port", hint="write PORT or PORT:LOCAL, such as 6006 or 6006:8006")
+    return Port(numbers[0], numbers[-1])
+
+
+def forward(host: HostLike, home: HomePaths, ports: Sequence[Port], *, deadline_s: float = 30.0) -> int:
+    """Forward ports until Ctrl-C.
+
+    Returns:
+        0 after Ctrl-C.
+
+    Raises:
+        Conflict: A port here is in use.
+        LinkLost: The connection was lost.
+        HostUnreachable: And its subclasses: there is no connection.
+    """
+    for port in ports:
+        _require_free(port)
+    spec = resolve(host)
+    config = write_ssh_config(spec, home)
+    options = [word for port in ports for word in ("-L", port.option)]
+    try:
+        if spec.shared:
+            _through_shared(spec, home, config, options, deadline_s)
+        else:
+            _by_own(spec, config, options)
+    except KeyboardInterrupt:
+        return 0
+    raise LinkLost("the connection was lost", hint="run the same command again", host=host.name)
+
+
+def _by_own(spec: HostSpec, config: Path, options: list[str]) -> None:
+    """Hold a connection for the ports alone; returns when it ends."""
+    arguments = ["ssh", "-F", config.name, "-N", "-T", *_ALLOW, *options, spec.alias]
+    try:
+        with subprocess.Popen(arguments, cwd=config.parent, stdin=subprocess.DEVNULL) as process:
+            process.wait()
+    except FileNotFoundError as error:
+        raise HostUnreachable(f"cannot start ssh: {error.strerror}", host=spec.name) from error
+
+
+def _through_shared(spec: HostSpec, home: HomePaths, config: Path, options: list[str], deadline_s: float) -> None:
+    """Add the ports to the shared connection, and take them away again; returns when it ends."""
+    connection = SharedConnection(spec, home)
+    connection.ensure(deadline_s)
+    tell = ["ssh", "-F", config.name, *_ALLOW, "-S", shared_socket(spec, home).name]
+    begun = subprocess.run(
+        [*tell, "-O", "forward", *options, spec.alias], cwd=config.parent, capture_output=True, text=True, check=False
+    )
+    if begun.returncode:
+        raise HostUnreachable(f"the ports cannot be forwarded: {begun.stderr.strip()[-300:]}", host=spec.name)
+    try:
+        while connection.pid() is not None:
+            time.sleep(_CHECK_EVERY_S)
+    finally:
+        with contextlib.suppress(OSError):
+            subprocess.run(
+                [*tell, "-O", "cancel", *options, spec.alias], cwd=config.parent, capture_output=True, check=False
+            )
+
+
+def _require_free(port: Port) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port.local))
+        except OSError as error:
+            raise Conflict(
+                f"port {port.local} of this machine cannot be used: {error.strerror}",
+                hint=f"choose another: {port.remote}:{min(port.local + 1, _MOST_PORT)}",
+            ) from error

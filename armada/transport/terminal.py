@@ -1,0 +1,123 @@
+"""A person's own program on a host, at this terminal: through the same keys, jump hosts and shared connection as everything else.
+
+As for the agent, the command line is made of constants; what varies is hexadecimal digits, which no login shell reads as anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from armada.errors import HostUnreachable
+from armada.transport.bootstrap import START_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.transport.interface import HostLike
+
+_RUN_HEX = "import sys;exec(bytes.fromhex(sys.argv[1]).decode())"
+_PROGRAM = """\
+import json, sys
+asked = json.loads({asked!r})
+sys.path[:] = [asked["agent"]] + [entry for entry in sys.path if entry]
+from armada_agent.runs.shell import enter
+sys.exit(enter(asked))
+"""
+SSH_FAILED = 255
+
+
+class Way(Protocol):
+    """How a program is started on a host so that it has this process's standard streams."""
+
+    def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:
+        """The command here that runs Python source there, in hexadecimal digits; None: a login shell."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the command has to be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWay:
+    """This machine itself."""
+
+    folder: None = None
+
+    def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:  # noqa: ARG002 - as another way takes
+        if program is None:
+            return [os.environ.get("SHELL") or "/bin/sh", "-l"]
+        return [sys.executable or "python3", "-c", _RUN_HEX, program]
+
+
+@dataclass(frozen=True, slots=True)
+class SshWay:
+    """OpenSSH, with the configuration that armada writes for each host."""
+
+    alias: str
+    config: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.config.parent  # ssh hands a -F with a blank in it to its jump hosts' ssh unquoted
+
+    def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:
+        command = [] if program is None else [f"sh -c '{START_PYTHON} python3 -c \"{_RUN_HEX}\" {program}'"]
+        return ["ssh", "-F", self.config.name, *options, self.alias, *command]
+
+
+def find_way(host: HostLike, home: HomePaths, *, deadline_s: float = 30.0) -> Way:
+    """Find how to start programs on a host; its shared connection, if it has one, is open afterwards.
+
+    Raises:
+        HostUnreachable: And its subclasses, as `armada.transport.connect`.
+        ConfigError: Its SSH configuration cannot be used.
+    """
+    if host.local:
+        return LocalWay()
+    from armada.transport.ssh.config_file import write_ssh_config
+    from armada.transport.ssh.resolve import resolve
+    from armada.transport.ssh.shared_connection import SharedConnection
+
+    spec = resolve(host)
+    if spec.shared:
+        SharedConnection(spec, home).ensure(deadline_s)
+    return SshWay(spec.alias, write_ssh_config(spec, home))
+
+
+def attach(way: Way, asked: Mapping[str, object] | None, *, terminal: bool) -> int:
+    """Run a program there with this process's standard streams, and wait for its end.
+
+    Args:
+        way: To the host.
+        asked: See `armada_agent.runs.shell.enter`, and `agent`, the path of the agent there; None for a login shell.
+        terminal: Whether it gets a terminal of its own there, as a shell needs one.
+
+    Returns:
+        Its exit code; 128 and the signal's number where a signal ended it.
+
+    Raises:
+        HostUnreachable: There is no ssh here.
+    """
+    program = None if asked is None else _PROGRAM.format(asked=json.dumps(asked)).encode().hex()
+    arguments = way.arguments(program, ["-t" if terminal else "-T"])
+    # With a terminal, Ctrl-C is for the program there.
+    before = signal.signal(signal.SIGINT, lambda *_: None) if terminal else None
+    try:
+        with subprocess.Popen(arguments, cwd=way.folder) as process:
+            status = process.wait()
+    except FileNotFoundError as error:
+        raise HostUnreachable(f"cannot start {arguments[0]}: {error.strerror}") from error
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    if status == SSH_FAILED and isinstance(way, SshWay):
+        sys.stderr.write("armada: exit code 255: the connection was lost, or the program itself ended with 255\n")
+    return status if status >= 0 else 128 - status

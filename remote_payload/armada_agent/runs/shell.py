@@ -1,0 +1,117 @@
+"""A person's own program on this host, in a run's folder and with the environment of its job: `armada ssh` and `armada exec`.
+
+It carries no marker of the run: the supervisor ends every process that does when the job has ended, and a person's shell is none of
+the job's.
+"""
+
+import os
+import sys
+from typing import Any, Dict, List, Mapping, Optional, cast
+
+from armada_agent.errors import AgentError
+from armada_agent.host import files
+from armada_agent.paths import RunPaths
+from armada_agent.provision import host_setup
+from armada_agent.rpc import parameters
+from armada_agent.supervisor import job_variables
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+REFUSED = 125
+"""Exit codes of what could not be started, as those of shells and of `docker exec`."""
+
+_TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "DISPLAY", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK")
+
+
+def enter(asked: Dict[str, Any]) -> int:
+    """Become the program that was asked for.
+
+    Args:
+        asked: `root`, `run_id` (None: no run's), `argv` (empty: the user's login shell), `setup` (the host's lines of shell).
+
+    Returns:
+        An exit code, and only where the program could not be started; what is wrong is said on standard error.
+    """
+    try:
+        return _enter(asked)
+    except AgentError as error:
+        return _refuse(error.message, REFUSED)
+
+
+def _enter(asked: Dict[str, Any]) -> int:
+    argv = [word for word in asked.get("argv", []) if parameters.is_text(word)]
+    host_setup.use(asked.get("setup"))
+    host_setup.apply()
+    if asked.get("run_id") is None:
+        environment, folder = dict(os.environ), os.path.expanduser("~")
+    else:
+        paths = RunPaths(asked["root"], asked["run_id"])
+        paths.require()
+        environment, folder = compose_environment(paths, os.environ), paths.work
+    shell = environment.get("SHELL") or "/bin/sh"
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        return _refuse("%s: %s" % (folder, error.strerror), REFUSED)
+    program = argv or [shell]
+    try:
+        os.execvpe(  # noqa: S606 - a person asked for this program
+            program[0],
+            cast("List[str]", [os.fsencode(word) for word in program]),
+            cast("Dict[str, str]", {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}),
+        )
+    except FileNotFoundError:
+        return _refuse("%s is not on this host" % program[0], NOT_FOUND)
+    except PermissionError:
+        return _refuse("%s may not be executed" % program[0], NOT_EXECUTABLE)
+    except (OSError, ValueError) as error:
+        return _refuse("%s could not be started: %s" % (program[0], error), NOT_EXECUTABLE)
+
+
+def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, str]:
+    """Compose what a person's program sees: what the run's job sees, less its secrets and its marker.
+
+    Args:
+        paths: The run's files.
+        own: The environment of this login, for what belongs to the terminal.
+
+    Raises:
+        AgentError: `io` where the run's plan cannot be read.
+    """
+    try:
+        spec = files.read_json(paths.spec) or {}
+        state = files.read_json(paths.state) or {}
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    job = spec.get("job")
+    given: Dict[str, Any] = job if isinstance(job, dict) else {}
+    try:
+        environment = job_variables.of_run(paths, host_setup.exported())
+    except OSError as error:
+        raise AgentError("io", "%s: %s" % (paths.variables, error.strerror))
+    planned = given.get("env")
+    if isinstance(planned, dict):
+        environment.update({str(name): value for name, value in planned.items() if isinstance(value, str)})
+    programs = _programs(paths, given.get("argv"))
+    if programs is not None:
+        environment["PATH"] = job_variables.join_paths(programs, environment.get("PATH", ""))
+        environment["VIRTUAL_ENV"] = os.path.dirname(programs)
+    gpus = state.get("gpus")
+    if state.get("state") == "running" and isinstance(gpus, list) and gpus:
+        environment.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=",".join(str(gpu) for gpu in gpus))
+    environment.update({name: own[name] for name in _TERMINAL if name in own})
+    environment["ARMADA_RUN_DIR"] = paths.folder
+    return environment
+
+
+def _programs(paths: RunPaths, argv: Any) -> Optional[str]:
+    """Find the folder of programs of the environment that a job runs in; None where it has none of armada's."""
+    if not isinstance(argv, list) or not argv or not isinstance(argv[0], str):
+        return None
+    folder = os.path.dirname(argv[0])
+    return folder if folder.startswith(os.path.join(paths.root, "envs") + os.sep) else None
+
+
+def _refuse(message: str, code: int) -> int:
+    sys.stderr.write("armada: %s\n" % message)
+    return code
