@@ -248,7 +248,7 @@ class Holding:
     def __init__(self, lock: Path) -> None:
         program = (
             "import sys; from pathlib import Path; from armada.provision.exclusive_lock import exclusive_lock\n"
-            "with turn(Path(sys.argv[1]), 'a test', print):\n    print('held', flush=True); sys.stdin.read()"
+            "with exclusive_lock(Path(sys.argv[1]), 'a test', print):\n    print('held', flush=True); sys.stdin.read()"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
