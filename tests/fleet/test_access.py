@@ -79,7 +79,7 @@ def test_a_shell_has_a_terminal_there_and_ctrl_c_reaches_its_program(armada: Arm
         person.types("tty && pwd")
         person.waits_for("/dev/pts/")
         person.waits_for(f"/runs/{run_id}/work")
-        person.types("trap 'echo heard' INT; echo rea''dy; sleep 600")
+        person.types("""sh -c "trap 'echo he''ard; exit 0' INT; echo rea''dy; while :; do sleep 0.1; done" """)
         person.waits_for("ready")
         person.presses(b"\x03")
         person.waits_for("heard")
