@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
-from armada.sync.causes import SourceChanged
-from armada.sync.checkpoints.staging import BLOCKS, incoming
+from armada.sync.errors import SourceChanged
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
+from armada.sync.transfer.staging import BLOCKS, incoming
 from armada.transport.interface import Pull, TransferProgress
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.rpc.session import HostSession
-    from armada.sync.checkpoints.manifest import File
+    from armada.sync.transfer.interface import File
 
 _ENDS_S = 20.0
 """A process that was killed may have to finish a write first."""
