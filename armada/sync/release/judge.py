@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
 from armada.errors import NotFound, SchedulerRefused
-from armada.foundation.validation import mapping, whole
+from armada.foundation.validation import mapping, positive, whole
 from armada.home import own
 from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
@@ -139,7 +139,7 @@ def _missing(database: Database, run: Run, answer: dict[str, Any], told: dict[st
         run.run_id,
         where(run, {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}),
         settled=_is_settled(database, run.run_id),
-        processes=_count(mapping(told.get("remains")).get("processes")),
+        processes=positive(mapping(told.get("remains")).get("processes")),
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
     )
 
@@ -245,8 +245,8 @@ def _gather(
         life=life,
         others=[_other(home, entry) for home in registered(entry) or () if home.id != own(context.home).id],
         checkpoints=list(_checkpoints(context.database, run_id, entry, known=spec is not None)),
-        announced=_count(entry.get("announced")),
-        finishing=_count(entry.get("finishing")),
+        announced=positive(entry.get("announced")),
+        finishing=positive(entry.get("finishing")),
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
         log_left=left_there(listing) if spec is not None else (0, 0),
@@ -276,10 +276,6 @@ def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
     there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
     missing = there - home.held - home.unwanted
     return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _spec(database: Database, run_id: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.validation import mapping
+from armada.foundation.validation import mapping, positive
 from armada.store import checkpoints
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import prove
@@ -40,7 +40,7 @@ def read_unnamed(entry: dict[str, Any]) -> Unnamed:
     others = mapping(entry.get("others"))
     examples = others.get("examples")
     listed = [each for each in examples if isinstance(each, str)] if isinstance(examples, list) else []
-    return Unnamed(_count(others.get("count")), _count(others.get("size_bytes")), listed)
+    return Unnamed(positive(others.get("count")), positive(others.get("size_bytes")), listed)
 
 
 def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
@@ -112,10 +112,6 @@ def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], lis
 def _listed(value: object) -> list[tuple[str, int]]:
     found = {}
     for each in value if isinstance(value, list) else []:
-        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and _count(each[1]):
+        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and positive(each[1]):
             found[each[0]] = each[1]
     return list(found.items())
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

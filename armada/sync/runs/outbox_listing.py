@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
+from armada.foundation.validation import positive
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.rpc.client import Question
@@ -47,8 +48,7 @@ class OutboxListing:
     @property
     def finishing(self) -> int:
         """How many checkpoints are hashed there now without their supervisor, which died."""
-        value = self.entry.get("finishing")
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+        return positive(self.entry.get("finishing"))
 
 
 def look_at(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.errors import ArmadaError, HostUnreachable
 from armada.rpc.byte_stream import Block
 from armada.sync.transfer.bandwidth import allowance_for
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
+from armada.sync.transfer.retries import Retries
 from armada.sync.transfer.staging import BLOCKS
 from armada.sync.transfer.streams import (
     READY_ROUND_TRIPS,
@@ -93,8 +93,7 @@ class Fetcher:
             NotFound: A file is no longer on the host.
             OSError: Home's disk would not take it.
         """
-        trouble_since: float | None = None
-        tries = 0
+        retries = Retries()
         if writer.missing:
             self.prepare()
         while writer.missing:
@@ -107,18 +106,12 @@ class Fetcher:
                 continue
             if error is None:
                 raise ArmadaError("a fetch ended early without a reason", host=self._session.host.name)
-            # A host that answered before may be rebooting; one that never did is said at once.
-            is_link = isinstance(error, LinkLost) or (isinstance(error, HostUnreachable) and trouble_since is not None)
-            if not is_link or isinstance(error, HostKeyChanged | AuthenticationFailed):
-                raise error
-            now = time.monotonic()
-            if trouble_since is None or len(writer.missing) < before:
-                trouble_since, tries = now, 0
-            if now - trouble_since >= self._session.patience_s:  # without any, one that broke is not tried again
-                raise error
-            tries += 1
-            self._session.outage.failed(error, self._session.patience_s)
-            time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            has_come = len(writer.missing) < before
+            patience_s = self._session.patience_s
+            retries.wait(error, patience_s=patience_s, has_come=has_come, failed=self._note_outage)
+
+    def _note_outage(self, error: HostUnreachable) -> None:
+        self._session.outage.failed(error, self._session.patience_s)
 
     def heard(self) -> None:
         """Note that bytes come."""
