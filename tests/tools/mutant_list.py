@@ -56,17 +56,17 @@ MODULES = (
             {"_stop_request", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}
         ),
     ),
-    Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/test_proof.py",)),
+    Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/checkpoints/test_proof.py",)),
     Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),
     Module("armada/verdicts/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
     Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
     Module(f"{_AGENT}/outbox/thinning.py", _THIN, frozenset({"thin"})),
     Module(
         "armada/sync/release/judge.py",
-        ("tests/unit/sync/test_release.py", "tests/unit/sync/test_release_verdict.py"),
+        ("tests/unit/sync/release/test_unknown_ends.py", "tests/unit/sync/release/test_judge.py"),
         frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
     ),
-    Module("armada/verdicts/release.py", ("tests/unit/sync/test_release_verdict.py",)),
+    Module("armada/verdicts/release.py", ("tests/unit/sync/release/test_judge.py",)),
 )
 
 EQUIVALENT = {
