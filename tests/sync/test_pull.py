@@ -9,13 +9,14 @@ import pytest
 
 from armada.store import runs
 from armada.sync.checkpoints.published import PARTIAL
-from armada.sync.runs.pull import Pulled, choose
+from armada.sync.checkpoints.selection import choose_checkpoint
+from armada.sync.runs.pull import Pulled
 from armada.sync.runs.pull import pull as pull_now
 from tests.sync.conftest import OPTIMIZER, Place, both_ways, leftovers
 
 
 def pull(place: Place, step: int) -> Pulled:
-    chosen = choose(place.database, place.session, runs.find(place.database, place.run_id), str(step))
+    chosen = choose_checkpoint(place.database, place.session, runs.find(place.database, place.run_id), str(step))
     return pull_now(
         place.context,
         progress=lambda what, seen: None,
