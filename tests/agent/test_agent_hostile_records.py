@@ -418,13 +418,13 @@ def test_a_checkpoint_is_described_by_its_own_runs_manifest(host: HostUnderTest)
     assert {entry["step"] for entry in answers["innocent"]["observe"]["outbox"]} == {3, 6}
 
 
-def test_what_a_harvest_record_names_outside_of_its_run_is_not_deleted(host: HostUnderTest) -> None:
+def test_what_a_checkpoint_watch_record_names_outside_of_its_run_is_not_deleted(host: HostUnderTest) -> None:
     host.begin("direct")
     paths = RunPaths(str(host.root), "a-1")
     record = json.loads((host.hostile / "harvest.json").read_bytes())
     inode = (host.hostile / "work/c-1/c").stat().st_ino
     record["taken"][0].update(folder=str(host.innocent), inventory={"c": [inode, 1, 1]})
-    files.write_json(paths.harvest, record)
+    files.write_json(paths.checkpoint_watch, record)
     before = host.others()
     checkpoint_watch.CheckpointWatch(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
     assert host.others() == before

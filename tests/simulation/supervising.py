@@ -166,7 +166,7 @@ class Supervision:
         except OSError as error:  # then the run fails, and says so
             self.host.world.hold(not self.host.mounted, f"{self.run_id} could not be started: {error}")
             raise
-        self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._harvest)  # noqa: SLF001
+        self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._checkpoint_watch)  # noqa: SLF001
 
     def step(self) -> None:
         """One turn of its loops: the stop request, the job's end, the outbox."""

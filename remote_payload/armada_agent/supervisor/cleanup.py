@@ -39,16 +39,16 @@ def clear(root: str, run_id: str, submission: int) -> int:
 
     _ask(leader, find, grace(read_stop_request(paths) or {}, spec))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
-    harvest = _harvest(paths, spec, journal)
-    if harvest is not None:
-        harvest.finish(is_trusted=False)
-    Outbox(paths, spec.get("outbox", {}), journal, harvest).look(wait_s=None)
+    watch = _open_checkpoint_watch(paths, spec, journal)
+    if watch is not None:
+        watch.finish(is_trusted=False)
+    Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
         journal.conclude(_recorded_ending(paths, attempt))
     return 0
 
 
-def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
+def _open_checkpoint_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
     settings = (spec.get("watch") or {}).get("checkpoints")
     return CheckpointWatch(paths, settings, journal) if settings else None
 

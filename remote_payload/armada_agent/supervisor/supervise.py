@@ -61,8 +61,8 @@ class Supervisor:
         self._terminated_by = 0
         self._had_s = 0.0
         self._watching: Dict[str, Any] = spec.get("watch") or {}
-        self._harvest: Optional[CheckpointWatch] = None
-        self._pulse: Optional[LogWatch] = None
+        self._checkpoint_watch: Optional[CheckpointWatch] = None
+        self._log_watch: Optional[LogWatch] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
@@ -126,7 +126,7 @@ class Supervisor:
         return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
 
     def _see_through(self, child: Child) -> Ending:
-        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
+        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
         indexes = {gpu["index"] for gpu in self._holding.gpus}
         telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
@@ -248,17 +248,19 @@ class Supervisor:
 
     def _settle_earlier(self) -> None:
         """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
-        if self._harvest is not None:
-            self._harvest.begin()
+        if self._checkpoint_watch is not None:
+            self._checkpoint_watch.begin()
             self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
 
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
-            self._harvest = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
+            self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            self._pulse = LogWatch(
-                self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
+            self._log_watch = LogWatch(
+                self._paths,
+                self._attempt,
+                lambda: self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None,
             )
 
     def _watch(self, child: Child) -> Ending:
@@ -280,9 +282,8 @@ class Supervisor:
                 processes.send(process, signal.SIGCONT)  # or SIGTERM would reach it only after the grace time
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
-            grace_s = min(
-                grace_s, grace(self._stop_request() or stop_request, self._spec)
-            )  # a second stop request may be in more of a hurry
+            # A second stop request may be in more of a hurry.
+            grace_s = min(grace_s, grace(self._stop_request() or stop_request, self._spec))
             deadline = min(deadline, time.monotonic() + grace_s)
             self._tick()
         if child.poll() is None:
@@ -290,8 +291,8 @@ class Supervisor:
         return self._stopped_ending().with_status(child.wait())
 
     def _tick(self) -> None:
-        if self._pulse is not None and self._journal.place.is_ours():
-            self._pulse.look()
+        if self._log_watch is not None and self._journal.place.is_ours():
+            self._log_watch.look()
         length = self._log_size.look()
         if length is not None:
             self._journal.record("finding", message=length)
