@@ -18,7 +18,6 @@ disk, of a virtual machine or in a container's image: delete `home.json` in the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import json
 import logging
@@ -28,6 +27,8 @@ import secrets
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from armada.foundation.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,12 +155,7 @@ def _label() -> str:
 
 @contextlib.contextmanager
 def _alone(paths: HomePaths) -> Iterator[None]:
-    place = paths.lock("home")
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with FileLock(paths.lock("home")) as lock:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock.acquire()
         yield
-    finally:
-        os.close(descriptor)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,6 +14,7 @@ from ruamel.yaml.nodes import MappingNode, Node
 from armada.config.documents import Document, Place, build, compose, read_text, yaml_text
 from armada.config.hosts import Host, hosts_of
 from armada.errors import Conflict, NotFound
+from armada.foundation.locks import locked
 from armada.paths import HomePaths
 
 
@@ -57,7 +56,7 @@ def _edit(
     expected: Callable[[dict[str, Host]], dict[str, Host]],
 ) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file.with_name(".hosts.yaml.lock")):
+    with locked(file.with_name(".hosts.yaml.lock")):
         before = read_text(file) if file.exists() else ""
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
@@ -173,16 +172,6 @@ def _end_of_hosts(text: str, line_count: int) -> int:
 
 def _start(node: Node) -> int:
     return int(node.start_mark.line)
-
-
-@contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _replace(file: Path, text: str) -> None:

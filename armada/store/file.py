@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import Conflict
+from armada.foundation.locks import try_lock_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +35,10 @@ def alone(path: Path) -> Iterator[int]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
-        except OSError as error:
+        if not try_lock_range(descriptor, _SHARED_FIRST, _SHARED_SIZE):
             raise Conflict(
                 f"another program has the store open, {path}", hint=f"end it (fuser {path} names it), then again"
-            ) from error
+            )
         yield descriptor
     finally:
         os.close(descriptor)

@@ -21,6 +21,11 @@ class Deadline:
         return max(0.1, min(at_most, self._end - self._clock()))
 
     @property
+    def left_s(self) -> float:
+        """How long until then; nothing when it has passed."""
+        return max(0.0, self._end - self._clock())
+
+    @property
     def passed(self) -> bool:
         return self._clock() >= self._end
 

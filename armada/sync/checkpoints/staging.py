@@ -6,7 +6,6 @@ Published files are read-only (0444), because checkpoints share equal files by h
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.foundation.locks import FileLock
 from armada.store import files_home
 from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected, parse_manifest
 from armada.units import amount
@@ -252,15 +252,11 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
     Yields:
         Whether another was at it, so that what was seen before may be so no longer.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        waits = False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waits = True
+    with FileLock(folder / ".lock") as lock:
+        waits = not lock.try_acquire()
+        if waits:
             wait()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.acquire()
         yield waits
 
 

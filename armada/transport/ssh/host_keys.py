@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
-import fcntl
 import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from armada.foundation.locks import locked
 from armada.paths import HomePaths
 from armada.transport.private_file import replace_text
 from armada.transport.ssh.resolve import HostSpec
@@ -47,7 +45,7 @@ def pinned_keys(home: HomePaths) -> PinnedKeys:
 
 def pin(home: HomePaths, name: str, keys: Sequence[HostKey]) -> None:
     """Know host `name`, and the hops on its way, by these keys and by no others."""
-    with _locked(home):
+    with locked(home.known_hosts.with_suffix(".lock")):
         _write(home, [*(key for key in _read(home) if not _belongs(key, name)), *keys])
 
 
@@ -96,14 +94,3 @@ def _is_base64(text: str) -> bool:
 
 def _write(home: HomePaths, keys: Sequence[HostKey]) -> None:
     replace_text(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))
-
-
-@contextlib.contextmanager
-def _locked(home: HomePaths) -> Iterator[None]:
-    home.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(home.known_hosts.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
