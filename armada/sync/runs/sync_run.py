@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import UNKNOWN_WORDS, outbox_entries, where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
@@ -231,7 +232,7 @@ def _note_failure(database: Database, run_id: str, error: ArmadaError, now: floa
     if not runs.is_known(database, run_id):
         return
     failures = run_sync.find(database, run_id).failures + 1
-    wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, schedule.roll())
+    wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, jitter_roll())
     run_sync.failed(database, run_id, now=now, reason=str(error), next_due_at=now + wait_s)
 
 

@@ -13,11 +13,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.sync import SyncSettings, settings_of
+from armada.foundation.backoff import Backoff
 from armada.store import run_sync, runs
 from armada.store.run_sync import RunSync
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_S = 15.0
 LONGEST_BACKOFF_S = 900.0
+_BACKOFF = Backoff(FIRST_BACKOFF_S, LONGEST_BACKOFF_S, jitter=(0.5, 1.0))
 FINAL_AGAIN_S = 5.0
 """A run may end just after a sync began, so the last one follows it, but not in the same instant."""
 
@@ -98,8 +99,7 @@ def backoff_s(failures: int, roll: float) -> float:
         failures: At least 1.
         roll: Between 0 and 1; it spreads the tries of many runs, so that a host that comes back is not run down.
     """
-    whole = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 16))
-    return whole * (0.5 + 0.5 * roll)
+    return _BACKOFF.pause_s(failures, roll)
 
 
 def due(
@@ -139,16 +139,13 @@ def _hosts_with_news(database: Database, now: float) -> set[str]:
 
 NOT_WANTED = "not wanted by sync.keep_home"
 LONGEST_TRY_S = 86_400.0
+_REFETCH = Backoff(600.0, LONGEST_TRY_S)
 
 
 def next_try_at(now: float, tries: int) -> float:
     """When a checkpoint whose bytes were wrong is fetched again; the host's copy rarely gets better."""
-    return now + min(LONGEST_TRY_S, 600.0 * 2.0 ** min(tries, 10))
+    return now + _REFETCH.pause_s(tries + 1)
 
 
 def _local_time(now: float) -> dt.time:
     return dt.datetime.fromtimestamp(now, tz=dt.UTC).astimezone().time()
-
-
-def roll() -> float:
-    return random.random()  # noqa: S311  # jitter, not a secret

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.foundation.backoff import jitter_roll
 from armada.rpc.byte_stream import Block
+from armada.rpc.outage import RECONNECT
 from armada.sync.transfer.bandwidth import allowance_for
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.streams import (
@@ -114,7 +115,7 @@ class Fetcher:
                 raise error
             tries += 1
             self._session.outage.failed(error, self._session.patience_s)
-            time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            time.sleep(RECONNECT.pause_s(tries, jitter_roll()))
 
     def heard(self) -> None:
         """Note that bytes come."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import random
 import shutil
 import stat
 import threading
@@ -19,7 +18,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
+from armada.foundation.backoff import jitter_roll
 from armada.foundation.locks import FileLock
+from armada.rpc.outage import RECONNECT
 from armada.sync.causes import SourceChanged
 from armada.sync.checkpoints.staging import BLOCKS, incoming
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
@@ -117,7 +118,7 @@ class RsyncTransfer:
                 if now - trouble_since >= self._session.patience_s:
                     raise
                 tries += 1
-                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+                time.sleep(RECONNECT.pause_s(tries, jitter_roll()))
             else:
                 return
 
