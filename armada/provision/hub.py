@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
+from armada.foundation.atomic_write import replacing
 from armada.foundation.sanitize import sanitize_line
 from armada.provision.content import Content, take_stock
 
@@ -166,9 +167,8 @@ def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
         try:
             target.hardlink_to(real)
         except OSError:  # another file system
-            part = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(real, part)
-            part.replace(target)
+            with replacing(target) as part:
+                shutil.copyfile(real, part)
     return take_stock("models", folder, chosen)
 
 

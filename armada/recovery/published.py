@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.atomic_write import fsync
 from armada.monitor.observe import record_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
@@ -140,7 +141,7 @@ def put_aside(found: Published) -> Path:
     """Rename a folder that is not what it says: a sync would take it for the checkpoint, and not fetch that again."""
     aside = found.place.with_name(f"{_WRONG}{found.place.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
     found.place.rename(aside)
-    places.fsync(aside.parent)
+    fsync(aside.parent)
     return aside
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import Conflict
+from armada.foundation.atomic_write import fsync
 from armada.foundation.locks import try_lock_range
 
 if TYPE_CHECKING:
@@ -85,11 +86,7 @@ def replace(path: Path, new: Path) -> Path:
         if _beside(path, suffix).exists():
             _beside(path, suffix).rename(_beside(aside, suffix))
     new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    fsync(path.parent)
     return aside
 
 

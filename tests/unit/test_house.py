@@ -30,3 +30,7 @@ def calling(*names: str) -> set[str]:
 
 def test_only_one_module_locks_files() -> None:
     assert calling("fcntl.flock", "fcntl.lockf") == {"foundation/locks.py"}
+
+
+def test_only_one_module_forces_files_out_to_the_disk() -> None:
+    assert calling("os.fsync") == {"foundation/atomic_write.py"}

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.foundation.atomic_write import fsync, write_atomically
 from armada.foundation.locks import FileLock
 from armada.store import files_home
 from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected, parse_manifest
@@ -194,7 +195,6 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
 def strip(place: Path, surplus: Sequence[str]) -> None:
     """Delete files from a published checkpoint; the note that they are meant to be missing is written before."""
     _write_partial(place, sorted({*surplus, *left_out(place)}))
-    fsync(place)
     for name in surplus:
         (place / name).unlink(missing_ok=True)
 
@@ -218,10 +218,8 @@ def empty_trash(folder: Path) -> None:
 
 
 def _write_partial(place: Path, left_out: Sequence[str]) -> None:
-    temporary = place / f".{PARTIAL}.tmp"
-    temporary.write_text(json.dumps({"format": 1, "left_out": sorted(left_out)}, indent=1) + "\n")
-    fsync(temporary)
-    temporary.rename(place / PARTIAL)
+    text = json.dumps({"format": 1, "left_out": sorted(left_out)}, indent=1) + "\n"
+    write_atomically(place / PARTIAL, text, mode=0o666, unique=False)
 
 
 def left_out(place: Path) -> set[str]:
@@ -231,14 +229,6 @@ def left_out(place: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
-
-
-def fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError, NotFound
+from armada.foundation.atomic_write import fsync, write_atomically
 from armada.store import checkpoints, files_home, runs, transfers
 from armada.sync.checkpoints import staging as places
 from armada.sync.checkpoints.manifest import NAME, File, ManifestRejected, parse_manifest
@@ -227,20 +228,17 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) 
     for file in files:
         source, target = staging / file.path, place / file.path
         source.chmod(0o444)
-        places.fsync(source)
+        fsync(source)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         source.replace(target)
     if files:
-        places.fsync(place)
+        fsync(place)
         files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
 
 
 def _replace_manifest(place: Path, text: str) -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted the whole folder
-    temporary = place / f".{NAME}.tmp"
-    temporary.write_text(text)
-    places.fsync(temporary)
-    temporary.replace(place / NAME)
+    write_atomically(place / NAME, text, mode=0o666, unique=False)
 
 
 def note_damage(database: Database, finding: Finding, why: str) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.atomic_write import fsync, write_atomically
 from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import File
-from armada.sync.checkpoints.staging import check_space, fsync
+from armada.sync.checkpoints.staging import check_space
 from armada.sync.outputs.long_logs import END, LOG, Listed, cut
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 
@@ -274,6 +275,4 @@ def _read_index(folder: Path) -> dict[str, list[float]]:
 
 
 def _write_index(folder: Path, index: dict[str, list[float]]) -> None:
-    temporary = folder / f"{_INDEX}.tmp"
-    temporary.write_text(json.dumps(index))
-    temporary.replace(folder / _INDEX)
+    write_atomically(folder / _INDEX, json.dumps(index), mode=0o666, durable=False, unique=False)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armada.errors import ConfigError
+from armada.foundation.atomic_write import write_if_changed
 from armada.paths import HomePaths
-from armada.transport.private_file import replace_text
 from armada.transport.ssh.host_keys import pinned_keys
 from armada.transport.ssh.resolve import HostSpec
 
@@ -56,7 +56,7 @@ def write_ssh_config(spec: HostSpec, home: HomePaths, *, asking: bool = False) -
     """
     path = home.ssh_config(f"{spec.name}+asking" if asking else spec.name)
     socket = shared_socket(spec, home).name if spec.shared else ""
-    replace_text(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
+    write_if_changed(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
     return path
 
 

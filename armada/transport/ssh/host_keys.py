@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from armada.foundation.atomic_write import write_if_changed
 from armada.foundation.locks import locked
 from armada.paths import HomePaths
-from armada.transport.private_file import replace_text
 from armada.transport.ssh.resolve import HostSpec
 
 
@@ -93,4 +93,4 @@ def _is_base64(text: str) -> bool:
 
 
 def _write(home: HomePaths, keys: Sequence[HostKey]) -> None:
-    replace_text(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))
+    write_if_changed(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))
