@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.config.sync import SyncSettings
-    from armada.operations import Listener
+    from armada.foundation.progress import Progress, TransferProgress
     from armada.store.checkpoints import Checkpoint
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
     from armada.sync.runs.report import SyncOutcome
-    from armada.transport.interface import TransferProgress
     from armada.verdicts.retention import Decision
 
 DAMAGED = 7
@@ -92,14 +91,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 class Told:
     """What a sync says, put before a person."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     def transfer(self, what: str, seen: TransferProgress) -> None:
-        self._listener.transfer("sync", what, seen)
+        self._progress.transfer("sync", what, seen)
 
     def done(self, what: str) -> None:
-        self._listener.stage("home", what)
+        self._progress.stage("home", what)
 
 
 def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:

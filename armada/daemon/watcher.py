@@ -7,7 +7,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from armada import operations
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
@@ -17,7 +16,7 @@ from armada.monitor.queue import look_at_queue
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
-from armada.store import runs, telemetry
+from armada.store import running_operations, runs, telemetry
 from armada.store.database import Database
 from armada.sync.schedule.disk_forecast import note_forecast
 from armada.units import span
@@ -208,14 +207,16 @@ def watchable(database: Database, host: str) -> list[Run]:
     active = runs.every(database, host=host, active=True)
     if not any(run.state == "preparing" for run in active):
         return active
-    launching = operations.being_launched(database)
+    launching = running_operations.being_launched(database)
     return [run for run in active if run.state != "preparing" or run.run_id not in launching]
 
 
 def watchable_ids(database: Database) -> list[tuple[str, str]]:
     """(run id, host) of such runs on all hosts: what is new among them is looked at now, not when its host is due."""
     active = runs.active_ids(database)
-    launching = operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
+    launching = (
+        running_operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
+    )
     return [(run_id, host) for run_id, host, state in active if state != "preparing" or run_id not in launching]
 
 

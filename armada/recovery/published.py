@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.foundation.atomic_write import fsync
+from armada.foundation.progress import TransferProgress
 from armada.monitor.observe import record_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import staging as places
 from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected
 from armada.sync.outputs.outputs import FOLDER
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

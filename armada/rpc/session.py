@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.errors import ArmadaError
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.rpc.byte_stream import Stream
     from armada.rpc.client import Question
-    from armada.transport.interface import Pull, TransferProgress, Transport
+    from armada.transport.interface import Pull, Transport
 
 T = TypeVar("T")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from armada.paths import HomePaths
-from armada.transport.interface import Channel, HostLike, ProgressCallback, Pull, TransferProgress, Transport, root_of
+from armada.transport.interface import Channel, HostLike, ProgressCallback, Pull, Transport, root_of
 
-__all__ = ["Channel", "HostLike", "ProgressCallback", "Pull", "TransferProgress", "Transport", "connect", "root_of"]
+__all__ = ["Channel", "HostLike", "ProgressCallback", "Pull", "Transport", "connect", "root_of"]
 
 
 def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transport:

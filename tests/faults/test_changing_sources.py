@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from armada.foundation.progress import TransferProgress
 from armada.store import transfers
 from armada.sync.transfer.block_writer import BLOCK_BYTES
-from armada.transport.interface import TransferProgress
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
 SIZE = 3 * BLOCK_BYTES

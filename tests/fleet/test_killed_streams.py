@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.store import checkpoints
 from armada.sync.transfer.block_writer import BLOCK_BYTES
-from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote

@@ -18,6 +18,7 @@ from armada.config.hosts import Host
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.errors import ArmadaError
+from armada.foundation.progress import NullProgress
 from armada.launch.plans.plan import make_plan
 from armada.launch.plans.registry import task_of
 from armada.launch.plans.task import Order
@@ -32,7 +33,7 @@ from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
 
 if TYPE_CHECKING:
-    from armada.transport.interface import TransferProgress
+    from armada.foundation.progress import TransferProgress
     from tests.fleet.conftest import SshHost
 
 TO_STARTED = 8
@@ -68,14 +69,6 @@ class Counted(HostSession):
         return answers
 
 
-class Silent:
-    """Nobody listens."""
-
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
-
-
 def newest(count: Path) -> int:
     """The round trips of the connection that was made last."""
     return int(count.read_text().split()[-1])
@@ -104,7 +97,7 @@ def test_a_warm_launch_has_started_after_eight_round_trips(
         session.call("host.facts", {})  # warm: the agent is there
     with Counted(host, home, count) as session, Database(home.store) as database:
         plan = make_plan(task_of(load_experiment(experiment, []), Order(session, home, database)))
-        run = start(database, session, plan, Silent(), lock=home.lock("host-far"))
+        run = start(database, session, plan, NullProgress(), lock=home.lock("host-far"))
         assert run.state in {"queued", "running", "succeeded"}
         assert session.taken == {"host.facts": TO_STARTED - 1, "run.create": TO_STARTED, "run.observe": TO_STARTED + 1}
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from armada.errors import HostUnreachable
+from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.staging import incoming
 from armada.sync.transfer.streams import Streams
-from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.conftest import Armada
 from tests.fleet import machines

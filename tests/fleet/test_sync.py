@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError, HostKeyChanged, HostUnreachable
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, run_sync, runs
@@ -22,7 +23,6 @@ from armada.sync.runs.report import SyncOutcome
 from armada.sync.runs.sync_hosts import sync_together
 from armada.sync.runs.sync_run import sync_host, sync_run
 from armada.sync.transfer.streams import Streams
-from armada.transport.interface import TransferProgress
 from armada.transport.ssh.host_keys import pin, scan
 from armada.transport.ssh.resolve import resolve
 from tests.chance import dice

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError
+from armada.foundation.progress import TransferProgress
 from armada.rpc.client import Question
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
 from armada.sync.checkpoints import staging
@@ -25,7 +26,6 @@ from armada.sync.runs.pull import pull as pull_now
 from armada.sync.runs.report import Look
 from armada.sync.runs.sync_run import sync_host
 from armada.sync.transfer.block_writer import BLOCK_BYTES
-from armada.transport.interface import TransferProgress
 from armada.verdicts.states import Verdict
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 

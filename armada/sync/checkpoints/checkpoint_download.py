@@ -6,11 +6,11 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, files_home, transfers
 from armada.sync.causes import SourceChanged
 from armada.sync.checkpoints import staging as places
 from armada.sync.checkpoints.manifest import File, Manifest, parse_manifest
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

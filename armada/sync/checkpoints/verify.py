@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.sync.transfer.transfer import Transfer
-    from armada.transport.interface import TransferProgress
 
 _FILES_AT_ONCE = 200
 

@@ -26,10 +26,10 @@ from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.sync.transfer.download import Fetcher
-    from armada.transport.interface import TransferProgress
 
 FOLDER = "outputs"
 _INDEX = ".index.json"

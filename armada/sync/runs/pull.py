@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
-    from armada.transport.interface import TransferProgress
 
 _DIGEST = re.compile("[0-9a-f]{16,64}")
 

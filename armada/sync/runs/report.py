@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.errors import ArmadaError
+    from armada.foundation.progress import TransferProgress
     from armada.sync.causes import Cause
-    from armada.transport.interface import TransferProgress
 
 
 class Listener(Protocol):

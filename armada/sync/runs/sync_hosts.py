@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from armada.config.hosts import Host
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.store.runs import Run
     from armada.sync.runs.report import Listener
-    from armada.transport.interface import TransferProgress
 
 MOST_AT_ONCE = 8
 

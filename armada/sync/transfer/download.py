@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
 from armada.foundation.backoff import jitter_roll
+from armada.foundation.progress import TransferProgress
 from armada.rpc.byte_stream import Block
 from armada.rpc.outage import RECONNECT
 from armada.sync.transfer.bandwidth import allowance_for
@@ -22,7 +23,6 @@ from armada.sync.transfer.streams import (
     hang_up,
     streams_for,
 )
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

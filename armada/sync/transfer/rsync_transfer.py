@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
 from armada.foundation.backoff import jitter_roll
 from armada.foundation.locks import FileLock
+from armada.foundation.progress import TransferProgress
 from armada.rpc.outage import RECONNECT
 from armada.sync.causes import SourceChanged
 from armada.sync.checkpoints.staging import BLOCKS, incoming
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
-from armada.transport.interface import Pull, TransferProgress
+from armada.transport.interface import Pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

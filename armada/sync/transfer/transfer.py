@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.sync import SyncSettings
+    from armada.foundation.progress import TransferProgress
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.sync.checkpoints.manifest import File
     from armada.sync.transfer.download import Fetcher
-    from armada.transport.interface import TransferProgress
 
 
 class Transfer(Protocol):
