@@ -55,6 +55,7 @@ def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.provision.admission import begin_clearing, putting
+    from armada.sync.context import HostContext
     from armada.sync.release.judge import judge_host, losses, settle_stopped
 
     context = Context()
@@ -75,7 +76,7 @@ def _release(options: argparse.Namespace) -> int:
         if not options.dry_run:
             settle_stopped(session)
         there = putting(context.database, host.name)
-        items = judge_host(context.database, session, context.home, ignore_work=options.ignore_work)
+        items = judge_host(HostContext(context.database, session, context.home), ignore_work=options.ignore_work)
         lost = losses(items)
         if recorded is not None:
             begin_clearing(context.database, recorded.id, host.name, there)
@@ -157,9 +158,9 @@ def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -
 
 def _drain(context: Context, session: HostSession, progress: Progress) -> None:
     """Sync every run of the host that this home knows; what does not come is in the verdict afterwards."""
-    from armada.cli.sync import Told
     from armada.errors import ArmadaError, HostUnreachable
     from armada.store import runs
+    from armada.sync.context import SyncContext
     from armada.sync.release.judge import runs_there
     from armada.sync.runs.sync_run import sync_whole
 
@@ -169,12 +170,8 @@ def _drain(context: Context, session: HostSession, progress: Progress) -> None:
             continue
         try:
             outcome = sync_whole(
-                context.database,
-                session,
-                context.home,
-                run.run_id,
-                listener=Told(progress),
-                hashing=lambda count: progress.now("hashing", f"{counted(count, 'checkpoint')} on {session.host.name}"),
+                SyncContext(context.database, session, context.home, run.run_id),
+                progress=progress,
             )
             for trouble in outcome.troubles:
                 sys.stderr.write(f"armada: {run.run_id}: {sanitize_line(trouble.error)}\n")

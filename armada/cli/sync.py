@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.config.sync import SyncSettings
-    from armada.foundation.progress import Progress, TransferProgress
     from armada.store.checkpoints import Checkpoint
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
@@ -88,19 +87,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     retention.set_defaults(handler=_retention)
 
 
-class Told:
-    """What a sync says, put before a person."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        self._progress.transfer("sync", what, seen)
-
-    def done(self, what: str) -> None:
-        self._progress.stage("home", what)
-
-
 def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:
     from armada.store import runs
 
@@ -116,7 +102,7 @@ def _now(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.store import checkpoints, run_sync
-    from armada.sync.runs.sync_hosts import sync_together
+    from armada.sync.runs.sync_hosts import sync_hosts
 
     context = Context()
     done = run_sync.every(context.database)
@@ -130,7 +116,7 @@ def _now(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    results = sync_together(context.home, context.hosts(), chosen, listener=Told(reporter))
+    results = sync_hosts(context.home, context.hosts(), chosen, progress=reporter)
     code = 0
     listed = []
     for result in results:
@@ -168,6 +154,7 @@ def _now(options: argparse.Namespace) -> int:
 
 
 def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
+    from armada.sync.context import HostContext
     from armada.sync.runs.preview import Preview, preview
 
     by_host: dict[str, list[str]] = {}
@@ -178,7 +165,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
     for host, run_ids in by_host.items():
         try:
             with context.session(host, patience_s=0) as session:
-                found += preview(context.database, session, context.home, run_ids)
+                found += preview(HostContext(context.database, session, context.home), run_ids)
         except ArmadaError as error:
             code = code or error.exit_code
             sys.stderr.write(f"armada: {sanitize_line(error)}\n")
@@ -319,7 +306,7 @@ def _retention(options: argparse.Namespace) -> int:
     from armada.config.sync import settings_of
     from armada.store import runs
     from armada.sync.checkpoints import apply_retention
-    from armada.sync.checkpoints.staging import only_one
+    from armada.sync.checkpoints.lock import only_one
 
     context = Context()
     rows: list[tuple[str, ...]] = []

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +88,26 @@ class SerialProgress:
             self._progress.transfer(name, what, seen)
 
 
-class TransfersOnly:
-    """Passes transfers on, under a name of its own; whoever asked for the work says the rest.
+class TransfersAs:
+    """Passes on what is going on, transfers under a name of its own, and no stages: whoever asked for the work says what is done.
 
     Args:
         name: The part that all transfers are of.
-        tell: Told what is transferred, and how far it is.
+        progress: Who hears of it.
     """
 
-    def __init__(self, name: str, tell: Callable[[str, str, TransferProgress], None]) -> None:
+    def __init__(self, name: str, progress: Progress) -> None:
         self._name = name
-        self._tell = tell
+        self._progress = progress
 
     def stage(self, name: str, message: str) -> None: ...
 
-    def now(self, name: str, message: str, fraction: float | None = None) -> None: ...
+    def now(self, name: str, message: str, fraction: float | None = None) -> None:
+        self._progress.now(name, message, fraction)
 
     def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
         del name
-        self._tell(self._name, what, seen)
+        self._progress.transfer(self._name, what, seen)
 
 
 def with_fraction(message: str, fraction: float | None) -> str:

@@ -33,7 +33,7 @@ from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
 
 if TYPE_CHECKING:
-    from armada.foundation.progress import TransferProgress
+    from armada.foundation.progress import NullProgress
     from tests.fleet.conftest import SshHost
 
 TO_STARTED = 8
@@ -131,16 +131,14 @@ TO_VERIFIED = 9
 """Six to the agent; the run's state, what it has and the manifest; the greeting of the direct stream, if that is quicker; the files."""
 
 
-class Told:
+class Told(NullProgress):
     """A listener that notes how many round trips a checkpoint took to be home."""
 
     def __init__(self, count: Path) -> None:
         self._count = count
         self.verified: list[int] = []
 
-    def transfer(self, what: str, seen: TransferProgress) -> None: ...
-
-    def done(self, what: str) -> None:
+    def stage(self, name: str, message: str) -> None:
         self.verified.append(newest(self._count))
 
 
@@ -156,7 +154,7 @@ def test_a_small_checkpoint_from_afar_is_home_after_nine_round_trips_over_one_co
         connections = len(count.read_text().split())
         told = Told(count)
         run.session = session = Counted(run.host, home, count)
-        outcome = run.sync(insist=True, listener=told)
+        outcome = run.sync(insist=True, progress=told)
         assert [run.is_right(place) for place in outcome.published] == [True]
         assert "spec.json" in outcome.outputs.fetched
         assert [taken <= TO_VERIFIED for taken in told.verified] == [True], told.verified

@@ -19,6 +19,7 @@ from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, runs
 from armada.store.database import Database
+from armada.sync.context import SyncContext
 from armada.sync.runs.report import SyncOutcome
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.states import Verdict
@@ -124,8 +125,12 @@ class Place:
         spec = runs.spec(self.database, self.run_id)
         runs.set_spec(self.database, self.run_id, {**spec, "sync": {**spec["sync"], **sync}})
 
+    @property
+    def context(self) -> SyncContext:
+        return SyncContext(self.database, self.session, self.home, self.run_id)
+
     def sync(self, **options: Any) -> SyncOutcome:
-        return sync_run(self.database, self.session, self.home, self.run_id, **options)
+        return sync_run(self.context, **options)
 
     def end(self, state: str = "succeeded") -> None:
         runs.record(self.database, self.run_id, Verdict(state, None, None, 1, 99), observed_at=time.time())

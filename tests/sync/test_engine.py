@@ -14,18 +14,17 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError
-from armada.foundation.progress import TransferProgress
+from armada.foundation.progress import NullProgress
 from armada.rpc.client import Question
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
-from armada.sync.checkpoints import staging
-from armada.sync.checkpoints.staging import PARTIAL
+from armada.sync.checkpoints.published import PARTIAL, read_published
 from armada.sync.release.judge import judge_host
-from armada.sync.runs.outbox_listing import look_at
+from armada.sync.runs.outbox_listing import OutboxListing, look_at
 from armada.sync.runs.pull import Pulled, choose
 from armada.sync.runs.pull import pull as pull_now
-from armada.sync.runs.report import Look
-from armada.sync.runs.sync_run import sync_host
+from armada.sync.runs.sync_host import sync_host
 from armada.sync.transfer.block_writer import BLOCK_BYTES
+from armada.sync.transfer.staging import incoming
 from armada.verdicts.states import Verdict
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
@@ -342,7 +341,7 @@ def test_only_the_newest_keeps_its_optimizer_where_that_is_asked(place: Place) -
     assert (new / "optimizer.pt").exists()
     assert not (new / PARTIAL).exists()
     digests = {c.step: c.digest for c in checkpoints.of_run(place.database, place.run_id)}
-    _, files = staging.read_published(old, digests[1])
+    _, files = read_published(old, digests[1])
     assert [file.path for file in files] == ["model"]
 
 
@@ -367,12 +366,8 @@ def test_no_optimizer_comes_where_none_is_asked_for(place: Place) -> None:
 def pull(place: Place, step: int) -> Pulled:
     chosen = choose(place.database, place.session, runs.find(place.database, place.run_id), str(step))
     return pull_now(
-        place.database,
-        place.session,
-        place.home,
-        place.run_id,
-        progress=lambda what, seen: None,
-        hashing=lambda count: None,
+        place.context,
+        progress=NullProgress(),
         only=chosen,
     )
 
@@ -515,7 +510,7 @@ def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, stat
     runs.record(place.database, place.run_id, Verdict(state, None, None, 9, 9), submission=2)
     run_sync.reopen(place.database, place.run_id)
     entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
-    outcome = place.sync(looked=Look(entry, ended=True, submission=1))
+    outcome = place.sync(looked=OutboxListing(entry, ended=True, submission=1))
     assert outcome.missing == f"{place.run_id} was handed over once more meanwhile"
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.next_due_at is None) == (False, False)
@@ -536,7 +531,7 @@ def test_what_keep_home_deleted_here_does_not_come_again_and_is_no_loss(place: P
         place.save(step, {"model": b"%d" % step})
         place.sync()
     assert place.home_steps() == [3]
-    items = judge_host(place.database, place.session, place.home)
+    items = judge_host(place.context)
     assert [(item.what.split()[0], item.lost) for item in items] == [("checkpoint-1", False), ("checkpoint-2", False)]
 
 
@@ -564,7 +559,7 @@ def test_what_thinned_checkpoints_left_in_staging_is_cleared(place: Place) -> No
     stale.mkdir(parents=True)
     (stale / "model").write_bytes(b"half")
     (stale.parent / f"{'f' * 64}.blocks").write_text("")
-    staging.incoming(stale).mkdir(parents=True)
+    incoming(stale).mkdir(parents=True)
     place.sync()
     assert leftovers(place) == [] or not any(place.published.glob(".staging/*"))
 
@@ -603,7 +598,9 @@ def test_every_byte_that_comes_is_counted_against_the_limits(place: Place) -> No
 def test_a_run_that_ends_while_others_are_brought_gets_its_last_sync_all_the_same(place: Place) -> None:
     """The host was looked at while it ran; what it saved afterwards is not taken for not being there."""
     place.create()
-    looked = Look(place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0], ended=False)
+    looked = OutboxListing(
+        place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0], ended=False
+    )
     place.save(1, {"model": b"1"})
     place.end()
     assert not place.sync(looked=looked).final
@@ -618,7 +615,7 @@ def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Pl
     place.end("failed")
     (run,) = runs.every(place.database)
     seen = look_at(place.database, place.session, [run])[place.run_id]
-    outcome = place.sync(looked=Look({**seen.entry, "finishing": 2}, ended=True))
+    outcome = place.sync(looked=OutboxListing({**seen.entry, "finishing": 2}, ended=True))
     assert (outcome.final, outcome.finishing, len(outcome.published)) == (False, 2, 1)
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.reason) == (
@@ -629,16 +626,14 @@ def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Pl
     assert place.home_steps() == [1]
 
 
-class Order:
+class Order(NullProgress):
     """Which checkpoints came, in their order."""
 
     def __init__(self) -> None:
         self.came: list[str] = []
 
-    def transfer(self, what: str, seen: TransferProgress) -> None: ...
-
-    def done(self, what: str) -> None:
-        place = Path(what.partition(" (")[0])
+    def stage(self, name: str, message: str) -> None:
+        place = Path(message.partition(" (")[0])
         self.came.append(f"{place.parent.parent.name} {place.name.removeprefix('checkpoint-')}")
 
 
@@ -654,7 +649,7 @@ def test_runs_of_one_host_take_turns_a_checkpoint_at_a_time(place: Place) -> Non
         place.save(step, {"model": b"%d" % step})
     place.end()
     order = Order()
-    first, second = sync_host(place.database, place.session, place.home, ["tune-1", "tune-2"], listener=order)
+    first, second = sync_host(place.context, ["tune-1", "tune-2"], progress=order)
     assert order.came == ["tune-2 20", "tune-1 3", "tune-2 10", "tune-1 2", "tune-1 1"]
     assert (len(first.published), len(second.published), second.final) == (3, 2, True)
     assert (first.pending, [trouble.step for trouble in first.troubles]) == ((bad,), [4])
@@ -671,8 +666,8 @@ class Meanwhile(Order):
         super().__init__()
         self._act = act
 
-    def done(self, what: str) -> None:
-        super().done(what)
+    def stage(self, name: str, message: str) -> None:
+        super().stage(name, message)
         if len(self.came) == 1:
             self._act()
 
@@ -689,7 +684,7 @@ def test_a_run_that_saves_more_and_ends_while_it_is_synced_is_not_called_failing
         checkpoints.record_outbox(place.database, place.run_id, [known, entry])  # as the daemon's watcher does
         place.end()
 
-    outcome = place.sync(listener=Meanwhile(go_on))
+    outcome = place.sync(progress=Meanwhile(go_on))
     assert (len(outcome.published), len(outcome.pending), outcome.final) == (1, 1, False)
     record = run_sync.find(place.database, place.run_id)
     assert (record.failures, record.failing_since) == (0, None)
@@ -730,7 +725,7 @@ def test_a_run_that_becomes_due_meanwhile_does_not_wait_for_all_that_another_has
             place.save(20, {"model": b"20"})
         return ["tune-2"] if len(order.came) in (1, 3) else []
 
-    sync_host(place.database, place.session, place.home, ["tune-1"], listener=order, now=lambda: clock[0], news=news)
+    sync_host(place.context, ["tune-1"], progress=order, now=lambda: clock[0], news=news)
     assert order.came == ["tune-1 3", "tune-1 2", "tune-2 10", "tune-1 1", "tune-2 20"]
 
 
@@ -741,6 +736,6 @@ def test_trouble_with_one_run_of_a_host_does_not_keep_the_others(place: Place) -
     place.save(1, {"model": b"1"})
     place.home.run("tune-1").mkdir(parents=True)
     (place.home.run("tune-1") / "checkpoints").write_text("a file where a folder should be")
-    first, second = sync_host(place.database, place.session, place.home, ["tune-1", "tune-2"])
+    first, second = sync_host(place.context, ["tune-1", "tune-2"])
     assert [trouble.cause for trouble in first.troubles] == ["other"]
     assert [path.name for path in second.published] == ["checkpoint-1"]

@@ -11,27 +11,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
+from armada.foundation.progress import TransfersAs
 from armada.monitor.observe import observe
 from armada.store import checkpoints, run_sync
 from armada.sync.checkpoints.apply_retention import candidates
 from armada.sync.checkpoints.manifest import NAME
-from armada.sync.checkpoints.staging import PARTIAL, check_space, is_right, left_out, read_published
-from armada.sync.checkpoints.verify import complete
+from armada.sync.checkpoints.published import PARTIAL, left_out, read_published
+from armada.sync.checkpoints.repair import complete
 from armada.sync.runs.sync_run import sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
+from armada.sync.transfer.staging import check_space, is_right
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from armada.foundation.progress import TransferProgress
-    from armada.paths import HomePaths
+    from armada.foundation.progress import Progress
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
+    from armada.sync.context import SyncContext
+    from armada.sync.runs.report import SyncOutcome
 
 _DIGEST = re.compile("[0-9a-f]{16,64}")
+
+
+_PART = "pull"
+"""What a pull's transfers are shown as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +54,17 @@ class Pulled:
     lacking: str | None = None
 
 
-class _Progress:
-    def __init__(self, tell: Callable[[str, TransferProgress], None]) -> None:
-        self._tell = tell
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        self._tell(what, seen)
-
-    def done(self, what: str) -> None:
-        pass
-
-
 def pull(
-    database: Database,
-    session: HostSession,
-    home: HomePaths,
-    run_id: str,
+    context: SyncContext,
     *,
-    progress: Callable[[str, TransferProgress], None],
-    hashing: Callable[[int], None],
+    progress: Progress,
     only: Checkpoint | None = None,
 ) -> Pulled:
     """Bring home what the run's settings want, or one checkpoint, whole, whatever they want.
 
     Args:
-        database: The store.
-        session: With the run's host.
-        home: Home's folders.
-        run_id: Which run.
-        progress: Told what is moving and how far it is.
-        hashing: Told how many checkpoints the host has yet to hash, which is waited for.
+        context: The run and its host.
+        progress: Told what is moving, how far it is, and what is waited for.
         only: The one checkpoint.
 
     Raises:
@@ -89,15 +76,21 @@ def pull(
     if only is not None:
         is_home = only.home_path is not None and only.home_path.is_dir()
         if only.home_path is not None and not is_home:
-            checkpoints.mark_not_home(database, run_id, only.digest, None)  # a person deleted it, and wants it back
-        checkpoints.pin(database, run_id, only.digest)  # or the next sync would delete what was just asked for
+            checkpoints.mark_not_home(
+                context.database, context.run_id, only.digest, None
+            )  # a person deleted it, and wants it back
+        checkpoints.pin(
+            context.database, context.run_id, only.digest
+        )  # or the next sync would delete what was just asked for
         if is_home:
-            return _make_whole(database, session, home, only, progress)
-    listener = _Progress(progress)
+            return _make_whole(context, only, progress)
+    told = TransfersAs(_PART, progress)
     if only is None:
-        outcome = sync_whole(database, session, home, run_id, listener=listener, hashing=hashing)
-    else:
-        outcome = sync_run(database, session, home, run_id, listener=listener, insist=True, only=only.digest)
+        return _pulled(sync_whole(context, progress=told))
+    return _pulled(sync_run(context, progress=told, insist=True, only=only.digest))
+
+
+def _pulled(outcome: SyncOutcome) -> Pulled:
     if outcome.troubles:
         raise outcome.troubles[0].error
     return Pulled(outcome.published, outcome.size_bytes, outcome.already)
@@ -133,19 +126,13 @@ def pull_from_home(
     return Pulled((), 0, 1, lacking=lacking), only
 
 
-def _make_whole(
-    database: Database,
-    session: HostSession,
-    home: HomePaths,
-    checkpoint: Checkpoint,
-    progress: Callable[[str, TransferProgress], None],
-) -> Pulled:
+def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> Pulled:
     """Add what was left out of a checkpoint that is home; where it cannot be had any more, what is here is still good."""
-    tell = functools.partial(progress, f"checkpoint-{checkpoint.step}")
+    tell = functools.partial(progress.transfer, _PART, f"checkpoint-{checkpoint.step}")
     try:
-        return Pulled((), 0, 1, completed=complete(database, session, home, checkpoint, tell))
+        return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))
     except (HostUnreachable, NotFound) as error:
-        return Pulled((), 0, 1, lacking=f"{session.host.name}: {error.message}")
+        return Pulled((), 0, 1, lacking=f"{context.host}: {error.message}")
 
 
 def choose(database: Database, session: HostSession | None, run: Run, word: str) -> Checkpoint:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound
+from armada.foundation.progress import SerialProgress
 from armada.rpc.session import HostSession
 from armada.store.database import Database
+from armada.sync.context import HostContext
 from armada.sync.runs.report import SyncOutcome
-from armada.sync.runs.sync_run import sync_host
+from armada.sync.runs.sync_host import sync_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from armada.config.hosts import Host
-    from armada.foundation.progress import TransferProgress
+    from armada.foundation.progress import Progress
     from armada.paths import HomePaths
     from armada.store.runs import Run
-    from armada.sync.runs.report import Listener
 
 MOST_AT_ONCE = 8
 
@@ -34,28 +34,12 @@ class HostResult:
     error: ArmadaError | None = None
 
 
-class _OneAtATime:
-    """Lets several hosts tell one listener."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._lock = threading.Lock()
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        with self._lock:
-            self._listener.transfer(what, seen)
-
-    def done(self, what: str) -> None:
-        with self._lock:
-            self._listener.done(what)
-
-
-def sync_together(
+def sync_hosts(
     home: HomePaths,
     hosts: Mapping[str, Host],
     wanted: Sequence[Run],
     *,
-    listener: Listener,
+    progress: Progress,
     patience_s: float = 20.0,
 ) -> list[HostResult]:
     """Sync runs, all hosts at once; an error of one host is in its result.
@@ -64,20 +48,22 @@ def sync_together(
         home: Home's folders.
         hosts: Every host that is configured.
         wanted: Which runs.
-        listener: Told what is going on, by one thread at a time.
+        progress: Told what is going on, by one thread at a time.
         patience_s: How long a broken link is waited for.
     """
     by_host: dict[str, list[str]] = {}
     for run in wanted:
         by_host.setdefault(run.host, []).append(run.run_id)
-    quiet = _OneAtATime(listener)
+    told = SerialProgress(progress)
 
     def work(name: str) -> HostResult:
         if name not in hosts:
             return HostResult(name, (), NotFound("no longer in hosts.yaml", host=name))
         try:
             with Database(home.store) as database, HostSession(hosts[name], home, patience_s=patience_s) as session:
-                return HostResult(name, tuple(sync_host(database, session, home, by_host[name], listener=quiet)))
+                return HostResult(
+                    name, tuple(sync_host(HostContext(database, session, home), by_host[name], progress=told))
+                )
         except ArmadaError as error:
             return HostResult(name, (), error)
 

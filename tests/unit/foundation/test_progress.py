@@ -15,7 +15,7 @@ from armada.foundation.progress import (
     Progress,
     SerialProgress,
     TransferProgress,
-    TransfersOnly,
+    TransfersAs,
     with_fraction,
 )
 from armada.store import operations
@@ -79,10 +79,10 @@ def test_threads_are_heard_one_at_a_time() -> None:
     assert max(most) == 1
 
 
-def test_only_transfers_are_passed_on_under_another_name() -> None:
+def test_transfers_are_passed_on_under_another_name_and_stages_are_not() -> None:
     noting = Noting()
-    tell_all(TransfersOnly("pull", noting.transfer))
-    assert noting.heard == [("transfer", "pull", "step 3", SEEN)]
+    tell_all(TransfersAs("pull", noting))
+    assert noting.heard == [ALL[1], ("transfer", "pull", "step 3", SEEN)]
 
 
 def test_a_fraction_is_said_in_percent() -> None:
