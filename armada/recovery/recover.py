@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
-import sqlite3
 import sys
 import tempfile
 import threading
@@ -144,8 +143,7 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, progress: Progress
     if condition == "missing":
         return new
     if condition != "damaged":
-        with contextlib.closing(sqlite3.connect(store)) as source, contextlib.closing(sqlite3.connect(new)) as target:
-            source.backup(target)
+        file.back_up(store, new)
         with Database(new, below=store.parent) as database:
             _refuse_while_operations_run(database)
         return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,12 @@ def copy(descriptor: int, path: Path, target: Path) -> None:
     wal = _beside(path, "-wal")
     if wal.exists():
         shutil.copyfile(wal, _beside(target, "-wal"))
+
+
+def back_up(path: Path, target: Path) -> None:
+    """Copy a store that is sound, as SQLite's own backup does: others may have it open."""
+    with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(target)) as copied:
+        source.backup(copied)
 
 
 def kept_aside(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +35,19 @@ def test_only_one_module_locks_files() -> None:
 
 def test_only_one_module_forces_files_out_to_the_disk() -> None:
     assert calling("os.fsync") == {"foundation/atomic_write.py"}
+
+
+_SQL = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE \w+ SET|DELETE FROM|REPLACE INTO|CREATE TABLE|WITH \w+ AS|PRAGMA) ")
+
+
+def test_only_the_store_speaks_sql() -> None:
+    found = {
+        f"{path}:{node.lineno}"
+        for path, tree in modules()
+        if not path.startswith("store/")
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value))
+        or (isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany", "executescript"))
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) == "sqlite3.connect")
+    }
+    assert found == set()

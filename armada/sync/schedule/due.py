@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from armada.config.sync import SyncSettings, settings_of
 from armada.foundation.backoff import Backoff
 from armada.store import run_sync, runs
+from armada.store.queries.due_syncs import runs_with_news
 from armada.store.run_sync import RunSync
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def due(
     """List the runs that should be synced now, those that ended first, then those that have waited longest."""
     local = (local_time or _local_time)(now)
     records = run_sync.every(database)
-    waiting = _hosts_with_news(database, now)
+    waiting = runs_with_news(database, now, not_wanted=NOT_WANTED, longest_wait_s=LONGEST_TRY_S * 1.5)
     found = []
     for run in runs.unsettled(database):
         record = records.get(run.run_id, RunSync(run.run_id))
@@ -124,17 +125,6 @@ def due(
         if why := why_due(situation, now, local):
             found.append((not over, record.last_at or 0.0, Due(run.run_id, run.host, why)))
     return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
-
-
-def _hosts_with_news(database: Database, now: float) -> set[str]:
-    """Runs with a checkpoint on the host that is not home, and that may be tried now."""
-    rows = database.connection.execute(
-        """SELECT DISTINCT c.run_id FROM checkpoints c LEFT JOIN transfers t USING (run_id, digest)
-           WHERE c.on_host AND c.verified_at IS NULL AND coalesce(c.trouble, '') <> ?
-           AND (t.state IS NULL OR t.state IN ('waiting', 'running') OR t.next_try_at <= ? OR t.next_try_at > ?)""",
-        (NOT_WANTED, now, now + LONGEST_TRY_S * 1.5),
-    )
-    return {row["run_id"] for row in rows}
 
 
 NOT_WANTED = "not wanted by sync.keep_home"
