@@ -27,9 +27,9 @@ def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transp
 
         return LocalTransport(host)
     if host.transport == "openssh":
-        from armada.transport.ssh.openssh_transport import connect_openssh
+        from armada.transport.openssh_transport import connect_openssh
 
         return connect_openssh(host, home, deadline_s=deadline_s)
-    from armada.transport.ssh.fabric_transport import connect_fabric
+    from armada.transport.fabric_transport import connect_fabric
 
     return connect_fabric(host, home, deadline_s=deadline_s)

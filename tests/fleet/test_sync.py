@@ -25,7 +25,8 @@ from armada.sync.runs.sync_host import sync_host
 from armada.sync.runs.sync_hosts import sync_hosts
 from armada.sync.runs.sync_run import sync_run
 from armada.sync.transfer.streams import Streams
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from tests.chance import dice
 from tests.fleet import machines

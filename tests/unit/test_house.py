@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import grimp
+import pytest
 
 import armada
 
@@ -51,3 +55,47 @@ def test_only_the_store_speaks_sql() -> None:
         or (isinstance(node, ast.Attribute) and ast.unparse(node) == "sqlite3.connect")
     }
     assert found == set()
+
+
+PACKAGES = ("armada", "armada_agent", "armada_train")
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, frozenset[str]]:
+    """What each module imports when it runs, inside functions too; what only type checkers import is left out."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    return {name: frozenset(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+
+
+def find_circle(imports: dict[str, frozenset[str]]) -> list[str]:
+    """Some circle of importers, the first one again at the end; empty where there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])[::-1]
+    return []
+
+
+def of_rooms(imports: dict[str, frozenset[str]], depth: int) -> dict[str, frozenset[str]]:
+    """The same between folders: names are cut to so many parts."""
+    rooms: dict[str, set[str]] = {}
+    for name, imported in imports.items():
+        room = ".".join(name.split(".")[:depth])
+        rooms.setdefault(room, set()).update(".".join(each.split(".")[:depth]) for each in imported)
+    return {room: frozenset(imported - {room}) for room, imported in rooms.items()}
+
+
+def test_no_modules_import_each_other_in_a_circle(imports: dict[str, frozenset[str]]) -> None:
+    assert find_circle(imports) == []
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_no_rooms_at_home_import_each_other_in_a_circle(imports: dict[str, frozenset[str]], depth: int) -> None:
+    home = {name: imported for name, imported in imports.items() if name.partition(".")[0] == "armada"}
+    assert find_circle(of_rooms(home, depth)) == []
+
+
+def test_a_circle_is_found() -> None:
+    imports = {"a.b.c": frozenset({"a.d.e"}), "a.d.f": frozenset({"a.b.g"}), "a.d.e": frozenset[str]()}
+    assert find_circle(imports) == []
+    assert set(find_circle(of_rooms(imports, 2))) == {"a.b", "a.d"}

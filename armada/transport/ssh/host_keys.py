@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from armada.foundation.atomic_write import write_if_changed
 from armada.foundation.locks import locked
 from armada.paths import HomePaths
-from armada.transport.ssh.resolve import HostSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +51,6 @@ def pin(home: HomePaths, name: str, keys: Sequence[HostKey]) -> None:
 def unpin(home: HomePaths, name: str) -> None:
     """Forget the keys of host `name` and of the hops on its way."""
     pin(home, name, ())
-
-
-def scan(spec: HostSpec, home: HomePaths, deadline_s: float = 30.0) -> list[HostKey]:
-    """Ask a host, and every hop on its way, for the key it shows now; nothing is pinned, and nothing compared.
-
-    Reaching a host behind hops means logging in at each hop, under the key it has just shown. Where a key is pinned, that
-    kind of key is asked for.
-
-    Raises:
-        HostUnreachable: A machine does not answer, or a hop does not let us in.
-    """
-    from armada.transport.ssh.handshake import scan_keys
-
-    return scan_keys(spec, pinned_keys(home), deadline_s=deadline_s)
 
 
 def _belongs(key: HostKey, name: str) -> bool:
