@@ -18,7 +18,6 @@ disk, of a virtual machine or in a container's image: delete `home.json` in the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import json
 import logging
@@ -28,6 +27,9 @@ import secrets
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from armada.foundation.atomic_write import fsync, write_atomically
+from armada.foundation.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,9 +93,8 @@ def _plain(text: str) -> str:
 
 def _begin(paths: HomePaths, former: dict[str, Any] | None) -> dict[str, Any]:
     paths.home_mark.unlink(missing_ok=True)
-    descriptor = os.open(paths.home_mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    os.fsync(descriptor)
-    os.close(descriptor)
+    paths.home_mark.touch(mode=0o600, exist_ok=False)
+    fsync(paths.home_mark)
     home: dict[str, Any] = {
         "format": 1,
         "id": secrets.token_hex(16),
@@ -104,12 +105,7 @@ def _begin(paths: HomePaths, former: dict[str, Any] | None) -> dict[str, Any]:
     if former is not None:
         home["copy_of"] = {name: former.get(name) for name in ("id", "label", "path")}
     text = json.dumps(home, indent=1) + "\n"
-    temporary = paths.home_record.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(paths.home_record)
+    write_atomically(paths.home_record, text, mode=0o666)
     if former is not None:
         other = f"{_plain(str(former.get('label')))}, {_plain(str(former.get('path')))} (home {former['id'][:8]})"
         log.warning(
@@ -154,12 +150,7 @@ def _label() -> str:
 
 @contextlib.contextmanager
 def _alone(paths: HomePaths) -> Iterator[None]:
-    place = paths.lock("home")
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with FileLock(paths.lock("home")) as lock:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock.acquire()
         yield
-    finally:
-        os.close(descriptor)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from armada.paths import HomePaths
 
-_MOST = 500
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENTRY = re.compile(r"( +)([\"']?)([A-Za-z0-9][A-Za-z0-9_.-]{0,62})\2 *:(?:\s|$)")
 
@@ -42,17 +41,17 @@ def offer(kind: str, word: str = "") -> None:
             sys.stdout.write(f"{name}\t{about}\n")
 
 
-def _runs(home: HomePaths, condition: str = "1") -> Iterator[tuple[str, str]]:
+def _runs(home: HomePaths, *, active: bool = False) -> Iterator[tuple[str, str]]:
     from armada.paths import RUN_ID
+    from armada.store.queries.candidates import read_candidates
 
-    query = f"SELECT run_id, state, host FROM runs WHERE {condition} ORDER BY created_at DESC LIMIT {_MOST}"  # noqa: S608  # ours
-    for run_id, state, host in _ask(home, query):
+    for run_id, state, host in read_candidates(home.store, active=active):
         if RUN_ID.fullmatch(str(run_id)):
             yield str(run_id), f"{_word(state)} on {_word(host)}"
 
 
 def _active(home: HomePaths) -> Iterator[tuple[str, str]]:
-    return _runs(home, "state NOT IN ('succeeded', 'failed', 'cancelled')")
+    return _runs(home, active=True)
 
 
 def _hosts(home: HomePaths) -> Iterator[tuple[str, str]]:
@@ -104,19 +103,6 @@ def _parsed(text: str) -> list[str]:
     return (
         [name for name in hosts if isinstance(name, str) and _HOST.fullmatch(name)] if isinstance(hosts, dict) else []
     )
-
-
-def _ask(home: HomePaths, query: str) -> list[tuple[object, ...]]:
-    import sqlite3
-    from urllib.parse import quote
-
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"file:{quote(str(home.store))}?mode=ro", uri=True, timeout=0.05)
-        ) as connection:
-            return connection.execute(query).fetchall()
-    except sqlite3.Error:
-        return []
 
 
 def _word(text: object) -> str:

@@ -108,8 +108,7 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
     try:
         pulled = pull(
             SyncContext(context.database, session, context.home, run.run_id),
-            progress=lambda what, seen: reporter.transfer("pull", what, seen),
-            hashing=lambda count: reporter.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
+            progress=reporter,
         )
     except ArmadaError as error:
         if run.state == "succeeded":

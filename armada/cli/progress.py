@@ -7,13 +7,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.foundation.progress import with_fraction
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, span
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from armada.transport.interface import TransferProgress
+    from armada.foundation.progress import TransferProgress
 
 PLAIN_EVERY_S = 10.0
 """In a pipe, what changes all the time is said so often."""
@@ -27,7 +28,7 @@ def say(sentence: str) -> None:
 
 
 class Reporter:
-    """Writes finished stages as lines, and what is going on now as one line that is overwritten.
+    """A `Progress` that writes finished stages as lines, and what is going on now as one line that is overwritten.
 
     Args:
         stream: Where to; stderr where stdout carries JSON.
@@ -50,9 +51,9 @@ class Reporter:
         self._stream.write(message + "\n")
         self._stream.flush()
 
-    def now(self, name: str, message: str) -> None:
+    def now(self, name: str, message: str, fraction: float | None = None) -> None:
         """Say what is going on; the next call replaces it."""
-        text = f" {name:<10} {sanitize_line(message, 400)}"
+        text = f" {name:<10} {sanitize_line(with_fraction(message, fraction), 400)}"
         if self._terminal:
             width = shutil.get_terminal_size().columns
             text = text[: width - 1]

@@ -38,7 +38,7 @@ def _provision(options: argparse.Namespace) -> int:
         context.session,
         argv=sys.argv,
         project=Path.cwd(),
-        listener=Reporter(sys.stderr if options.json else sys.stdout),
+        progress=Reporter(sys.stderr if options.json else sys.stdout),
     )
     if options.json:
         answer = {"host": host.name, "profile": made.profile, "environment": made.environment}

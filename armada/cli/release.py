@@ -17,9 +17,10 @@ from armada.units import counted
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.operations import Listener, Progress
+    from armada.foundation.progress import Progress
     from armada.rpc.session import HostSession
     from armada.store.operations import Operation
+    from armada.store.running_operations import OperationProgress
 
 WIPED = "wiped"
 """The last step of a release that deleted everything."""
@@ -64,25 +65,25 @@ def _release(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     wipes = _wipes(context, host.name)
     with (
-        _recorded(context, options) as progress,
+        _recorded(context, options) as recorded,
         _alone(context, host.name, options, reporter),
         context.session(host.name, patience_s=20) as session,
     ):
         if (wiped_by := _wiped_since(context, host.name, wipes)) is not None and not options.dry_run:
             return _say_wiped(host.name, wiped_by, reporter, as_json=options.json)
-        if options.drain and progress is not None:
-            _drain(context, session, progress.tells(reporter))
+        if options.drain and recorded is not None:
+            _drain(context, session, recorded.and_tell(reporter))
         if not options.dry_run:
             settle_stopped(session)
         there = putting(context.database, host.name)
         items = judge_host(HostContext(context.database, session, context.home), ignore_work=options.ignore_work)
         lost = losses(items)
-        if progress is not None:
-            begin_clearing(context.database, progress.id, host.name, there)
+        if recorded is not None:
+            begin_clearing(context.database, recorded.id, host.name, there)
         secrets = {} if options.dry_run else session.call("host.forget_secrets", {})
         wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
-        if wiped is not None and progress is not None:
-            progress.step(WIPED)
+        if wiped is not None and recorded is not None:
+            recorded.step(WIPED)
     if options.json:
         listed = [dataclasses.asdict(item) for item in items]
         print_json({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped})
@@ -105,9 +106,11 @@ def _release(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(context: Context, options: argparse.Namespace) -> contextlib.AbstractContextManager[Progress | None]:
+def _recorded(
+    context: Context, options: argparse.Namespace
+) -> contextlib.AbstractContextManager[OperationProgress | None]:
     """An operation, unless it is only a look."""
-    from armada.operations import operation
+    from armada.store.running_operations import operation
 
     if options.dry_run:
         return contextlib.nullcontext()
@@ -153,9 +156,8 @@ def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -
     return 0
 
 
-def _drain(context: Context, session: HostSession, listener: Listener) -> None:
+def _drain(context: Context, session: HostSession, progress: Progress) -> None:
     """Sync every run of the host that this home knows; what does not come is in the verdict afterwards."""
-    from armada.cli.sync import Told
     from armada.errors import ArmadaError, HostUnreachable
     from armada.store import runs
     from armada.sync.context import SyncContext
@@ -169,8 +171,7 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
         try:
             outcome = sync_whole(
                 SyncContext(context.database, session, context.home, run.run_id),
-                listener=Told(listener),
-                hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {session.host.name}"),
+                progress=progress,
             )
             for trouble in outcome.troubles:
                 sys.stderr.write(f"armada: {run.run_id}: {sanitize_line(trouble.error)}\n")

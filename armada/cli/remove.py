@@ -79,8 +79,8 @@ def _refuse_alive(context: Context, run: Run) -> None:
         Conflict: It has not ended.
     """
     from armada.monitor.observe import observe
-    from armada.operations import being_launched
     from armada.store import runs
+    from armada.store.running_operations import being_launched
 
     if run.ended:
         return

@@ -121,7 +121,7 @@ def _ps(options: argparse.Namespace) -> int:
     if not (options.cached or context.is_read_only):
         from armada.daemon.status import seen_hosts
         from armada.monitor.observe import observe_all
-        from armada.operations import being_launched
+        from armada.store.running_operations import being_launched
 
         launching = being_launched(context.database)
         unsure = runs.every(context.database, active=True)
@@ -178,7 +178,7 @@ def _row(run: Run, now: float) -> tuple[str, ...]:
 def _say_unfinished(context: Context, now: float) -> None:
     import shlex
 
-    from armada.operations import unfinished
+    from armada.store.running_operations import unfinished
 
     for each in unfinished(context.database, now):
         what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}{f' on {each.host}' if each.host else ''}"
@@ -314,7 +314,7 @@ def _stop(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.launch.stop import stop_run
-    from armada.operations import operation
+    from armada.store.running_operations import operation
 
     context = Context()
     run = context.run(options.run)
@@ -322,11 +322,11 @@ def _stop(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     had_ended = run.ended and not run.is_guess
     with (
-        operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
+        operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
         context.session(run.host, looks=had_ended) as session,
     ):
-        listener = progress.tells(reporter)
-        ended = stop_run(context.database, session, run, options.grace, lambda text: listener.now("stopping", text))
+        progress = recorded.and_tell(reporter)
+        ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
     if options.json:
         print_json(summary(ended))
         return 0
@@ -340,8 +340,8 @@ def _stop(options: argparse.Namespace) -> int:
 def _pull(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.operations import operation
     from armada.store import checkpoints, runs
+    from armada.store.running_operations import operation
     from armada.sync.checkpoints.copy import copy_checkpoint
     from armada.sync.checkpoints.selection import choose_checkpoint
     from armada.sync.context import SyncContext
@@ -353,15 +353,14 @@ def _pull(options: argparse.Namespace) -> int:
     word = options.checkpoint or ("last" if options.to else None)
     try:
         with (
-            operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as progress,
+            operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
             context.session_about(run) as session,
         ):
-            listener = progress.tells(reporter)
+            progress = recorded.and_tell(reporter)
             only = choose_checkpoint(context.database, session, run, word) if word else None
             pulled = pull(
                 SyncContext(context.database, session, context.home, run.run_id),
-                progress=lambda what, moved: listener.transfer("pull", what, moved),
-                hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
+                progress=progress,
                 only=only,
             )
     except (HostUnreachable, NotFound) as error:

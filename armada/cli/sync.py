@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.config.sync import SyncSettings
-    from armada.operations import Listener
     from armada.store.checkpoints import Checkpoint
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.store.transfers import Transfer
     from armada.sync.runs.report import SyncOutcome
-    from armada.transport.interface import TransferProgress
     from armada.verdicts.retention import Decision
 
 DAMAGED = 7
@@ -89,19 +87,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     retention.set_defaults(handler=_retention)
 
 
-class Told:
-    """What a sync says, put before a person."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        self._listener.transfer("sync", what, seen)
-
-    def done(self, what: str) -> None:
-        self._listener.stage("home", what)
-
-
 def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:
     from armada.store import runs
 
@@ -131,7 +116,7 @@ def _now(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    results = sync_hosts(context.home, context.hosts(), chosen, listener=Told(reporter))
+    results = sync_hosts(context.home, context.hosts(), chosen, progress=reporter)
     code = 0
     listed = []
     for result in results:

@@ -100,7 +100,8 @@ def _trust(options: argparse.Namespace) -> int:
 
 def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], dict[str, str]]:
     """The keys of the host and of the hops on its way: (shown now, pinned), and whose each alias is."""
-    from armada.transport.ssh.host_keys import pinned_keys, scan
+    from armada.transport.ssh.handshake import scan
+    from armada.transport.ssh.host_keys import pinned_keys
     from armada.transport.ssh.resolve import resolve
 
     spec = resolve(host)

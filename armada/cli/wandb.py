@@ -36,8 +36,8 @@ def _sync(options: argparse.Namespace) -> int:
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.operations import operation
     from armada.store import runs
+    from armada.store.running_operations import operation
     from armada.sync.outputs.wandb import compose_command, find_program, offline_runs, upload
 
     context = Context()
@@ -68,9 +68,9 @@ def _sync(options: argparse.Namespace) -> int:
         else:
             print(shlex.join(command))
         return 0
-    with operation(context.database, kind="wandb", run_id=run.run_id, host=run.host, argv=sys.argv) as progress:
-        listener = progress.tells(reporter)
-        upload(command, wanted, lambda line: listener.now("wandb", line))
+    with operation(context.database, kind="wandb", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded:
+        progress = recorded.and_tell(reporter)
+        upload(command, wanted, lambda line: progress.now("wandb", line))
     if options.json:
         print_json({**told, "uploaded": [str(each.folder) for each in wanted]}, indent=None)
     else:

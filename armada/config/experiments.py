@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import create_model
 
 from armada.config.documents import read_document
 from armada.config.overrides import apply_override
 from armada.config.tasks.experiment import Experiment
-from armada.config.tasks.registry import model_of
+from armada.config.tasks.registry import TASKS, load, models
 from armada.config.validation import validate, written_places
 
 
@@ -32,3 +35,24 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     given = {"origin": document.path.absolute(), "places": written_places(document)}
     model = model_of(document.data.get("task"))
     return validate(document, model, given=given, context={"folder": folder}).find_files(document)
+
+
+def model_of(task: object) -> type[Experiment]:
+    """The model that an experiment is read with: its task decides which one of the union it is.
+
+    Args:
+        task: What stands after `task:`, if anything.
+
+    Returns:
+        The task's own. Where there is no such task, a model that refuses every experiment, and names all that is wrong with this one.
+    """
+    if isinstance(task, str) and task in TASKS:
+        return cast("type[Experiment]", load(TASKS[task].settings))
+    return _model_of_no_task()
+
+
+def _model_of_no_task() -> type[Experiment]:
+    fields: dict[str, Any] = {key: (Any, None) for model in models().values() for key in model.model_fields}
+    shared = {key: (info.annotation, info) for key, info in Experiment.model_fields.items() if key != "task"}
+    known = Literal[tuple(TASKS)]  # type: ignore[valid-type]  # the list above, at run time
+    return create_model("NoTask", __base__=Experiment, **{**fields, **shared, "task": (known, ...)})

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import io
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,6 +12,8 @@ from ruamel.yaml.nodes import MappingNode, Node
 from armada.config.documents import Document, Place, build, compose, read_text, yaml_text
 from armada.config.hosts import Host, hosts_of
 from armada.errors import Conflict, NotFound
+from armada.foundation.atomic_write import write_atomically
+from armada.foundation.locks import locked
 from armada.paths import HomePaths
 
 
@@ -57,13 +55,13 @@ def _edit(
     expected: Callable[[dict[str, Host]], dict[str, Host]],
 ) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file.with_name(".hosts.yaml.lock")):
+    with locked(file.with_name(".hosts.yaml.lock")):
         before = read_text(file) if file.exists() else ""
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
         if not _same(_hosts_in(after, file), expected(hosts)):
             raise Conflict(f"{file} is written in a way that cannot be edited safely here", hint="edit it by hand")
-        _replace(file.resolve(), after)  # a link to somebody's dotfiles stays a link
+        write_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
 
 
 def _hosts_in(text: str, file: Path) -> dict[str, Host]:
@@ -173,26 +171,3 @@ def _end_of_hosts(text: str, line_count: int) -> int:
 
 def _start(node: Node) -> int:
     return int(node.start_mark.line)
-
-
-@contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(file: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".hosts.")  # mkstemp makes it 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink()
-        raise

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from armada.daemon.journal import log_file
+from armada.foundation.atomic_write import write_atomically
 from armada.paths import HomePaths
 
 WATCHDOG_S = 120
@@ -82,6 +83,4 @@ def _quoted(text: str, *, command: bool = False) -> str:
 
 def _write(place: Path, content: bytes) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name}.new")
-    temporary.write_bytes(content)
-    temporary.replace(place)
+    write_atomically(place, content, mode=0o666, durable=False)

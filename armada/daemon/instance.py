@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
-import json
-import os
 import random
 import time
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import Conflict
 from armada.foundation import process_identity
+from armada.foundation.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,64 +39,46 @@ def only_instance(home: HomePaths) -> Iterator[None]:
     Raises:
         Conflict: Another process is; it is named.
     """
-    home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(lock_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if not _take(descriptor):
-            held = _read(descriptor)
+    with FileLock(lock_file(home)) as lock:
+        if not _take(lock):
+            held = _read(lock)
             who = f"process {held.pid}" if held else "another process"
             raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(dataclasses.asdict(process_identity.current())).encode(), 0)
+        lock.write_holder(dataclasses.asdict(process_identity.current()))
         yield
-    finally:
-        os.close(descriptor)
 
 
-def _take(descriptor: int) -> bool:
+def _take(lock: FileLock) -> bool:
     """Take the lock exclusively, past those who only look; false when another daemon, or one that just starts, has it."""
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+    while not lock.try_acquire():
+        if not lock.try_acquire(shared=True):
             return False
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        lock.release()
         time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # two starters must not keep meeting each other's try
+    return True
 
 
 def is_held(home: HomePaths) -> bool:
     """Whether some process is the daemon now."""
     try:
-        descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)
+        with FileLock(lock_file(home), create=False) as lock:
+            # Shared, so that two who look at the same time do not take each other for the daemon.
+            return not lock.try_acquire(shared=True)
     except FileNotFoundError:
         return False
-    try:
-        # Shared, so that two who look at the same time do not take each other for the daemon.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def holder(home: HomePaths) -> process_identity.Process | None:
     """The daemon's process, while there is one and it has said who it is."""
     if not is_held(home):
         return None
-    descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _read(descriptor)
-    finally:
-        os.close(descriptor)
+    with FileLock(lock_file(home), create=False) as lock:
+        return _read(lock)
 
 
-def _read(descriptor: int) -> process_identity.Process | None:
+def _read(lock: FileLock) -> process_identity.Process | None:
     try:
-        told = json.loads(os.pread(descriptor, 4096, 0))
+        told = lock.read_holder() or {}
         return process_identity.Process(int(told["pid"]), told["start_time"], told["boot_id"])
     except (ValueError, KeyError, TypeError):
         return None  # it took the lock an instant ago

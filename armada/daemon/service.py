@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada import __version__, operations
+from armada import __version__
 from armada.daemon import readiness, status
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.hosts import KnownHosts
@@ -20,7 +20,7 @@ from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged
 from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
-from armada.store import notifications, run_sync, runs
+from armada.store import notifications, run_sync, running_operations, runs
 from armada.store.database import Database, explain
 from armada.sync.runs.sync_host import sync_host
 from armada.units import span
@@ -155,7 +155,7 @@ class Daemon:
         self._watch(database, hosts)
         if self._settled_at is None or not 0 <= now - self._settled_at < SETTLE_S:
             self._settled_at = now
-            for each in operations.settle(database):
+            for each in running_operations.settle(database):
                 log.info(
                     "%s of %s was interrupted; run the same command again to continue",
                     each.kind,

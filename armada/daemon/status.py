@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.daemon import instance
 from armada.foundation import process_identity
+from armada.foundation.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +86,7 @@ def status_file(home: HomePaths) -> Path:
 
 def write(home: HomePaths, status: Status) -> None:
     """Replace the file whole; not synced to disk, since after a power cut there is no daemon either."""
-    place = status_file(home)
-    temporary = place.with_suffix(".tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-        json.dump({"format": 1, **asdict(status)}, stream)
-    temporary.replace(place)
+    write_atomically(status_file(home), json.dumps({"format": 1, **asdict(status)}), durable=False, unique=False)
 
 
 def read(home: HomePaths) -> Status | None:

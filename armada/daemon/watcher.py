@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from armada import operations
 from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
@@ -17,7 +16,7 @@ from armada.monitor.queue import look_at_queue
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
-from armada.store import runs, telemetry
+from armada.store import running_operations, runs, telemetry
 from armada.store.database import Database
 from armada.sync.schedule.disk_forecast import note_forecast
 from armada.units import span
@@ -48,10 +47,12 @@ QUEUE_S = 120.0
 
 THIN_S = 600.0
 
+_UNREACHABLE = Backoff(2 * ACTIVE_S, IDLE_S, jitter=(0.5, 1.0))
+
 
 def wait_after_failure_s(failures: int, roll: float) -> float:
     """How long to leave a host alone that did not answer so many times in a row; `roll` in [0, 1) spreads many daemons."""
-    return min(IDLE_S, ACTIVE_S * 2.0 ** min(failures, 10)) * (0.5 + 0.5 * roll)
+    return _UNREACHABLE.pause_s(failures, roll)
 
 
 def active_wait_s(home: HomePaths, now: float) -> float:
@@ -133,7 +134,7 @@ class Watcher:
             # A full disk, a locked store, or a fault of ours: the other hosts are watched on, and so is this one.
             log.exception("%s: looking at it failed", name)
             self._failures += 1
-            wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
+            wait_s = wait_after_failure_s(self._failures, jitter_roll())
             self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
         else:
             going = any(not run.ended for run in active)  # an end that is guessed is revised soon enough
@@ -191,7 +192,7 @@ class Watcher:
         self._session.close()
         self._failures += 1
         self._asked_at.pop("facts", None)  # asked at once when it answers again: that clears its mark in the store
-        wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
+        wait_s = wait_after_failure_s(self._failures, jitter_roll())
         host_records.mark_unreachable(database, name, why)
         former = self._board.failed(name, sanitize_line(why), self._now() + wait_s)
         if former is None or former.state != "unreachable":
@@ -206,14 +207,16 @@ def watchable(database: Database, host: str) -> list[Run]:
     active = runs.every(database, host=host, active=True)
     if not any(run.state == "preparing" for run in active):
         return active
-    launching = operations.being_launched(database)
+    launching = running_operations.being_launched(database)
     return [run for run in active if run.state != "preparing" or run.run_id not in launching]
 
 
 def watchable_ids(database: Database) -> list[tuple[str, str]]:
     """(run id, host) of such runs on all hosts: what is new among them is looked at now, not when its host is due."""
     active = runs.active_ids(database)
-    launching = operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
+    launching = (
+        running_operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
+    )
     return [(run_id, host) for run_id, host, state in active if state != "preparing" or run_id not in launching]
 
 

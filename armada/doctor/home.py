@@ -122,13 +122,13 @@ def _notifications(home: HomePaths) -> Finding:
 
 def _store(home: HomePaths) -> Finding:
     from armada.store.database import Database
+    from armada.store.integrity import quick_check
 
     if not home.store.exists():
         return ok("store", f"{home.store} is not there yet; the first command makes it")
     try:
         with Database(home.store, patience_s=5.0) as database:
-            said = database.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            count = database.connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+            said, count = quick_check(database)
     except (ArmadaError, sqlite3.DatabaseError) as error:
         return fail(
             "store",

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from armada.errors import Conflict, NotFound
 from armada.home import own
 from armada.monitor.observe import observe
-from armada.operations import is_alive
 from armada.store import operations as records
 from armada.store import runs
+from armada.store.running_operations import is_alive
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:

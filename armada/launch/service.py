@@ -19,11 +19,11 @@ from armada.launch.plans.registry import task_of
 from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, launch_key, refuse_second
 from armada.launch.resume import resume_run
 from armada.launch.start import start
-from armada.operations import operation
 from armada.provision.admission import admit, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
+from armada.store.running_operations import operation
 from armada.sync.checkpoints.selection import choose_checkpoint
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.tasks.experiment import Experiment
+    from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
     from armada.launch.plans.task import Order, Task
-    from armada.operations import Listener
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
@@ -47,13 +47,13 @@ class Caller:
     Attributes:
         argv: The command, as it shows among operations.
         project: The folder it was given in; its own hosts count too.
-        listener: Told how it goes.
+        progress: Told how it goes.
         planned: Told the plan, before anything is put anywhere.
     """
 
     argv: Sequence[str]
     project: Path
-    listener: Listener
+    progress: Progress
     planned: Callable[[Plan], None] = lambda _: None
 
 
@@ -148,33 +148,33 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
     order = launch.task.order
     database, session, host = order.database, order.session, order.session.host
     before = complete_launches(database, launch.key, host.name, time.time() - YOUNG_S)
-    with operation(database, kind="launch", host=host.name, argv=caller.argv) as progress:
+    with operation(database, kind="launch", host=host.name, argv=caller.argv) as recorded:
         admit(database, order.home, caller.project, host.name)
-        listener = progress.tells(caller.listener)
+        progress = recorded.and_tell(caller.progress)
         same = order.home.lock(f"launch-{launch.key[:16]}")
-        with exclusive_lock(same, launch.title, lambda who: listener.stage("waiting", who)):
+        with exclusive_lock(same, launch.title, lambda who: progress.stage("waiting", who)):
             refuse_second(database, launch.key, host.name, before)
-            listener.now("plan", f"asking {host.name}")
+            progress.now("plan", f"asking {host.name}")
             former = find_former(database, session, launch.key, time.time())
             if former is not None:
-                _say_former(caller.listener, former.run, host.name, started=former.started)
+                _say_former(caller.progress, former.run, host.name, started=former.started)
             if former is not None and former.started:
-                progress.concerns(former.run.run_id)
+                recorded.concerns(former.run.run_id)
                 return former.run
             plan = launch.plan(former.run.run_id if former else None)
-            progress.concerns(plan.run_id)
+            recorded.concerns(plan.run_id)
             host_records.record_facts(database, host.name, plan.facts, origin=str(host.origin) if host.origin else None)
             host_records.mark_released(database, host.name, None)
             caller.planned(plan)
             lock = order.home.lock(f"host-{host.name}")
-            return start(database, session, plan, listener, lock=lock, again=former is not None)
+            return start(database, session, plan, progress, lock=lock, again=former is not None)
 
 
-def _say_former(listener: Listener, run: Run, host: str, *, started: bool) -> None:
+def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> None:
     if started:
-        listener.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
+        progress.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
     else:
-        listener.stage("continues", f"{run.run_id}, whose launch was interrupted before {host} had anything of it")
+        progress.stage("continues", f"{run.run_id}, whose launch was interrupted before {host} had anything of it")
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:
@@ -184,10 +184,10 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
         Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
         ArmadaError: What `armada.launch.resume.resume_run` refuses.
     """
-    database, listener = order.database, caller.listener
+    database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
         admit(database, order.home, caller.project, run.host)
-        return resume_run(database, order.session, run, say=lambda who: listener.stage("waiting", who))
+        return resume_run(database, order.session, run, say=lambda who: progress.stage("waiting", who))
 
 
 def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:
@@ -204,7 +204,7 @@ def retry(database: Database, session: HostSession, run: Run, words: str) -> Run
         ArmadaError: What `armada.launch.resume.resume_run` refuses.
     """
     argv = ["armada", "resume", run.run_id]
-    with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as progress:
+    with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as recorded:
         refuse_while_clearing(database, run.host)
-        progress.step("resume", words)
+        recorded.step("resume", words)
         return resume_run(database, session, run, unattended=True)

@@ -26,15 +26,15 @@ from armada.units import amount, span
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
-    from armada.operations import Listener
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
 
 
 def start(
-    database: Database, session: HostSession, plan: Plan, listener: Listener, *, lock: Path, again: bool = False
+    database: Database, session: HostSession, plan: Plan, progress: Progress, *, lock: Path, again: bool = False
 ) -> Run:
     """Put the run on its host.
 
@@ -42,7 +42,7 @@ def start(
         database: The store.
         session: With the host.
         plan: What to put there.
-        listener: Told how it goes.
+        progress: Told how it goes.
         lock: Of the host: one launch at a time puts environment and files there.
         again: The run is in the store already; its former launch broke off and the host has nothing of it.
 
@@ -70,8 +70,8 @@ def start(
     root_id = plan.facts.get("root_id")
     runs.set_root(database, plan.run_id, root_id if isinstance(root_id, str) else None)
     try:
-        with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: listener.stage("waiting", who)):
-            _provision(session, plan, listener)
+        with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
+            _provision(session, plan, progress)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
@@ -83,32 +83,28 @@ def start(
     return runs.find(database, plan.run_id)
 
 
-def _provision(session: HostSession, plan: Plan, listener: Listener) -> None:
+def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
     parts = []
     if plan.environment is not None:
-        built, seconds, left_out = ensure_environment(
-            session, plan.environment, lambda text: listener.now("provision", text)
-        )
+        built, seconds, left_out = ensure_environment(session, plan.environment, progress)
         for note in left_out:
-            listener.stage("", f"⚠ {note}")
+            progress.stage("", f"⚠ {note}")
         parts.append(f"environment {plan.environment.key} {f'built in {span(seconds)}' if built else 'already there'}")
     if plan.hub is not None and plan.environment is not None:
-        fetched = not plan.hub.present and fetch_model(
-            session, plan.hub, plan.environment.key, lambda text: listener.now("provision", text)
-        )
+        fetched = not plan.hub.present and fetch_model(session, plan.hub, plan.environment.key, progress)
         size = f" ({amount(plan.hub.size_bytes)})" if plan.hub.size_bytes else ""
         parts.append(f"model {plan.hub.repo} {f'fetched there{size}' if fetched else 'already there'}")
     there = len(plan.contents) - len(plan.missing)
     sent = 0
     for content in plan.missing:
-        if send(session, content, functools.partial(listener.transfer, "provision", content.kind)):
+        if send(session, content, functools.partial(progress.transfer, "provision", content.kind)):
             sent += content.size_bytes
     if plan.contents:
         parts.append(
             f"files {f'{amount(sent)} sent' if sent else 'already there'}"
             + (f", {there} already there" if sent and there else "")
         )
-    listener.stage("provision", " · ".join(parts) or "nothing needed")
+    progress.stage("provision", " · ".join(parts) or "nothing needed")
 
 
 def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: bool) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.atomic_write import write_atomically
 from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
 from armada.units import span
 
@@ -103,9 +103,7 @@ def look_at_allowance(session: HostSession, home: HomePaths, run_id: str) -> dic
     answer = session.call("run.quota", {"run_id": run_id})
     folder = home.run(run_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = folder / f".{_KEPT}.{os.getpid()}"
-    temporary.write_text(json.dumps(answer))
-    temporary.replace(folder / _KEPT)
+    write_atomically(folder / _KEPT, json.dumps(answer), mode=0o666, durable=False)
     return answer
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.config.hosts import load_hosts
 from armada.errors import ArmadaError, ConfigError
+from armada.foundation.backoff import Backoff
 from armada.foundation.sanitize import sanitize_line
 from armada.notifications import delivery
 from armada.notifications.events import find_events
@@ -31,6 +32,7 @@ APART_S = 60.0
 LOOK_S = 5.0
 FIRST_RETRY_S = 30.0
 LONGEST_RETRY_S = 3600.0
+_RETRY = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
 MOST_LINES = 20
 
 
@@ -157,7 +159,7 @@ class Messenger:
         ids = [message.id for message in messages]
         now = self._now()
         tries = max(message.tries for message in messages)
-        outbox.mark_try(database, ids, now + min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(tries, 10)))
+        outbox.mark_try(database, ids, now + _RETRY.pause_s(tries + 1))
         try:
             if destination == delivery.DESKTOP:
                 self._show(title, body)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from armada.config.hosts import load_hosts
 from armada.errors import Conflict
 from armada.foundation.sanitize import sanitize_line
-from armada.operations import is_alive
 from armada.store import operations as records
 from armada.store import runs
+from armada.store.running_operations import is_alive
 from armada.units import counted
 
 if TYPE_CHECKING:

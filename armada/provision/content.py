@@ -15,8 +15,8 @@ from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from armada.foundation.progress import TransferProgress
     from armada.rpc.session import HostSession
-    from armada.transport.interface import TransferProgress
 
 Kind = Literal["code", "data", "models"]
 

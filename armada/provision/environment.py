@@ -11,9 +11,8 @@ from armada.provision.environment_key import cuda_major, environment_key, option
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from armada.config.profiles import Profile
+    from armada.foundation.progress import Progress
     from armada.rpc.session import HostSession
 
 BUILD_S = 3 * 3600.0
@@ -65,7 +64,7 @@ def plan_environment(session: HostSession, profile: Profile, facts: dict[str, An
 
 
 def ensure_environment(
-    session: HostSession, environment: Environment, say: Callable[[str], None]
+    session: HostSession, environment: Environment, progress: Progress
 ) -> tuple[bool, float, list[str]]:
     """Build an environment on a host unless it is there.
 
@@ -86,7 +85,7 @@ def ensure_environment(
             "flash_attn": environment.flash_attn.request if environment.flash_attn else None,
         },
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
-        on_progress=lambda message, _: say(message),
+        on_progress=lambda message, _: progress.now("provision", message),
     )
     left_out = [sanitize_line(note, 300) for note in answer.get("notes", ()) if str(note).startswith("left out")]
     return answer["outcome"] == "built", float(answer["seconds"]), left_out

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from armada.foundation.locks import FileLock
 from armada.foundation.sanitize import sanitize_line
 from armada.units import span
 
@@ -18,34 +17,25 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def exclusive_lock(lock: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
+def exclusive_lock(path: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock file while something is done; whoever comes second is told who is at it, and waits.
 
-    The kernel frees it when its holder dies, however it dies.
-
     Args:
-        lock: The file, made when it is not there; `HomePaths.lock` names them.
+        path: The file, made when it is not there; `HomePaths.lock` names them.
         doing: What the holder does, for who waits.
         say: Told who holds it, once, when there is anything to wait for.
     """
-    lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(_holder(descriptor))
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "doing": doing, "since": time.time()}).encode(), 0)
+    with FileLock(path) as lock:
+        if not lock.try_acquire():
+            say(_holder(lock))
+            lock.acquire()
+        lock.write_holder({"pid": os.getpid(), "doing": doing, "since": time.time()})
         yield
-    finally:
-        os.close(descriptor)
 
 
-def _holder(descriptor: int) -> str:
+def _holder(lock: FileLock) -> str:
     try:
-        told: Any = json.loads(os.pread(descriptor, 4096, 0))
+        told = lock.read_holder() or {}
         since = span(time.time() - float(told["since"]))
         return f"process {int(told['pid'])} to finish ({sanitize_line(told['doing'], 100)}, for {since})"
     except (ValueError, KeyError, TypeError):

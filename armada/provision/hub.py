@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
+from armada.foundation.atomic_write import replacing
 from armada.foundation.sanitize import sanitize_line
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from armada.foundation.progress import Progress
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
 
@@ -107,7 +109,7 @@ def find_model(
     return cached_content(home, repo, snapshot)
 
 
-def fetch_model(session: HostSession, model: HubModel, environment: str, say: Callable[[str], None]) -> bool:
+def fetch_model(session: HostSession, model: HubModel, environment: str, progress: Progress) -> bool:
     """Stage a model on its host; whether anything was fetched.
 
     Raises:
@@ -118,7 +120,7 @@ def fetch_model(session: HostSession, model: HubModel, environment: str, say: Ca
         "model.fetch",
         {**question, "commit": model.commit, "environment": environment},
         timeout_s=FETCH_S,
-        on_progress=lambda message, part: say(message if part is None else f"{message}, {part:.0%}"),
+        on_progress=lambda message, fraction: progress.now("provision", message, fraction),
     )
     return bool(answer["outcome"] == "fetched")
 
@@ -166,9 +168,8 @@ def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
         try:
             target.hardlink_to(real)
         except OSError:  # another file system
-            part = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(real, part)
-            part.replace(target)
+            with replacing(target) as part:
+                shutil.copyfile(real, part)
     return take_stock("models", folder, chosen)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.errors import UsageError
-from armada.operations import operation
 from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as records
+from armada.store.running_operations import operation
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
-    from armada.operations import Listener
+    from armada.foundation.progress import Progress
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -61,7 +61,7 @@ def provision_host(
     *,
     argv: Sequence[str],
     project: Path,
-    listener: Listener,
+    progress: Progress,
 ) -> Provisioned:
     """Build the environment of a host's profile there, unless it is there, as an operation.
 
@@ -73,16 +73,16 @@ def provision_host(
         connect: Gives a session with a host by its name.
         argv: The command, as it shows among operations.
         project: The folder it was given in; its own hosts count too.
-        listener: Told how it goes.
+        progress: Told how it goes.
 
     Raises:
         Conflict: Another armada removed the host, or is just deleting everything on it.
         ProvisionFailed: With the end of what the installer said.
     """
     origin = str(host.origin) if host.origin else None
-    with operation(database, kind="provision", host=host.name, argv=argv) as progress, connect(host.name) as session:
+    with operation(database, kind="provision", host=host.name, argv=argv) as recorded, connect(host.name) as session:
         admit(database, home, project, host.name)
-        told = progress.tells(listener)
+        told = recorded.and_tell(progress)
         told.now("plan", f"asking {host.name}")
         facts = session.call("host.facts", {})
         records.record_facts(database, host.name, facts, origin=origin)
@@ -92,9 +92,7 @@ def provision_host(
         told.stage("profile", f"{profile.name}, environment {environment.key}")
         doing = f"provisioning of {host.name}"
         with exclusive_lock(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
-            built, seconds, left_out = ensure_environment(
-                session, environment, lambda text: told.now("provision", text)
-            )
+            built, seconds, left_out = ensure_environment(session, environment, told)
         for note in left_out:
             told.stage("", f"⚠ {note}")
         records.record_facts(database, host.name, session.call("host.facts", {}), origin=origin)

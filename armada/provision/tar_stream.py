@@ -10,8 +10,8 @@ from contextlib import closing
 from typing import IO, TYPE_CHECKING, cast
 
 from armada.errors import ProvisionFailed
+from armada.foundation.progress import TransferProgress
 from armada.transport.copying import regular_sizes
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.atomic_write import fsync
+from armada.foundation.progress import TransferProgress
 from armada.monitor.observe import record_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
@@ -18,8 +20,7 @@ from armada.sync.checkpoints.published import read_published
 from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.listing import FOLDER
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import fsync, has_size
-from armada.transport.interface import TransferProgress
+from armada.sync.transfer.staging import has_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,23 +9,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
-import sqlite3
 import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from armada import operations
 from armada.daemon.instance import only_instance
 from armada.errors import ArmadaError, Conflict
 from armada.paths import HomePaths
 from armada.recovery import published
 from armada.recovery.host_runs import HostFindings, read_host
 from armada.rpc.session import HostSession
-from armada.store import checkpoints, file, files_home, runs
+from armada.store import checkpoints, file, files_home, running_operations, runs
 from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
@@ -37,22 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from armada.config.hosts import Host
+    from armada.foundation.progress import Progress
     from armada.recovery.published import Published
-    from armada.transport.interface import TransferProgress
 
 WORKSHOP = ".recover-"
 """Folders beside the store in which a new one is made; one that is left over is of a recovery that was killed."""
 
 _HOSTS_AT_ONCE = 8
 _PATIENCE_S = 10.0
-
-
-class Listener(Protocol):
-    """Who is told what goes on."""
-
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
 
 
 @dataclass(slots=True)
@@ -78,7 +68,7 @@ class Recovery:
 def recover(
     home: HomePaths,
     hosts: Callable[[Database], Mapping[str, Host]],
-    listener: Listener,
+    progress: Progress,
     *,
     dry_run: bool = False,
     read_data: bool = True,
@@ -88,7 +78,7 @@ def recover(
     Args:
         home: Whose.
         hosts: Names the hosts to ask, once there is a store that may say of which projects they are.
-        listener: Told what goes on.
+        progress: Told what goes on.
         dry_run: Do all of it in a copy that is then thrown away, and rename nothing.
         read_data: Read every byte of a checkpoint before it counts as verified; otherwise names and sizes are believed.
 
@@ -97,7 +87,7 @@ def recover(
         Conflict: The daemon, an operation or another program works with it.
     """
     with _nobody_else(home), contextlib.ExitStack() as stack:
-        listener.now("store", f"reading {home.store}")
+        progress.now("store", f"reading {home.store}")
         recovery = Recovery(examine(home.store))
         if recovery.found.condition == "newer":
             raise newer(recovery.found.version or 0, home.store)
@@ -109,17 +99,17 @@ def recover(
         if recovery.found.condition == "damaged" or dry_run:
             workshop = Path(tempfile.mkdtemp(prefix=WORKSHOP, dir=home.state))
             stack.callback(shutil.rmtree, workshop, ignore_errors=True)
-            path = _prepare(home.store, workshop, recovery, listener, dry_run=dry_run)
+            path = _prepare(home.store, workshop, recovery, progress, dry_run=dry_run)
         database = stack.enter_context(Database(path, below=home.state))
         if not dry_run:
             _refuse_while_operations_run(database)
             argv = tuple(sys.argv)
-            progress = stack.enter_context(operations.operation(database, kind="recover", argv=argv))
-            listener = progress.tells(listener)
+            recorded = stack.enter_context(running_operations.operation(database, kind="recover", argv=argv))
+            progress = recorded.and_tell(progress)
         if recovery.found.orphans:
             forget_orphans(database)
-        recovery.hosts = _read_hosts(path, home, hosts(database), listener, dry_run=dry_run)
-        _read_home(database, home, recovery, listener, dry_run=dry_run, read_data=read_data)
+        recovery.hosts = _read_hosts(path, home, hosts(database), progress, dry_run=dry_run)
+        _read_home(database, home, recovery, progress, dry_run=dry_run, read_data=read_data)
         return recovery
 
 
@@ -139,26 +129,25 @@ def _nobody_else(home: HomePaths) -> Iterator[None]:
 
 def _refuse_while_operations_run(database: Database) -> None:
     for each in records.running(database):
-        if operations.is_alive(each):
+        if running_operations.is_alive(each):
             what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}"
             raise Conflict(
                 f"{what} is going on (process {each.pid}), and writes the store", hint="wait until it ends, then again"
             )
 
 
-def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener, *, dry_run: bool) -> Path:
+def _prepare(store: Path, workshop: Path, recovery: Recovery, progress: Progress, *, dry_run: bool) -> Path:
     """Where to work: the store with a new one in the place of a damaged one, or a copy to try everything in."""
     new = workshop / store.name
     condition = recovery.found.condition
     if condition == "missing":
         return new
     if condition != "damaged":
-        with contextlib.closing(sqlite3.connect(store)) as source, contextlib.closing(sqlite3.connect(new)) as target:
-            source.backup(target)
+        file.back_up(store, new)
         with Database(new, below=store.parent) as database:
             _refuse_while_operations_run(database)
         return new
-    listener.now("store", f"it is damaged ({recovery.found.problems[0]}); reading what can be read")
+    progress.now("store", f"it is damaged ({recovery.found.problems[0]}); reading what can be read")
     with file.alone(store) as descriptor:
         damaged = workshop / "damaged.db"
         begun = file.begun_aside(store)
@@ -168,19 +157,19 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, listener: Listener
         if dry_run:
             return new
         recovery.aside = file.replace(store, new)
-    listener.stage("kept", f"the damaged store is now {recovery.aside}")
+    progress.stage("kept", f"the damaged store is now {recovery.aside}")
     return store
 
 
 def _read_hosts(
-    path: Path, home: HomePaths, hosts: Mapping[str, Host], listener: Listener, *, dry_run: bool
+    path: Path, home: HomePaths, hosts: Mapping[str, Host], progress: Progress, *, dry_run: bool
 ) -> list[HostFindings]:
     """Ask all hosts at once; one that does not answer delays and harms no other."""
     lock = threading.Lock()
 
     def tell(name: str, message: str, *, done: bool) -> None:
         with lock:
-            (listener.stage if done else listener.now)("host", f"{name}: {message}")
+            (progress.stage if done else progress.now)("host", f"{name}: {message}")
 
     def read(name: str) -> HostFindings:
         try:
@@ -201,13 +190,13 @@ def _read_hosts(
 
 
 def _read_home(
-    database: Database, home: HomePaths, recovery: Recovery, listener: Listener, *, dry_run: bool, read_data: bool
+    database: Database, home: HomePaths, recovery: Recovery, progress: Progress, *, dry_run: bool, read_data: bool
 ) -> None:
     """Recognise what lies at home: runs of which no host speaks, and checkpoints the store does not know."""
     known_runs = {run.run_id for run in runs.every(database)}
     unknown: list[Published] = []
     for run_id in sorted(known_runs | set(published.run_ids(home))):
-        listener.now("home", f"looking at {run_id}")
+        progress.now("home", f"looking at {run_id}")
         lying = list(published.find(home, run_id))
         placeless = run_id not in known_runs or runs.find(database, run_id).host == runs.NO_HOST
         if placeless and (lying or (home.run(run_id) / "outputs").is_dir()):
@@ -226,7 +215,7 @@ def _read_home(
             elif found.place not in recorded.values():  # a recorded one that is damaged is `armada sync verify`'s
                 unknown.append(found)
     reader = published.Reader(
-        lambda what, seen: listener.transfer("verify", what, seen), sum(found.size_bytes for found in unknown)
+        lambda what, seen: progress.transfer("verify", what, seen), sum(found.size_bytes for found in unknown)
     )
     for found in unknown:
         problem = found.problem
@@ -236,8 +225,8 @@ def _read_home(
             if problem is None:
                 published.record(database, found)
                 recovery.recognised.append(found)
-                listener.stage("home", f"{found.run_id} {found.place.name}")
+                progress.stage("home", f"{found.run_id} {found.place.name}")
             else:
                 place = found.place if dry_run else published.put_aside(found)
                 recovery.wrong.append((place, problem))
-                listener.stage("wrong", f"{place}: {problem}")
+                progress.stage("wrong", f"{place}: {problem}")

@@ -7,17 +7,16 @@ to the next, so it is kept, where Python keeps that of these modules, and made a
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
 import io
 import marshal
-import os
 import sys
 import zipfile
 from pathlib import Path
 
+from armada.foundation.atomic_write import replacing
 from armada.paths import bundled
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest a zip can say; real times would change the hash
@@ -85,32 +84,19 @@ def _kept(folder: Path, sources: dict[str, bytes]) -> tuple[bytes, str] | None:
     place = folder / "__pycache__" / f"agent-{digest[:16]}.{tag}.pyz"
     if (kept := _read(place)) is not None or sys.dont_write_bytecode:
         return kept
-    part = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(exist_ok=True)
         place.unlink(missing_ok=True)  # it is damaged, or is not there
-        part.touch()  # where nothing can be kept, nothing is compiled either: every command would do it again
-        made = pack(sources | compile_all(sources))
-        part.write_bytes(hashlib.sha256(made).digest() + made)
-        _publish(part, place)
+        with replacing(place, keep_first=True) as part:
+            part.touch()  # where nothing can be kept, nothing is compiled either: every command would do it again
+            made = pack(sources | compile_all(sources))
+            part.write_bytes(hashlib.sha256(made).digest() + made)
         for other in place.parent.glob(f"agent-*.{tag}.pyz"):
             if other != place:
                 other.unlink(missing_ok=True)
     except OSError:  # a folder of somebody else's, a full disk
         return None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
     return _read(place)
-
-
-def _publish(part: Path, place: Path) -> None:
-    try:
-        os.link(part, place)
-    except FileExistsError:
-        return  # who is first is everybody's
-    except OSError:  # a file system without hard links
-        part.rename(place)
 
 
 def _read(place: Path) -> tuple[bytes, str] | None:

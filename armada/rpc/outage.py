@@ -11,11 +11,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from armada.foundation.backoff import Backoff
 from armada.foundation.sanitize import sanitize_line
 from armada.units import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+RECONNECT = Backoff(0.2, 5.0, jitter=(0.5, 1.0))
+"""Between the tries to reach a host whose link broke, while there is patience."""
 
 SAY_AFTER_S = 20.0
 """A host that has not answered for so long is spoken of, though it may yet answer."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
+from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
 from armada.rpc.client import Agent
-from armada.rpc.outage import SAY_AFTER_S, Outage, waiting_for
+from armada.rpc.outage import RECONNECT, SAY_AFTER_S, Outage, waiting_for
 from armada.transport import connect
 from armada.transport.interface import DIRECT_BYTES
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.errors import ArmadaError
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.rpc.byte_stream import Stream
     from armada.rpc.client import Question
-    from armada.transport.interface import Pull, TransferProgress, Transport
+    from armada.transport.interface import Pull, Transport
 
 T = TypeVar("T")
 
@@ -222,7 +223,7 @@ class HostSession:
                     raise
                 tries += 1
                 self.outage.failed(error, None if self._is_endless else self._patience_s)
-                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+                time.sleep(RECONNECT.pause_s(tries, jitter_roll()))
             else:
                 self.outage.over()
                 return answer

@@ -218,6 +218,11 @@ class Database:
             return "gone"
         return "there" if found == self._opened else "replaced"
 
+    @property
+    def data_version(self) -> int:
+        """A number that changes when another connection has written; our own writes do not change it."""
+        return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import Conflict
+from armada.foundation.atomic_write import fsync
+from armada.foundation.locks import try_lock_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +37,10 @@ def alone(path: Path) -> Iterator[int]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
-        except OSError as error:
+        if not try_lock_range(descriptor, _SHARED_FIRST, _SHARED_SIZE):
             raise Conflict(
                 f"another program has the store open, {path}", hint=f"end it (fuser {path} names it), then again"
-            ) from error
+            )
         yield descriptor
     finally:
         os.close(descriptor)
@@ -56,6 +56,12 @@ def copy(descriptor: int, path: Path, target: Path) -> None:
     wal = _beside(path, "-wal")
     if wal.exists():
         shutil.copyfile(wal, _beside(target, "-wal"))
+
+
+def back_up(path: Path, target: Path) -> None:
+    """Copy a store that is sound, as SQLite's own backup does: others may have it open."""
+    with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(target)) as copied:
+        source.backup(copied)
 
 
 def kept_aside(path: Path) -> list[Path]:
@@ -87,11 +93,7 @@ def replace(path: Path, new: Path) -> Path:
         if _beside(path, suffix).exists():
             _beside(path, suffix).rename(_beside(aside, suffix))
     new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    fsync(path.parent)
     return aside
 
 

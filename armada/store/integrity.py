@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.errors import ArmadaError
+    from armada.store.database import Database
 
 Condition = Literal["missing", "sound", "old", "newer", "damaged", "unusable"]
 
@@ -77,6 +78,12 @@ def examine(path: Path) -> StoreFile:
         connection.close()
     condition: Condition = "damaged" if problems else "sound" if version == len(MIGRATIONS) else "old"
     return StoreFile(path, condition, version, size_bytes, tuple(problems), orphans)
+
+
+def quick_check(database: Database) -> tuple[str, int]:
+    """What SQLite's quick_check says, `ok` or its first problem, and how many runs there are."""
+    said = str(database.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return said, int(database.connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
 def expected_tables() -> set[str]:

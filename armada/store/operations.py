@@ -20,7 +20,7 @@ KEPT_S = 30 * 86_400.0
 class Operation:
     """One row. `state` is running, done, failed or interrupted; `rate` is bytes per second.
 
-    A `running` one whose process (`pid`, `start_time`, `boot_id`) is gone broke off: `armada.operations.broken` tells.
+    A `running` one whose process (`pid`, `start_time`, `boot_id`) is gone broke off: `armada.store.running_operations.broken` tells.
     """
 
     id: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from armada.paths import HomePaths
-from armada.transport.interface import Channel, HostLike, ProgressCallback, Pull, TransferProgress, Transport, root_of
+from armada.transport.interface import Channel, HostLike, ProgressCallback, Pull, Transport, root_of
 
-__all__ = ["Channel", "HostLike", "ProgressCallback", "Pull", "TransferProgress", "Transport", "connect", "root_of"]
+__all__ = ["Channel", "HostLike", "ProgressCallback", "Pull", "Transport", "connect", "root_of"]
 
 
 def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transport:
@@ -27,9 +27,9 @@ def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transp
 
         return LocalTransport(host)
     if host.transport == "openssh":
-        from armada.transport.ssh.openssh_transport import connect_openssh
+        from armada.transport.openssh_transport import connect_openssh
 
         return connect_openssh(host, home, deadline_s=deadline_s)
-    from armada.transport.ssh.fabric_transport import connect_fabric
+    from armada.transport.fabric_transport import connect_fabric
 
     return connect_fabric(host, home, deadline_s=deadline_s)

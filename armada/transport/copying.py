@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from armada.errors import ArmadaError, NotFound, ProvisionFailed
-from armada.transport.interface import ProgressCallback, TransferProgress
+from armada.foundation.progress import TransferProgress
+from armada.transport.interface import ProgressCallback
 from armada.transport.ssh.names import checked_names
 
 _CHUNK_BYTES = 1 << 20

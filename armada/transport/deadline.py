@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
-_FIRST_PAUSE_S = 0.3
+from armada.foundation.backoff import Backoff, jitter_roll
+
+_BUSY = Backoff(0.3, jitter=(0.5, 1.5))
 
 
 class Deadline:
@@ -21,6 +23,11 @@ class Deadline:
         return max(0.1, min(at_most, self._end - self._clock()))
 
     @property
+    def left_s(self) -> float:
+        """How long until then; nothing when it has passed."""
+        return max(0.0, self._end - self._clock())
+
+    @property
     def passed(self) -> bool:
         return self._clock() >= self._end
 
@@ -29,8 +36,5 @@ class Deadline:
 
 
 def growing_pauses() -> Iterator[float]:
-    """Yield seconds to wait between tries of something that was busy: each time about twice as long, and random."""
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        yield pause_s * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, not a secret
-        pause_s *= 2
+    """Give the seconds to wait between tries of something that was busy."""
+    return (_BUSY.pause_s(failures, jitter_roll()) for failures in itertools.count(1))

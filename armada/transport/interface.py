@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 
 RUNS_GO_ON = "runs go on; run the same command again"
@@ -35,15 +36,6 @@ class HostLike(Protocol):
     def transport(self) -> str: ...
     @property
     def reuse_only(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TransferProgress:
-    """How far a transfer is; the total is None where only the far side knows it."""
-
-    done_bytes: int
-    total_bytes: int | None
-    rate_bytes_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

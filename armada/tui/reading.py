@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
+from armada.store.queries import run_detail, run_list
+from armada.store.queries.run_list import Values
+from armada.store.runs import Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
     from armada.store.database import Database
     from armada.store.run_sync import RunSync
 
-SPARK_POINTS = 10
-OUTLINE = 500
-_FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 NOTHING_KEPT = Kept(None, None, 0, 0)
-
-_FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
-_COLUMNS = ", ".join([*(f"r.{name}" for name in _FIELDS), LOSS_NOT_FINITE])
-_GPUS = _FIELDS.index("gpus")
 
 
 @dataclass(slots=True)
 class _Known:
     """What a row was made from, to see whether it must be made again."""
 
-    values: tuple[Any, ...]
+    values: Values
     kept: Kept
     failing: str | None
     row: RunRow
@@ -74,36 +66,28 @@ class RunReader:
             prices: Per hour, by host.
         """
         now = time.time()
-        seen = tuple(self._database.connection.execute("SELECT number, deletions FROM revision").fetchone())
+        seen = run_list.revision(self._database)
         whole = seen[1] != self._seen[1]
-        rows = self._newer(-1 if whole else self._seen[0]) if seen != self._seen else []
-        fresh = {row["run_id"] for row in rows}
+        rows = run_list.changed_since(self._database, -1 if whole else self._seen[0]) if seen != self._seen else {}
+        fresh = set(rows)
         some = None if whole or len(rows) > len(self._known) // 2 else fresh
-        kept, syncs = self._kept(some), _syncs(self._database, some)
+        counts, syncs = run_list.count_checkpoints(self._database, some), _syncs(self._database, some)
+        kept = {run_id: Kept(*counted) for run_id, counted in counts.items()}
         if syncs:
             self.syncs = {**({} if whole else self.syncs), **syncs}
         gone = set(self._known) - fresh if whole else set()
         for run_id in gone:
             self._forget(run_id)
         before = len(self._known)
-        made = {raw["run_id"] for raw in rows if self._take(raw, kept.get(raw["run_id"], NOTHING_KEPT), prices, now)}
+        made = {
+            run_id
+            for run_id, values in rows.items()
+            if self._take(run_id, values, kept.get(run_id, NOTHING_KEPT), prices, now)
+        }
         made |= self._make_again(prices, now)
         self._seen, self._prices = seen, prices
         self._arrange(made, moved=bool(gone) or len(self._known) != before)
         return self.rows
-
-    def _newer(self, revision: int) -> list[sqlite3.Row]:
-        query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the dataclass's own
-        return self._database.connection.execute(query, (revision,)).fetchall()
-
-    def _kept(self, run_ids: set[str] | None) -> dict[str, Kept]:
-        query = """SELECT run_id, max(CASE WHEN verified_at IS NOT NULL AND trouble IS NULL THEN step END),
-                          max(CASE WHEN trouble IS NULL THEN verified_at END),
-                          count(CASE WHEN trouble IS NULL THEN verified_at END),
-                          sum(on_host AND (verified_at IS NULL OR trouble IS NOT NULL)),
-                          count(CASE WHEN trouble IS NOT NULL THEN verified_at END) FROM checkpoints"""
-        rows = _of_ids(self._database, query, run_ids, after=" GROUP BY run_id")
-        return {row[0]: Kept(*tuple(row)[1:]) for row in rows}
 
     def _forget(self, run_id: str) -> None:
         del self._known[run_id]
@@ -111,10 +95,8 @@ class RunReader:
         for ids in self._states.values():
             ids.discard(run_id)
 
-    def _take(self, raw: sqlite3.Row, kept: Kept, prices: Mapping[str, float | None], now: float) -> bool:
+    def _take(self, run_id: str, values: Values, kept: Kept, prices: Mapping[str, float | None], now: float) -> bool:
         """Make a run's row if it is not the one there was."""
-        values = tuple(raw)
-        run_id = raw["run_id"]
         sync = self.syncs.get(run_id)
         failing = sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
         known = self._known.get(run_id)
@@ -138,17 +120,13 @@ class RunReader:
     def _make(
         self,
         run_id: str,
-        values: tuple[Any, ...],
+        values: Values,
         kept: Kept,
         failing: str | None,
         prices: Mapping[str, float | None],
         now: float,
     ) -> None:
-        fields = [*values[:-1]]
-        fields[_GPUS] = tuple(json.loads(values[_GPUS]))
-        run = Run(*fields)
-        if values[-1] is not None:
-            run = dataclasses.replace(run, loss_not_finite=values[-1])
+        run = run_list.as_run(values)
         calm_at = (run.ended_at or run.created_at) + RECENT_S
         words = trouble(run, failing, urgent=now < calm_at)
         row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, prices.get(run.host))
@@ -187,18 +165,6 @@ def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:
     return {run_id: run_sync.find(database, run_id) for run_id in run_ids}
 
 
-def _of_ids(database: Database, query: str, run_ids: set[str] | None, *, after: str = "") -> list[sqlite3.Row]:
-    if run_ids is None:
-        return database.connection.execute(query + after).fetchall()
-    found: list[sqlite3.Row] = []
-    wanted = sorted(run_ids)
-    for start in range(0, len(wanted), 500):  # SQLite takes only so many `?`
-        some = wanted[start : start + 500]
-        where = f" WHERE run_id IN ({', '.join('?' * len(some))})"
-        found += database.connection.execute(query + where + after, some).fetchall()
-    return found
-
-
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     """Why a person should look at this run; None when it needs nobody."""
     because = sanitize_line(run.message, 300) if run.message else None
@@ -217,78 +183,18 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     return None
 
 
-def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
-    """A curve at so many places between its ends: index look-ups, however many points it has."""
-    connection = database.connection
-    found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
-    if found is None:
-        return ()
-    series = found[0]
-    (low,) = connection.execute("SELECT min(step) FROM points WHERE series = ?", (series,)).fetchone()
-    (high,) = connection.execute("SELECT max(step) FROM points WHERE series = ?", (series,)).fetchone()
-    if low is None:
-        return ()
-    values: dict[int, float | None] = {}
-    for place in range(SPARK_POINTS):
-        step = low + (high - low) * place // (SPARK_POINTS - 1)
-        query = "SELECT step, value FROM points WHERE series = ? AND step >= ? ORDER BY step LIMIT 1"
-        there, value = connection.execute(query, (series, step)).fetchone()
-        values[there] = value
-    return tuple(values.values())
-
-
-def is_long(first: float, last: float) -> bool:
-    """Whether a curve between two steps is read as an outline first."""
-    return last - first >= 8 * OUTLINE
-
-
-def read_curve(
-    database: Database, run_id: str, name: str, *, after: float = float("-inf"), outline: bool = False
-) -> list[tuple[float, float, float | None]]:
-    """A metric's points (step, time, value) behind a step, None for a NaN.
-
-    Args:
-        database: The store.
-        run_id: Whose.
-        name: The metric's.
-        after: The last step that is known.
-        outline: Where there are very many, the lowest and highest of some hundred spans are enough: SQLite finds them while Python
-            does other things; to read half a million would hold up the keys for a second.
-    """
-    connection = database.connection
-    found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
-    if found is None:
-        return []
-    series = found[0]
-    (first,) = connection.execute("SELECT min(step) FROM points WHERE series = ?", (series,)).fetchone()
-    (last,) = connection.execute("SELECT max(step) FROM points WHERE series = ?", (series,)).fetchone()
-    if not outline or first is None or not is_long(first, last):
-        query = "SELECT step, time, value FROM points WHERE series = ? AND step > ? ORDER BY step"
-        return [tuple(point) for point in connection.execute(query, (series, after))]
-    query = f"""SELECT min(step), min(time), min({_FINITE}), max(step), max(time), max({_FINITE}) FROM points
-                WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""  # noqa: S608  # a constant
-    spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
-    points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
-    newest = connection.execute("SELECT step, time, value FROM points WHERE series = ? AND step = ?", (series, last))
-    return [*points, *map(tuple, newest)]  # its own value: a NaN is in no lowest and highest
-
-
 def read_detail(database: Database, run_id: str) -> RunDetail | None:
     """One run in full, or None where it is gone."""
     from armada.store import checkpoints, metrics, runs
 
-    row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    if row is None:
+    spec = run_detail.find_spec(database, run_id)
+    if spec is None:
         return None
-    newest = database.connection.execute(
-        "SELECT data FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT 2000", (run_id,)
-    )
-    events = [json.loads(event["data"]) for event in newest]
     return RunDetail(
         run_id,
-        json.loads(row["spec"]),
+        spec,
         tuple(runs.transitions(database, run_id)),
         tuple(checkpoints.of_run(database, run_id)),
-        tuple(reversed(events)),
+        tuple(run_detail.newest_events(database, run_id)),
         tuple(metrics.names(database, run_id)),
     )

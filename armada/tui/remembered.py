@@ -6,6 +6,8 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
+from armada.foundation.atomic_write import write_atomically
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,6 +33,4 @@ def keep_theme(home: HomePaths, name: str) -> None:
     file = _file(home)
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"theme": name}), encoding="utf-8")
-        temporary.replace(file)
+        write_atomically(file, json.dumps({"theme": name}), durable=False)

@@ -18,10 +18,11 @@ from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
 from armada.store.database import Database, explain, identity_of
+from armada.store.queries.curves import is_long, read_curve, read_spark
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.host_reading import HostReader
 from armada.tui.money import reckon
-from armada.tui.reading import RunReader, is_long, read_curve, read_detail, read_spark
+from armada.tui.reading import RunReader, read_detail
 from armada.tui.snapshot import EMPTY, DaemonView, RunRow, Snapshot
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Watcher:
             self._look_whether_it_is_there()
             woken = self._wake.is_set()
             self._wake.clear()
-            now = int(database.connection.execute("PRAGMA data_version").fetchone()[0])
+            now = database.data_version
             if not first and self._look_besides() and now == version:
                 self._last = dataclasses.replace(self._last, **self._besides)
                 self._tell(self._last, ())

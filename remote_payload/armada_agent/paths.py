@@ -135,3 +135,15 @@ def require_own(folder: str) -> None:
     """
     if os.path.islink(folder):
         raise OSError(errno.ELOOP, "it is a link, and armada follows none there", folder)
+
+
+def list_run_ids(root: str) -> List[str]:
+    """List the ids of the runs under a root."""
+    folder = os.path.join(root, "runs")
+    found = []
+    for name in list_folder(folder):
+        try:
+            found.append(checked_run_id(name))
+        except AgentError:
+            continue  # hidden leftovers, and what people put there
+    return [name for name in found if os.path.isdir(os.path.join(folder, name))]

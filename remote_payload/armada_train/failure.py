@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from armada_train.runfolder import replace_json
+
 REFUSED = 2  # nothing was trained, and trying again would change nothing
 BROKEN = 1
 INTERRUPTED = 85  # only this: HTCondor's checkpoint_exit_code and Slurm's wrappers start the job again by it
@@ -70,7 +72,7 @@ def write_failure(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if rank is not None:
-            _write(folder / f"failure-{rank}.json", content)
+            replace_json(folder / f"failure-{rank}.json", content)
         _keep_cause(folder, content)
     except OSError as error:
         print(f"armada_train: {reason} cannot be recorded: {error}", file=sys.stderr, flush=True)
@@ -99,12 +101,6 @@ def _keep_cause(folder: Path, content: dict[str, object]) -> None:
             part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _write(target: Path, content: dict[str, object]) -> None:
-    part = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
-    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    part.replace(target)
 
 
 def _read(folder: Path) -> dict[str, object]:

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from armada_train.checkpoints.complete import weights_bytes
@@ -18,37 +17,12 @@ from armada_train.data.rows import Row, read_source
 from armada_train.failure import GENERIC, PayloadFailure, describe, write_failure
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
+from armada_train.specification.merge import DTYPES, Merge
 from armada_train.specification.parser import PRECISIONS
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import Source
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 _MOST_ROWS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """What is to be merged.
-
-    Attributes:
-        adapter: Folder of a checkpoint with an adapter.
-        base: Folder or hub id; a model made on the spot lies beside its adapter.
-        precision: What the training ran in, which is what its base was loaded in.
-        quantized: The training's base was in 4 bits.
-        dtype: Of the merged weights; `auto` is the base's, where that is exact enough.
-        step: Of the checkpoint.
-        rows: Files to compare the two on; those that are gone are passed over.
-        memory_bytes: What this process may have.
-    """
-
-    adapter: Path
-    base: str
-    precision: str
-    quantized: bool
-    dtype: str
-    step: int
-    rows: tuple[Path, ...]
-    memory_bytes: int | None
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from armada_agent.host import facts
+from armada_agent.host import limits
 from armada_agent.host.telemetry import parse_meminfo
 
 from tests.agent.conversation import Conversation, Host
@@ -73,8 +73,8 @@ def test_a_containers_limit_counts_when_it_is_lower(
     (tmp_path / "own").write_text(own)
     for path, name, text in places:
         limit(tmp_path / "fs", path, name, text)
-    machine = facts.memory_bytes(str(tmp_path / "none"), str(tmp_path / "none"))
-    assert facts.memory_bytes(str(tmp_path / "fs"), str(tmp_path / "own")) == (expected or machine)
+    machine = limits.memory_bytes(str(tmp_path / "none"), str(tmp_path / "none"))
+    assert limits.memory_bytes(str(tmp_path / "fs"), str(tmp_path / "own")) == (expected or machine)
 
 
 def test_meminfo_is_in_bytes() -> None:

@@ -64,9 +64,9 @@ def test_too_little_memory_is_refused_before_anything_is_compiled() -> None:
 
 
 def test_the_memory_is_the_jobs_and_not_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armada_agent.host.facts.memory_bytes", lambda: 7)
+    monkeypatch.setattr("armada_agent.host.limits.memory_bytes", lambda: 7)
     assert flash_attention.free_memory_bytes() == 7
-    monkeypatch.setattr("armada_agent.host.facts.memory_bytes", lambda: 1 << 60)
+    monkeypatch.setattr("armada_agent.host.limits.memory_bytes", lambda: 1 << 60)
     assert 7 < flash_attention.free_memory_bytes() < 1 << 60
 
 
@@ -84,7 +84,7 @@ def test_a_build_is_told_its_jobs_and_architectures(tmp_path: Path, monkeypatch:
     said: list[str] = []
     monkeypatch.setattr(flash_attention, "_find_nvcc", lambda: "/opt/cuda/bin/nvcc")
     monkeypatch.setattr(flash_attention, "free_memory_bytes", lambda: 20 * GIB)
-    monkeypatch.setattr("armada_agent.host.facts.cpu_count", lambda: 8)
+    monkeypatch.setattr("armada_agent.host.limits.cpu_count", lambda: 8)
 
     def run(argv: list[str], variables: dict[str, str]) -> list[str]:
         ran.append((argv, variables))

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from armada import operations
 from armada.errors import OutcomeUnknown
 from armada.foundation import process_identity
 from armada.store import operations as records
-from armada.store import runs
+from armada.store import running_operations, runs
 from armada.store.database import Database
 from tests import moments
 from tests.chance import dice
@@ -29,20 +28,12 @@ def database(tmp_path: Path) -> Database:
     return Database(tmp_path / "state" / "armada.db")
 
 
-class NullListener:
-    """A listener that hears nothing."""
-
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: object) -> None: ...
-
-
 def test_an_operation_shows_its_step_and_its_end(database: Database) -> None:
-    with operations.operation(database, kind="pull", host="box", argv=["armada", "pull", "x"]) as progress:
+    with running_operations.operation(database, kind="pull", host="box", argv=["armada", "pull", "x"]) as progress:
         progress.step("pull", "\x1b[31mcheckpoint-3", done=10, total=100, rate=5.0)
         progress.concerns("x-aaaaaa")
         (row,) = records.running(database)
-        assert operations.is_alive(row)
+        assert running_operations.is_alive(row)
         assert (row.step, row.done_bytes, row.total_bytes, row.rate) == ("pull", 10, 100, 5.0)
         assert row.run_id == "x-aaaaaa"
         assert "\x1b" not in (row.message or "")
@@ -53,7 +44,7 @@ def test_an_operation_shows_its_step_and_its_end(database: Database) -> None:
 
 def test_progress_is_written_at_most_twice_a_second_but_a_new_step_at_once(database: Database) -> None:
     now = [0.0]
-    with operations.operation(database, kind="pull", argv=[], monotonic=lambda: now[0]) as progress:
+    with running_operations.operation(database, kind="pull", argv=[], monotonic=lambda: now[0]) as progress:
         progress.step("pull", "one")
         now[0] = 0.3
         progress.step("pull", "two")
@@ -66,14 +57,20 @@ def test_progress_is_written_at_most_twice_a_second_but_a_new_step_at_once(datab
 
 
 def test_an_operation_that_fails_keeps_its_exit_code(database: Database) -> None:
-    with pytest.raises(OutcomeUnknown), operations.operation(database, kind="launch", argv=["armada", "launch"]):
+    with (
+        pytest.raises(OutcomeUnknown),
+        running_operations.operation(database, kind="launch", argv=["armada", "launch"]),
+    ):
         raise OutcomeUnknown("who knows")
-    with pytest.raises(KeyboardInterrupt), operations.operation(database, kind="launch", argv=["armada", "other"]):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        running_operations.operation(database, kind="launch", argv=["armada", "other"]),
+    ):
         raise KeyboardInterrupt
     found = {row.state: row for row in records.recent(database)}
     assert found["failed"].exit_code == 9
     assert found["interrupted"].exit_code == 130
-    assert [row.state for row in operations.unfinished(database, found["failed"].started_at)] == ["failed"]
+    assert [row.state for row in running_operations.unfinished(database, found["failed"].started_at)] == ["failed"]
 
 
 def test_an_operation_whose_process_was_killed_is_broken_off(database: Database) -> None:
@@ -90,12 +87,12 @@ def test_an_operation_whose_process_was_killed_is_broken_off(database: Database)
             start_time=told.start_time,
             boot_id=told.boot_id,
         )
-        assert operations.broken(database) == []
+        assert running_operations.broken(database) == []
         sleeper.kill()
-        eventually(lambda: operations.broken(database))  # not waited for yet: a zombie is gone, too
-    (row,) = operations.settle(database)
+        eventually(lambda: running_operations.broken(database))  # not waited for yet: a zombie is gone, too
+    (row,) = running_operations.settle(database)
     assert records.find(database, row.id).state == "interrupted"  # type: ignore[union-attr]
-    assert [each.id for each in operations.unfinished(database, row.started_at)] == ["launch-1"]
+    assert [each.id for each in running_operations.unfinished(database, row.started_at)] == ["launch-1"]
 
 
 def test_a_pid_that_was_given_to_another_process_or_boot_is_not_the_same(database: Database) -> None:
@@ -123,7 +120,7 @@ def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(arm
         with Database(armada.folder / "home" / "state" / "armada.db") as database:
             done = any(row.state == "done" for row in _launches(database, experiment))
             if not done and _launches(database, experiment):
-                assert operations.unfinished(database, _launches(database, experiment)[0].started_at)
+                assert running_operations.unfinished(database, _launches(database, experiment)[0].started_at)
         if not done:
             again = armada.run("launch", "--host", "local", experiment)
             assert again.returncode == 0, again.stderr

@@ -310,7 +310,7 @@ def test_while_a_dashboard_is_open_active_hosts_are_looked_at_every_second(home:
 
 
 def test_a_run_that_is_just_being_launched_is_left_to_its_launch(database: Database) -> None:
-    from armada.operations import operation
+    from armada.store.running_operations import operation
 
     runs.insert(database, run_id="x-aaaaaa", name="x", host="box", task="command", experiment=None, spec={})
     with operation(database, kind="launch", argv=["armada"], run_id="x-aaaaaa"):

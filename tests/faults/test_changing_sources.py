@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from armada.foundation.progress import NullProgress, TransferProgress
 from armada.store import transfers
 from armada.sync.transfer.block_writer import BLOCK_BYTES
-from armada.transport.interface import TransferProgress
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
 SIZE = 3 * BLOCK_BYTES
@@ -19,19 +19,17 @@ def slow(place: Place) -> dict[str, object]:
     return {"bwlimit": "10M"} if place.transfer == "rsync" else {"bwlimit": "25M", "streams": 1}
 
 
-class Once:
+class Once(NullProgress):
     """A listener that does something when the first bytes have come."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
         self.acted = False
 
-    def transfer(self, what: str, seen: TransferProgress) -> None:
+    def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
         if not self.acted and what.startswith("checkpoint") and 0 < seen.done_bytes < (seen.total_bytes or 0):
             self.acted = True
             self._act()
-
-    def done(self, what: str) -> None: ...
 
 
 @both_ways
@@ -51,7 +49,7 @@ def test_a_file_rewritten_while_it_travels_is_not_published(place: Place) -> Non
             stream.write(other)
 
     listener = Once(rewrite)
-    outcome = place.sync(listener=listener)
+    outcome = place.sync(progress=listener)
     assert listener.acted
     assert [trouble.cause for trouble in outcome.troubles] == ["source_changed"]
     assert place.home_steps() == []
@@ -84,7 +82,7 @@ def test_a_file_that_goes_while_it_travels_is_said_and_the_rest_comes(place: Pla
             folder.rename(folder.with_name(".trash-away"))
 
     listener = Once(change)
-    outcome = place.sync(listener=listener)
+    outcome = place.sync(progress=listener)
     assert listener.acted
     causes = {trouble.cause for trouble in outcome.troubles}
     if how == "rotated away" and not causes:

@@ -21,7 +21,8 @@ from types import SimpleNamespace
 import pytest
 
 from armada.paths import HomePaths
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from armada.transport.ssh.shared_connection import end_connections
 from tests.fleet import machines

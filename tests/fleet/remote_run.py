@@ -16,7 +16,8 @@ from armada.store.database import Database
 from armada.sync.context import SyncContext
 from armada.sync.runs.report import SyncOutcome
 from armada.sync.runs.sync_run import sync_run
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
 from tests.fleet.conftest import Fleet

@@ -15,8 +15,7 @@ from armada.errors import (
 )
 from armada.paths import HomePaths
 from armada.rpc.client import Agent
-from armada.transport import connect
-from armada.transport.ssh import fabric_transport
+from armada.transport import connect, fabric_transport
 
 if TYPE_CHECKING:
     from tests.fleet.conftest import BadLink, Fleet, SshHost

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.store import checkpoints
 from armada.sync.transfer.block_writer import BLOCK_BYTES
-from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
@@ -48,7 +48,7 @@ def bring_until_killed_often(run: Remote, kill: Kill, chance: random.Random) -> 
                 vain += 1
                 killed += 1
 
-        (place,) = run.sync(listener=Watching(now_and_then), insist=True).published
+        (place,) = run.sync(progress=Watching(now_and_then), insist=True).published
         assert run.is_right(place)
         assert run.leftovers() == []
     home = [c for c in checkpoints.of_run(run.database, run.run_id) if c.home_path is not None]

@@ -15,12 +15,13 @@ import pytest
 
 from armada.config.hosts import Host
 from armada.errors import HostUnreachable, ProvisionFailed
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.provision.content import send, take_stock
 from armada.rpc.session import HostSession
 from armada.transport import connect
-from armada.transport.interface import TransferProgress
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from tests.conftest import Armada, eventually
 from tests.fleet import machines

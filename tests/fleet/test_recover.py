@@ -10,27 +10,16 @@ import pytest
 
 from armada.config.hosts import Host
 from armada.errors import HostUnreachable
+from armada.foundation.progress import NullProgress
 from armada.paths import HomePaths
 from armada.recovery.recover import recover
 from armada.store import checkpoints, runs
 from armada.store.database import Database
-from armada.transport.interface import TransferProgress
 from tests.conftest import Armada
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.machines import Machine
 from tests.fleet.remote_run import Remote
-
-
-class Quiet:
-    def stage(self, name: str, message: str) -> None:
-        pass
-
-    def now(self, name: str, message: str) -> None:
-        pass
-
-    def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
-        pass
 
 
 def lose(home: HomePaths) -> None:
@@ -94,7 +83,7 @@ def test_hosts_that_answer_are_read_and_the_others_later(
         each.close()
     lose(home)
     link.toggle()
-    first = recover(home, lambda _: hosts, Quiet())
+    first = recover(home, lambda _: hosts, NullProgress())
     assert {found.host: found.added for found in first.hosts} == {near.host.name: (near.run_id,), far.host.name: ()}
     (silent,) = [found for found in first.hosts if found.error is not None]
     assert isinstance(silent.error, HostUnreachable)
@@ -102,12 +91,12 @@ def test_hosts_that_answer_are_read_and_the_others_later(
     assert (first.runs_from_home, len(first.recognised)) == ([far.run_id], 4)
     assert known(home)[near.run_id] == before[near.run_id]
     link.toggle()
-    second = recover(home, lambda _: hosts, Quiet())
+    second = recover(home, lambda _: hosts, NullProgress())
     assert [found.error for found in second.hosts] == [None, None]
     assert (second.recognised, second.already) == ([], 4)
     assert known(home) == before
     assert {path: path.stat().st_ino for path in arrived} == arrived
-    again = recover(home, lambda _: hosts, Quiet())
+    again = recover(home, lambda _: hosts, NullProgress())
     assert known(home) == before
     assert [found.added for found in again.hosts] == [(), ()]
     with Database(home.store) as database:

@@ -18,6 +18,7 @@ from armada.config.hosts import Host
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.errors import ArmadaError
+from armada.foundation.progress import NullProgress
 from armada.launch.plans.plan import make_plan
 from armada.launch.plans.registry import task_of
 from armada.launch.plans.task import Order
@@ -32,7 +33,7 @@ from tests.fleet.conftest import BadLink, Fleet
 from tests.fleet.remote_run import Remote
 
 if TYPE_CHECKING:
-    from armada.transport.interface import TransferProgress
+    from armada.foundation.progress import NullProgress
     from tests.fleet.conftest import SshHost
 
 TO_STARTED = 8
@@ -68,14 +69,6 @@ class Counted(HostSession):
         return answers
 
 
-class Silent:
-    """Nobody listens."""
-
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
-
-
 def newest(count: Path) -> int:
     """The round trips of the connection that was made last."""
     return int(count.read_text().split()[-1])
@@ -104,7 +97,7 @@ def test_a_warm_launch_has_started_after_eight_round_trips(
         session.call("host.facts", {})  # warm: the agent is there
     with Counted(host, home, count) as session, Database(home.store) as database:
         plan = make_plan(task_of(load_experiment(experiment, []), Order(session, home, database)))
-        run = start(database, session, plan, Silent(), lock=home.lock("host-far"))
+        run = start(database, session, plan, NullProgress(), lock=home.lock("host-far"))
         assert run.state in {"queued", "running", "succeeded"}
         assert session.taken == {"host.facts": TO_STARTED - 1, "run.create": TO_STARTED, "run.observe": TO_STARTED + 1}
 
@@ -138,16 +131,14 @@ TO_VERIFIED = 9
 """Six to the agent; the run's state, what it has and the manifest; the greeting of the direct stream, if that is quicker; the files."""
 
 
-class Told:
+class Told(NullProgress):
     """A listener that notes how many round trips a checkpoint took to be home."""
 
     def __init__(self, count: Path) -> None:
         self._count = count
         self.verified: list[int] = []
 
-    def transfer(self, what: str, seen: TransferProgress) -> None: ...
-
-    def done(self, what: str) -> None:
+    def stage(self, name: str, message: str) -> None:
         self.verified.append(newest(self._count))
 
 
@@ -163,7 +154,7 @@ def test_a_small_checkpoint_from_afar_is_home_after_nine_round_trips_over_one_co
         connections = len(count.read_text().split())
         told = Told(count)
         run.session = session = Counted(run.host, home, count)
-        outcome = run.sync(insist=True, listener=told)
+        outcome = run.sync(insist=True, progress=told)
         assert [run.is_right(place) for place in outcome.published] == [True]
         assert "spec.json" in outcome.outputs.fetched
         assert [taken <= TO_VERIFIED for taken in told.verified] == [True], told.verified

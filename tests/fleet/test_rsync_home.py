@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from armada.errors import HostUnreachable
+from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, runs
 from armada.sync.transfer.staging import incoming
 from armada.sync.transfer.streams import Streams
-from armada.transport.interface import TransferProgress
 from tests.chance import dice
 from tests.conftest import Armada
 from tests.fleet import machines
@@ -60,7 +60,7 @@ def test_checkpoints_come_by_rsync_where_the_link_is_short(
             by_rsync.update(own_rsync())
             most_streams = max(most_streams, len(own_ssh()))
 
-    (place,) = run.sync(listener=Watching(look)).published
+    (place,) = run.sync(progress=Watching(look)).published
     assert run.is_right(place)
     assert by_rsync
     if transport == "fabric":
@@ -91,7 +91,7 @@ def test_links_that_are_cut_and_rsyncs_that_are_killed_delay_a_transfer_and_harm
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(chance.choice(victims), signal.SIGKILL)
 
-    (place,) = run.sync(listener=Watching(break_something)).published
+    (place,) = run.sync(progress=Watching(break_something)).published
     assert left[0] < 5
     assert run.is_right(place)
     assert run.leftovers() == []
@@ -114,14 +114,14 @@ def test_what_rsync_left_when_its_link_went_down_is_continued_by_the_stream(
             link.process.terminate()
 
     with pytest.raises(HostUnreachable):
-        run.sync(listener=Watching(cut))
+        run.sync(progress=Watching(cut))
     came = (incoming(run.home.staging(run.run_id, digest)) / "model").stat().st_size
     assert came > 10_000_000
     again = bad_link(fleet.host("a100-1"))
     run.reach(again.port)
     runs.set_spec(run.database, run.run_id, {**runs.spec(run.database, run.run_id), "sync": {"transfer": "stream"}})
     first: list[int] = []
-    (place,) = run.sync(listener=Watching(lambda seen: first.append(seen.done_bytes))).published
+    (place,) = run.sync(progress=Watching(lambda seen: first.append(seen.done_bytes))).published
     assert run.is_right(place)
     assert first[0] >= came - (4 << 20)
     assert run.leftovers() == []

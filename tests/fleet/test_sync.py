@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError, HostKeyChanged, HostUnreachable
+from armada.foundation.progress import NullProgress, TransferProgress
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, run_sync, runs
@@ -24,8 +25,8 @@ from armada.sync.runs.sync_host import sync_host
 from armada.sync.runs.sync_hosts import sync_hosts
 from armada.sync.runs.sync_run import sync_run
 from armada.sync.transfer.streams import Streams
-from armada.transport.interface import TransferProgress
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from tests.chance import dice
 from tests.fleet import machines
@@ -56,17 +57,14 @@ def remote(home: HomePaths, fleet: Fleet, there: str, ssh_config: Path) -> Itera
         each.close()
 
 
-class Watching:
+class Watching(NullProgress):
     """A listener that calls something while bytes arrive."""
 
     def __init__(self, act: Callable[[TransferProgress], None]) -> None:
         self._act = act
 
-    def transfer(self, what: str, seen: TransferProgress) -> None:
+    def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
         self._act(seen)
-
-    def done(self, what: str) -> None:
-        pass
 
 
 @pytest.mark.takes_long("tens of megabytes over a link with a long round trip")
@@ -84,20 +82,20 @@ def test_a_large_checkpoint_comes_over_one_connection_on_a_short_link_and_over_s
     with monkeypatch.context() as patch:
         # How far a host in this machine seems to be depends on what else it does; how far the other one is does not.
         patch.setattr(Streams, "round_trip_s", 0.001)
-        (place,) = near.sync(listener=Watching(count)).published
+        (place,) = near.sync(progress=Watching(count)).published
     assert near.is_right(place)
     assert most == 1
     link = bad_link(fleet.host("a100-1"), "--rtt-ms", "60")
     far = remote("a100-1", link.port, transfer="auto")
     most = 0
     far.save(1, {"model": 20_000_000, "small": 10})
-    (place,) = far.sync(listener=Watching(count)).published
+    (place,) = far.sync(progress=Watching(count)).published
     assert far.is_right(place)
     assert most == 0  # it came over the session's own connection
     for module in ("armada.rpc.session", "armada.sync.transfer.streams"):
         monkeypatch.setattr(f"{module}.DIRECT_BYTES", 9_000_000)  # so that that may not carry all of the next one
     far.save(2, {"model": 140_000_000, "small": 10})
-    (place,) = far.sync(listener=Watching(count)).published
+    (place,) = far.sync(progress=Watching(count)).published
     assert far.is_right(place)
     assert most > 3
     assert far.leftovers() == near.leftovers() == []
@@ -136,7 +134,7 @@ def test_links_that_are_cut_and_ssh_processes_that_are_killed_delay_a_transfer_a
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(chance.choice(victims), signal.SIGKILL)
 
-    (place,) = run.sync(listener=Watching(break_something)).published
+    (place,) = run.sync(progress=Watching(break_something)).published
     assert left[0] < 12
     assert run.is_right(place)
     assert run.leftovers() == []
@@ -158,7 +156,7 @@ def test_a_link_that_stays_down_is_said_and_what_came_is_kept(
             link.process.terminate()
 
     with pytest.raises(HostUnreachable):
-        run.sync(listener=Watching(cut))
+        run.sync(progress=Watching(cut))
     record = run_sync.find(run.database, run.run_id)
     assert record.failures == 1
     assert record.failing_since is not None
@@ -169,7 +167,7 @@ def test_a_link_that_stays_down_is_said_and_what_came_is_kept(
     first: list[int] = []
     with session:
         listener = Watching(lambda seen: first.append(seen.done_bytes))
-        outcome = sync_run(SyncContext(run.database, session, run.home, run.run_id), listener=listener)
+        outcome = sync_run(SyncContext(run.database, session, run.home, run.run_id), progress=listener)
     assert run.is_right(outcome.published[0])
     assert first[0] >= len(blocks) * (4 << 20)  # it went on where it was
     assert run_sync.find(run.database, run.run_id).failures == 0
@@ -189,7 +187,7 @@ def test_a_dead_host_delays_no_other(remote: Callable[..., Remote], fleet: Fleet
         chosen = [runs.find(alive.database, each.run_id) for each in (dead, alive)]
         hosts = {each.host.name: each.host for each in (dead, alive)}
         results = {
-            r.host: r for r in sync_hosts(alive.home, hosts, chosen, listener=Watching(lambda _: None), patience_s=0)
+            r.host: r for r in sync_hosts(alive.home, hosts, chosen, progress=Watching(lambda _: None), patience_s=0)
         }
     assert isinstance(results["a100-2"].error, HostUnreachable)
     assert [len(outcome.published) for outcome in results["workstation"].outcomes] == [1]
@@ -319,7 +317,7 @@ def test_a_link_that_swallows_everything_is_noticed_and_the_transfer_goes_on_whe
             link.toggle()
 
     with pytest.raises(HostUnreachable):
-        run.sync(listener=Watching(swallow))
+        run.sync(progress=Watching(swallow))
     assert swallowed_at is not None
     record_property("seen", f"noticed after {time.monotonic() - swallowed_at:.0f} s")
     eventually(lambda: not own_ssh())

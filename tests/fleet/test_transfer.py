@@ -23,9 +23,10 @@ from armada.errors import (
     NotFound,
     ProvisionFailed,
 )
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.rpc.client import Agent
-from armada.transport import TransferProgress, connect
+from armada.transport import connect
 from tests.chance import dice
 from tests.fleet.conftest import NAMES
 from tests.waiting import eventually

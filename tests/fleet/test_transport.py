@@ -26,7 +26,8 @@ from armada.errors import (
 from armada.paths import HomePaths
 from armada.rpc.client import Agent
 from armada.transport import connect
-from armada.transport.ssh.host_keys import pin, pinned_keys, scan, unpin
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin, pinned_keys, unpin
 from armada.transport.ssh.resolve import resolve
 from armada.transport.ssh.shared_connection import end_connections
 from tests.fleet import machines

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from armada.foundation.progress import NullProgress
 from armada.store import runs
 from armada.sync.checkpoints.published import PARTIAL
 from armada.sync.checkpoints.selection import choose_checkpoint
@@ -19,8 +20,7 @@ def pull(place: Place, step: int) -> Pulled:
     chosen = choose_checkpoint(place.database, place.session, runs.find(place.database, place.run_id), str(step))
     return pull_now(
         place.context,
-        progress=lambda what, seen: None,
-        hashing=lambda count: None,
+        progress=NullProgress(),
         only=chosen,
     )
 

@@ -316,8 +316,8 @@ def test_a_lost_link_is_tried_again_within_the_patience(
     data = random_bytes(1_000_000)
     place.save(1, {"model": data})
     clock = [0.0]
-    monkeypatch.setattr("armada.sync.transfer.rsync_transfer.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("armada.sync.transfer.rsync_transfer.time.sleep", lambda _: None)
+    monkeypatch.setattr("armada.sync.transfer.retries.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("armada.sync.transfer.retries.time.sleep", lambda _: None)
     monkeypatch.setattr(place.session, "_patience_s", 10.0)
     original = place.session.pull
     tries = 0

@@ -10,23 +10,21 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError
+from armada.foundation.progress import NullProgress
 from armada.rpc.client import Question
 from armada.store import checkpoints, run_sync
 from armada.sync.runs.sync_host import sync_host
-from armada.transport.interface import TransferProgress
 from tests.sync.conftest import Place
 
 
-class Order:
+class Order(NullProgress):
     """Which checkpoints came, in their order."""
 
     def __init__(self) -> None:
         self.came: list[str] = []
 
-    def transfer(self, what: str, seen: TransferProgress) -> None: ...
-
-    def done(self, what: str) -> None:
-        place = Path(what.partition(" (")[0])
+    def stage(self, name: str, message: str) -> None:
+        place = Path(message.partition(" (")[0])
         self.came.append(f"{place.parent.parent.name} {place.name.removeprefix('checkpoint-')}")
 
 
@@ -42,7 +40,7 @@ def test_runs_of_one_host_take_turns_a_checkpoint_at_a_time(place: Place) -> Non
         place.save(step, {"model": b"%d" % step})
     place.end()
     order = Order()
-    first, second = sync_host(place.context, ["tune-1", "tune-2"], listener=order)
+    first, second = sync_host(place.context, ["tune-1", "tune-2"], progress=order)
     assert order.came == ["tune-2 20", "tune-1 3", "tune-2 10", "tune-1 2", "tune-1 1"]
     assert (len(first.published), len(second.published), second.final) == (3, 2, True)
     assert (first.pending, [trouble.step for trouble in first.troubles]) == ((bad,), [4])
@@ -59,8 +57,8 @@ class Meanwhile(Order):
         super().__init__()
         self._act = act
 
-    def done(self, what: str) -> None:
-        super().done(what)
+    def stage(self, name: str, message: str) -> None:
+        super().stage(name, message)
         if len(self.came) == 1:
             self._act()
 
@@ -77,7 +75,7 @@ def test_a_run_that_saves_more_and_ends_while_it_is_synced_is_not_called_failing
         checkpoints.record_outbox(place.database, place.run_id, [known, entry])  # as the daemon's watcher does
         place.end()
 
-    outcome = place.sync(listener=Meanwhile(go_on))
+    outcome = place.sync(progress=Meanwhile(go_on))
     assert (len(outcome.published), len(outcome.pending), outcome.final) == (1, 1, False)
     record = run_sync.find(place.database, place.run_id)
     assert (record.failures, record.failing_since) == (0, None)
@@ -118,7 +116,7 @@ def test_a_run_that_becomes_due_meanwhile_does_not_wait_for_all_that_another_has
             place.save(20, {"model": b"20"})
         return ["tune-2"] if len(order.came) in (1, 3) else []
 
-    sync_host(place.context, ["tune-1"], listener=order, now=lambda: clock[0], news=news)
+    sync_host(place.context, ["tune-1"], progress=order, now=lambda: clock[0], news=news)
     assert order.came == ["tune-1 3", "tune-1 2", "tune-2 10", "tune-1 1", "tune-2 20"]
 
 

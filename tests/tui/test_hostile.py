@@ -92,7 +92,7 @@ def test_a_click_on_hostile_markup_does_nothing(world: World) -> None:
 
 
 def test_what_an_operation_says_is_inert_too(world: World) -> None:
-    from armada.operations import operation
+    from armada.store.running_operations import operation
 
     with operation(world.database, kind="launch", argv=["armada"], host="box") as progress:
         progress.step("provision", "[@click=app.exit]\x1b[2Jbuilding", done=1, total=2)

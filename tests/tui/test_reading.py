@@ -10,7 +10,8 @@ import pytest
 
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import MIGRATIONS, Database
-from armada.tui.reading import OUTLINE, RunReader, read_curve
+from armada.store.queries.curves import OUTLINE, read_curve
+from armada.tui.reading import RunReader
 from armada.tui.snapshot import Counts
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-from pydantic import create_model
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armada.config.tasks.experiment import Experiment
@@ -44,30 +42,7 @@ def models() -> dict[str, type[Experiment]]:
     return {task: load(kind.settings) for task, kind in TASKS.items()}
 
 
-def model_of(task: object) -> type[Experiment]:
-    """The model that an experiment is read with: its task decides which one of the union it is.
-
-    Args:
-        task: What stands after `task:`, if anything.
-
-    Returns:
-        The task's own. Where there is no such task, a model that refuses every experiment, and names all that is wrong with this one.
-    """
-    if isinstance(task, str) and task in TASKS:
-        return cast("type[Experiment]", load(TASKS[task].settings))
-    return _model_of_no_task()
-
-
 def tasks_with(key: str) -> list[str]:
     """The tasks whose experiments may say a key."""
     fields = {task: model.model_fields.get(key) for task, model in models().items()}
     return [task for task, field in fields.items() if field is not None and not field.exclude]
-
-
-def _model_of_no_task() -> type[Experiment]:
-    from armada.config.tasks.experiment import Experiment
-
-    fields: dict[str, Any] = {key: (Any, None) for model in models().values() for key in model.model_fields}
-    shared = {key: (info.annotation, info) for key, info in Experiment.model_fields.items() if key != "task"}
-    known = Literal[tuple(TASKS)]  # type: ignore[valid-type]  # the list above, at run time
-    return create_model("NoTask", __base__=Experiment, **{**fields, **shared, "task": (known, ...)})

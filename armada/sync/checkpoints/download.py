@@ -6,13 +6,13 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, files_home, transfers
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import check_space, clear_staging, held_bytes
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from typing import TYPE_CHECKING
+
+from armada.foundation.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,15 +26,11 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
     Yields:
         Whether another was at it, so that what was seen before may be so no longer.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        waits = False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waits = True
+    with FileLock(folder / ".lock") as lock:
+        waits = not lock.try_acquire()
+        if waits:
             wait()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.acquire()
         yield waits
 
 

@@ -12,11 +12,12 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from armada.foundation.atomic_write import fsync, write_atomically
 from armada.store import files_home
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import fsync, is_right
+from armada.sync.transfer.staging import is_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,6 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
 def strip(place: Path, surplus: Sequence[str]) -> None:
     """Delete files from a published checkpoint; the note that they are meant to be missing is written before."""
     _write_partial(place, sorted({*surplus, *left_out(place)}))
-    fsync(place)
     for name in surplus:
         (place / name).unlink(missing_ok=True)
 
@@ -130,10 +130,8 @@ def empty_trash(folder: Path) -> None:
 
 
 def _write_partial(place: Path, left_out: Sequence[str]) -> None:
-    temporary = place / f".{PARTIAL}.tmp"
-    temporary.write_text(json.dumps({"format": 1, "left_out": sorted(left_out)}, indent=1) + "\n")
-    fsync(temporary)
-    temporary.rename(place / PARTIAL)
+    text = json.dumps({"format": 1, "left_out": sorted(left_out)}, indent=1) + "\n"
+    write_atomically(place / PARTIAL, text, mode=0o666, unique=False)
 
 
 def left_out(place: Path) -> set[str]:

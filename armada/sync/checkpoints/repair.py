@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError, NotFound
+from armada.foundation.atomic_write import fsync, write_atomically
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
 from armada.sync.checkpoints.lock import only_one
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
-from armada.sync.transfer.staging import clear_staging, fsync, is_right
+from armada.sync.transfer.staging import clear_staging, is_right
 from armada.sync.transfer.stream_transfer import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.sync.checkpoints.verify import Finding
     from armada.sync.context import SyncContext
     from armada.sync.transfer.interface import File, Transfer
-    from armada.transport.interface import TransferProgress
 
 _FILES_AT_ONCE = 200
 
@@ -179,7 +180,4 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) 
 
 def _replace_manifest(place: Path, text: str) -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted the whole folder
-    temporary = place / f".{NAME}.tmp"
-    temporary.write_text(text)
-    fsync(temporary)
-    temporary.replace(place / NAME)
+    write_atomically(place / NAME, text, mode=0o666, unique=False)

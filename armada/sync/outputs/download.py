@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.atomic_write import fsync
 from armada.sync.outputs.listing import FOLDER, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space, fsync
+from armada.sync.transfer.staging import check_space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.foundation.progress import TransferProgress
     from armada.sync.context import SyncContext
     from armada.sync.transfer.stream_transfer import Fetcher
-    from armada.transport.interface import TransferProgress
 
 _BATCH = 200
 _HASHING_TIMEOUT_S = 1800.0

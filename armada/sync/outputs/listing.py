@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.atomic_write import write_atomically
 from armada.store.files_home import Look
 from armada.sync.outputs.long_logs import Listed, cut
 
@@ -81,6 +82,4 @@ def read_index(folder: Path) -> dict[str, list[float]]:
 
 
 def write_index(folder: Path, index: dict[str, list[float]]) -> None:
-    temporary = folder / f"{_INDEX}.tmp"
-    temporary.write_text(json.dumps(index))
-    temporary.replace(folder / _INDEX)
+    write_atomically(folder / _INDEX, json.dumps(index), mode=0o666, durable=False, unique=False)

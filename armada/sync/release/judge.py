@@ -208,7 +208,11 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
 def _scraps(database: Database, run_id: str, evidence: dict[str, Any]) -> RunMissing | None:
     """What may still live of a run of whose folder somebody deleted most; None where the answer does not say that."""
     told = _answered(evidence).get(run_id, {})
-    if told.get("exists") is not False or not isinstance(told.get("remains"), dict) or not _known(database, run_id):
+    if (
+        told.get("exists") is not False
+        or not isinstance(told.get("remains"), dict)
+        or not runs.is_known(database, run_id)
+    ):
         return None
     missing = _missing(database, runs.find(database, run_id), evidence, told)
     return missing if missing.there is There.REMOVED else None
@@ -280,11 +284,6 @@ def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
 
 def _spec(database: Database, run_id: str) -> dict[str, Any] | None:
     try:
-        return runs.spec(database, runs.find(database, run_id).run_id) if _known(database, run_id) else None
+        return runs.spec(database, runs.find(database, run_id).run_id) if runs.is_known(database, run_id) else None
     except NotFound:
         return None
-
-
-def _known(database: Database, run_id: str) -> bool:
-    found = database.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    return found is not None

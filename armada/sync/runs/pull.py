@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable, NotFound
+from armada.foundation.progress import TransfersAs
 from armada.store import checkpoints, run_sync
 from armada.sync.checkpoints.published import left_out
 from armada.sync.checkpoints.repair import complete
@@ -15,14 +16,18 @@ from armada.sync.runs.sync_run import sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from armada.foundation.progress import Progress
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
     from armada.sync.context import SyncContext
-    from armada.transport.interface import TransferProgress
+    from armada.sync.runs.report import SyncOutcome
+
+
+_PART = "pull"
+"""What a pull's transfers are shown as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +44,17 @@ class Pulled:
     lacking: str | None = None
 
 
-class _Progress:
-    def __init__(self, tell: Callable[[str, TransferProgress], None]) -> None:
-        self._tell = tell
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        self._tell(what, seen)
-
-    def done(self, what: str) -> None:
-        pass
-
-
 def pull(
     context: SyncContext,
     *,
-    progress: Callable[[str, TransferProgress], None],
-    hashing: Callable[[int], None],
+    progress: Progress,
     only: Checkpoint | None = None,
 ) -> Pulled:
     """Bring home what the run's settings want, or one checkpoint, whole, whatever they want.
 
     Args:
         context: The run and its host.
-        progress: Told what is moving and how far it is.
-        hashing: Told how many checkpoints the host has yet to hash, which is waited for.
+        progress: Told what is moving, how far it is, and what is waited for.
         only: The one checkpoint.
 
     Raises:
@@ -82,11 +74,13 @@ def pull(
         )  # or the next sync would delete what was just asked for
         if is_home:
             return _make_whole(context, only, progress)
-    listener = _Progress(progress)
+    told = TransfersAs(_PART, progress)
     if only is None:
-        outcome = sync_whole(context, listener=listener, hashing=hashing)
-    else:
-        outcome = sync_run(context, listener=listener, insist=True, only=only.digest)
+        return _pulled(sync_whole(context, progress=told))
+    return _pulled(sync_run(context, progress=told, insist=True, only=only.digest))
+
+
+def _pulled(outcome: SyncOutcome) -> Pulled:
     if outcome.troubles:
         raise outcome.troubles[0].error
     return Pulled(outcome.published, outcome.size_bytes, outcome.already)
@@ -122,11 +116,9 @@ def pull_from_home(
     return Pulled((), 0, 1, lacking=lacking), only
 
 
-def _make_whole(
-    context: SyncContext, checkpoint: Checkpoint, progress: Callable[[str, TransferProgress], None]
-) -> Pulled:
+def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> Pulled:
     """Add what was left out of a checkpoint that is home; where it cannot be had any more, what is here is still good."""
-    tell = functools.partial(progress, f"checkpoint-{checkpoint.step}")
+    tell = functools.partial(progress.transfer, _PART, f"checkpoint-{checkpoint.step}")
     try:
         return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))
     except (HostUnreachable, NotFound) as error:

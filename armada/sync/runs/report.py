@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from armada.sync.outputs.download import Outputs
 
@@ -13,24 +13,6 @@ if TYPE_CHECKING:
 
     from armada.errors import ArmadaError
     from armada.sync.causes import Cause
-    from armada.transport.interface import TransferProgress
-
-
-class Listener(Protocol):
-    """Whoever wants to know how a sync goes."""
-
-    def transfer(self, what: str, seen: TransferProgress) -> None: ...
-    def done(self, what: str) -> None: ...
-
-
-class NullListener:
-    """Nobody."""
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        pass
-
-    def done(self, what: str) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_ou
 from armada.sync.outputs.listing import coming, stale
 from armada.sync.runs.acknowledgements import Acknowledger
 from armada.sync.runs.outbox_listing import OutboxListing, expects, observe_and_look
-from armada.sync.runs.report import Listener, SyncOutcome, Trouble
+from armada.sync.runs.report import SyncOutcome, Trouble
 from armada.sync.schedule import due as schedule
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.stream_transfer import Fetcher
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from armada.foundation.progress import Progress
     from armada.store.checkpoints import Checkpoint
     from armada.sync.context import SyncContext
     from armada.sync.transfer.streams import Streams
@@ -55,12 +56,17 @@ class _Came:
     outputs: Outputs = dataclasses.field(default_factory=Outputs)
 
 
+SYNC = "sync"
+HOME = "home"
+"""The parts of a sync: transfers, and what is verified and in its place."""
+
+
 class RunSyncer:
     """The parts of one sync and what they share.
 
     Args:
         context: The run and its host.
-        listener: Told what is going on.
+        progress: Told what is going on.
         now: The clock.
         insist: Try again what was given up, however recently.
         pool: Streams with the host that others use too; without it, its own.
@@ -69,14 +75,14 @@ class RunSyncer:
     def __init__(
         self,
         context: SyncContext,
-        listener: Listener,
+        progress: Progress,
         now: Callable[[], float],
         *,
         insist: bool,
         pool: Streams | None = None,
     ) -> None:
         self.context = context
-        self._listener = listener
+        self._progress = progress
         self.now = now
         self._insist = insist
         self._pool = pool
@@ -195,8 +201,8 @@ class RunSyncer:
                 continue
             try:
                 name = f"checkpoint-{finding.checkpoint.step}"
-                listener = functools.partial(self._listener.transfer, name)
-                repair(self.context, finding, listener, locked=True)
+                tell = functools.partial(self._progress.transfer, SYNC, name)
+                repair(self.context, finding, tell, locked=True)
             except HostUnreachable:
                 raise
             except (ArmadaError, OSError) as error:
@@ -242,7 +248,7 @@ class RunSyncer:
             name = f"checkpoint-{checkpoint.step}"
             try:
                 left_out = apply_retention.left_out_of(checkpoint, self.context.database, settings)
-                place = downloader.bring(checkpoint, left_out, functools.partial(self._listener.transfer, name))
+                place = downloader.bring(checkpoint, left_out, functools.partial(self._progress.transfer, SYNC, name))
             except HostUnreachable as error:
                 transfers.give_up(
                     self.context.database,
@@ -257,7 +263,7 @@ class RunSyncer:
                 self._note_trouble(checkpoint, error)
             else:
                 published.append((checkpoint.step, place))
-                self._listener.done(f"{place} (every byte verified)")
+                self._progress.stage(HOME, f"{place} (every byte verified)")
                 self._acknowledger.acknowledge(checkpoint.digest)
         return published
 
@@ -288,7 +294,7 @@ class RunSyncer:
         if not stale(self.context.home, self.context.run_id, listed):
             return Outputs(skipped=tuple(skipped))
         try:
-            tell = functools.partial(self._listener.transfer, "outputs")
+            tell = functools.partial(self._progress.transfer, SYNC, "outputs")
             brought = download_outputs(self.context, listed, fetcher, tell, asked)
         except HostUnreachable:
             raise

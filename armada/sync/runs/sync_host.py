@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.progress import NullProgress
 from armada.store import runs
 from armada.sync.causes import cause_of
 from armada.sync.runs.outbox_listing import FRESH_S, look_first
-from armada.sync.runs.report import NullListener, SyncOutcome, Trouble
+from armada.sync.runs.report import SyncOutcome, Trouble
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.runs.sync_run import record_failure, record_outcome, try_sync
 from armada.sync.transfer.streams import Streams
@@ -17,8 +18,8 @@ from armada.sync.transfer.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from armada.foundation.progress import Progress
     from armada.sync.context import HostContext
-    from armada.sync.runs.report import Listener
 
 AGAIN_S = 5.0
 """A run that was just synced may join in again after so long."""
@@ -28,7 +29,7 @@ def sync_host(
     context: HostContext,
     run_ids: Sequence[str],
     *,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
     now: Callable[[], float] = time.time,
     news: Callable[[], Sequence[str]] | None = None,
 ) -> list[SyncOutcome]:
@@ -39,7 +40,7 @@ def sync_host(
     Args:
         context: The host.
         run_ids: Which.
-        listener: Told what is going on.
+        progress: Told what is going on.
         now: The clock.
         news: Asked after every turn which runs of the host are due by then; they join in.
 
@@ -65,7 +66,7 @@ def sync_host(
             began.setdefault(run_id, now())
             # Bringing the runs before this one may have taken an hour.
             is_fresh = run_id in looks and run_id not in outcomes and 0 <= now() - looked_at < FRESH_S
-            syncer = RunSyncer(context.of_run(run_id), listener or NullListener(), now, insist=False, pool=pool)
+            syncer = RunSyncer(context.of_run(run_id), progress or NullProgress(), now, insist=False, pool=pool)
             most = 1 if waiting or news is not None else None
             try:
                 outcome = try_sync(syncer, None, looks[run_id] if is_fresh else None, most=most)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound
+from armada.foundation.progress import SerialProgress
 from armada.rpc.session import HostSession
 from armada.store.database import Database
 from armada.sync.context import HostContext
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from armada.config.hosts import Host
+    from armada.foundation.progress import Progress
     from armada.paths import HomePaths
     from armada.store.runs import Run
-    from armada.sync.runs.report import Listener
-    from armada.transport.interface import TransferProgress
 
 MOST_AT_ONCE = 8
 
@@ -35,28 +34,12 @@ class HostResult:
     error: ArmadaError | None = None
 
 
-class _OneAtATime:
-    """Lets several hosts tell one listener."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._lock = threading.Lock()
-
-    def transfer(self, what: str, seen: TransferProgress) -> None:
-        with self._lock:
-            self._listener.transfer(what, seen)
-
-    def done(self, what: str) -> None:
-        with self._lock:
-            self._listener.done(what)
-
-
 def sync_hosts(
     home: HomePaths,
     hosts: Mapping[str, Host],
     wanted: Sequence[Run],
     *,
-    listener: Listener,
+    progress: Progress,
     patience_s: float = 20.0,
 ) -> list[HostResult]:
     """Sync runs, all hosts at once; an error of one host is in its result.
@@ -65,13 +48,13 @@ def sync_hosts(
         home: Home's folders.
         hosts: Every host that is configured.
         wanted: Which runs.
-        listener: Told what is going on, by one thread at a time.
+        progress: Told what is going on, by one thread at a time.
         patience_s: How long a broken link is waited for.
     """
     by_host: dict[str, list[str]] = {}
     for run in wanted:
         by_host.setdefault(run.host, []).append(run.run_id)
-    quiet = _OneAtATime(listener)
+    told = SerialProgress(progress)
 
     def work(name: str) -> HostResult:
         if name not in hosts:
@@ -79,7 +62,7 @@ def sync_hosts(
         try:
             with Database(home.store) as database, HostSession(hosts[name], home, patience_s=patience_s) as session:
                 return HostResult(
-                    name, tuple(sync_host(HostContext(database, session, home), by_host[name], listener=quiet))
+                    name, tuple(sync_host(HostContext(database, session, home), by_host[name], progress=told))
                 )
         except ArmadaError as error:
             return HostResult(name, (), error)

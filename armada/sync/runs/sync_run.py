@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
+from armada.foundation.backoff import jitter_roll
+from armada.foundation.progress import NullProgress
 from armada.store import run_sync, runs
 from armada.sync.causes import as_error, cause_of
 from armada.sync.checkpoints.lock import leave, only_one
-from armada.sync.runs.report import NullListener
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.schedule import due as schedule
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from armada.foundation.progress import Progress
     from armada.store.database import Database
     from armada.sync.context import SyncContext
     from armada.sync.runs.outbox_listing import OutboxListing
-    from armada.sync.runs.report import Listener, SyncOutcome
+    from armada.sync.runs.report import SyncOutcome
 
 HASHING_S = 2.0
 """Who waits for a host to hash a checkpoint looks again after so long."""
@@ -30,7 +33,7 @@ HASHING_S = 2.0
 def sync_run(
     context: SyncContext,
     *,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
     now: Callable[[], float] = time.time,
     insist: bool = False,
     only: str | None = None,
@@ -40,7 +43,7 @@ def sync_run(
 
     Args:
         context: The run and its host.
-        listener: Told what is going on.
+        progress: Told what is going on.
         now: The clock.
         insist: Try again what was given up, however recently.
         only: Digest of the one checkpoint to bring, wanted by the settings or not; nothing is deleted then.
@@ -50,7 +53,7 @@ def sync_run(
         HostUnreachable: The link stayed down; what arrived stays in staging. What else can fail is in the outcome.
     """
     began = now()
-    syncer = RunSyncer(context, listener or NullListener(), now, insist=insist)
+    syncer = RunSyncer(context, progress or NullProgress(), now, insist=insist)
     outcome = try_sync(syncer, only, looked, most=None)
     return outcome if only is not None else record_outcome(context, outcome, began, now)
 
@@ -58,26 +61,24 @@ def sync_run(
 def sync_whole(
     context: SyncContext,
     *,
-    listener: Listener,
-    hashing: Callable[[int], None],
+    progress: Progress,
     pause: Callable[[float], None] = time.sleep,
 ) -> SyncOutcome:
     """Sync for somebody who waits for all there is, what the host has yet to hash included.
 
     Args:
         context: The run and its host.
-        listener: Told what is going on.
-        hashing: Told how many checkpoints are waited for, whose supervisor died before it hashed them.
+        progress: Told what is going on.
         pause: Waits between two looks.
 
     Raises:
         HostUnreachable: As in `sync_run`.
     """
-    outcome = sync_run(context, listener=listener, insist=True)
+    outcome = sync_run(context, progress=progress, insist=True)
     while outcome.finishing:
-        hashing(outcome.finishing)
+        progress.now("hashing", f"{counted(outcome.finishing, 'checkpoint')} on {context.host}")
         pause(HASHING_S)
-        outcome = outcome.then(sync_run(context, listener=listener, insist=True))
+        outcome = outcome.then(sync_run(context, progress=progress, insist=True))
     return outcome
 
 
@@ -124,5 +125,5 @@ def record_failure(database: Database, run_id: str, error: ArmadaError, now: flo
     if not runs.is_known(database, run_id):
         return
     failures = run_sync.find(database, run_id).failures + 1
-    wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, schedule.roll())
+    wait_s = schedule.DISK_PAUSE_S if cause_of(error) == "disk_home" else schedule.backoff_s(failures, jitter_roll())
     run_sync.failed(database, run_id, now=now, reason=str(error), next_due_at=now + wait_s)

@@ -13,12 +13,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.sync import SyncSettings, settings_of
+from armada.foundation.backoff import Backoff
 from armada.store import run_sync, runs
+from armada.store.queries.due_syncs import runs_with_news
 from armada.store.run_sync import RunSync
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_S = 15.0
 LONGEST_BACKOFF_S = 900.0
+_BACKOFF = Backoff(FIRST_BACKOFF_S, LONGEST_BACKOFF_S, jitter=(0.5, 1.0))
 FINAL_AGAIN_S = 5.0
 """A run may end just after a sync began, so the last one follows it, but not in the same instant."""
 
@@ -98,8 +100,7 @@ def backoff_s(failures: int, roll: float) -> float:
         failures: At least 1.
         roll: Between 0 and 1; it spreads the tries of many runs, so that a host that comes back is not run down.
     """
-    whole = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 16))
-    return whole * (0.5 + 0.5 * roll)
+    return _BACKOFF.pause_s(failures, roll)
 
 
 def due(
@@ -111,7 +112,7 @@ def due(
     """List the runs that should be synced now, those that ended first, then those that have waited longest."""
     local = (local_time or _local_time)(now)
     records = run_sync.every(database)
-    waiting = _hosts_with_news(database, now)
+    waiting = runs_with_news(database, now, not_wanted=NOT_WANTED, longest_wait_s=LONGEST_TRY_S * 1.5)
     found = []
     for run in runs.unsettled(database):
         record = records.get(run.run_id, RunSync(run.run_id))
@@ -126,29 +127,15 @@ def due(
     return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _hosts_with_news(database: Database, now: float) -> set[str]:
-    """Runs with a checkpoint on the host that is not home, and that may be tried now."""
-    rows = database.connection.execute(
-        """SELECT DISTINCT c.run_id FROM checkpoints c LEFT JOIN transfers t USING (run_id, digest)
-           WHERE c.on_host AND c.verified_at IS NULL AND coalesce(c.trouble, '') <> ?
-           AND (t.state IS NULL OR t.state IN ('waiting', 'running') OR t.next_try_at <= ? OR t.next_try_at > ?)""",
-        (NOT_WANTED, now, now + LONGEST_TRY_S * 1.5),
-    )
-    return {row["run_id"] for row in rows}
-
-
 NOT_WANTED = "not wanted by sync.keep_home"
 LONGEST_TRY_S = 86_400.0
+_REFETCH = Backoff(600.0, LONGEST_TRY_S)
 
 
 def next_try_at(now: float, tries: int) -> float:
     """When a checkpoint whose bytes were wrong is fetched again; the host's copy rarely gets better."""
-    return now + min(LONGEST_TRY_S, 600.0 * 2.0 ** min(tries, 10))
+    return now + _REFETCH.pause_s(tries + 1)
 
 
 def _local_time(now: float) -> dt.time:
     return dt.datetime.fromtimestamp(now, tz=dt.UTC).astimezone().time()
-
-
-def roll() -> float:
-    return random.random()  # noqa: S311  # jitter, not a secret

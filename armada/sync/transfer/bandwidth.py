@@ -7,8 +7,6 @@ has, so that those that wait are served in turn and get the same; what one does 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import struct
 import threading
@@ -17,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.config.hosts import home_bytes_per_s
 from armada.errors import ConfigError
+from armada.foundation.locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from armada.config.hosts import Host
@@ -80,25 +79,15 @@ class SharedLimit:
         self._clock = clock
 
     def reserve(self, size_bytes: int) -> float:
-        with self._locked() as descriptor:
+        with locked(self._file) as lock:  # opened anew each time: threads must keep each other out too
             now = self._clock()
-            kept = os.pread(descriptor, _MOMENT.size, 0)
+            kept = os.pread(lock.descriptor, _MOMENT.size, 0)
             free_at = _MOMENT.unpack(kept)[0] if len(kept) == _MOMENT.size else 0.0
             if not now - BURST_S <= free_at <= now + NEVER_S:
                 free_at = now - BURST_S
             free_at += size_bytes / self.bytes_per_s
-            os.pwrite(descriptor, _MOMENT.pack(free_at), 0)
+            os.pwrite(lock.descriptor, _MOMENT.pack(free_at), 0)
         return free_at - now
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
-        """The file, opened anew each time: locks belong to what was opened, and threads must keep each other out too."""
-        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
 
 class Allowance:

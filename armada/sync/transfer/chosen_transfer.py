@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.sync import SyncSettings
+    from armada.foundation.progress import TransferProgress
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.sync.transfer.interface import File
     from armada.sync.transfer.stream_transfer import Fetcher
-    from armada.transport.interface import TransferProgress
 
 
 class ChosenTransfer:

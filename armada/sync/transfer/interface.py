@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from armada.transport.interface import TransferProgress
+    from armada.foundation.progress import TransferProgress
 
 
 @dataclass(frozen=True, slots=True)

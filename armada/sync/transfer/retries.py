@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING
 
 from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.foundation.backoff import jitter_roll
+from armada.rpc.outage import RECONNECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_FIRST_WAIT_S = 0.1
-_LONGEST_WAIT_S = 5.0
 
 
 class Retries:
@@ -54,5 +52,4 @@ class Retries:
             raise error
         self._tries += 1
         failed(error)
-        longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**self._tries)
-        time.sleep(longest_s * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+        time.sleep(RECONNECT.pause_s(self._tries, jitter_roll()))

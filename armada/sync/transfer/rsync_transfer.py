@@ -8,22 +8,22 @@ staging once the last of its processes has ended and their SHA-256 was right.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from armada.errors import HostUnreachable, RsyncUnusable
+from armada.foundation.locks import FileLock
+from armada.foundation.progress import TransferProgress
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
 from armada.sync.transfer.retries import Retries
 from armada.sync.transfer.staging import BLOCKS, incoming
-from armada.transport.interface import Pull, TransferProgress
+from armada.transport.interface import Pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -128,21 +128,12 @@ class _Place:
             RsyncUnusable: One still writes.
         """
         self.incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = self.incoming.with_name("lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + wait_s
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise RsyncUnusable(f"another rsync still writes into {self.incoming}") from None
-                    time.sleep(0.02)
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        with FileLock(self.incoming.with_name("lock"), follow_links=False) as lock:
+            try:
+                lock.acquire(timeout_s=wait_s)
+            except TimeoutError:
+                raise RsyncUnusable(f"another rsync still writes into {self.incoming}") from None
+            yield lock.descriptor
 
     def held_bytes(self, files: Sequence[File]) -> int:
         """How much of these files is here."""

@@ -97,11 +97,3 @@ def clear_staging(staging: Path) -> None:
 def digest_of(path: Path) -> str:
     """Which checkpoint something beside or in the place of a staging folder belongs to."""
     return path.name.removesuffix(BLOCKS).removesuffix(INCOMING)
-
-
-def fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.progress import TransferProgress
 from armada.rpc.byte_stream import Block
 from armada.sync.transfer.bandwidth import allowance_for
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
@@ -23,7 +24,6 @@ from armada.sync.transfer.streams import (
     hang_up,
     streams_for,
 )
-from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import IO
 
 from armada.errors import LinkLost, RsyncUnusable
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 from armada.transport.copying import regular_sizes
-from armada.transport.interface import ProgressCallback, TransferProgress
+from armada.transport.interface import ProgressCallback
 from armada.transport.rsync.errors import explain_exit
 from armada.transport.ssh.config_file import write_ssh_config
 from armada.transport.ssh.host_keys import pinned_keys

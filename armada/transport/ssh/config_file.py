@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armada.errors import ConfigError
+from armada.foundation.atomic_write import write_if_changed
 from armada.paths import HomePaths
 from armada.transport.interface import HostLike
-from armada.transport.private_file import replace_text
 from armada.transport.ssh.host_keys import pinned_keys
 from armada.transport.ssh.resolve import HostSpec, resolve
 
@@ -57,7 +57,7 @@ def write_ssh_config(spec: HostSpec, home: HomePaths, *, asking: bool = False) -
     """
     path = home.ssh_config(f"{spec.name}+asking" if asking else spec.name)
     socket = shared_socket(spec, home).name if spec.shared else ""
-    replace_text(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
+    write_if_changed(path, render_ssh_config(spec, home.known_hosts, socket=socket, asking=asking))
     return path
 
 
@@ -84,7 +84,7 @@ def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
         own.append(f"  ProxyJump {','.join(hop.alias for hop in spec.hops) or 'none'}")
         blocks = [_block(hop, home.known_hosts, first=["  ProxyJump none"]) for hop in spec.hops]
     text = "\n".join([*blocks, _block(spec, home.known_hosts, first=own)])
-    replace_text(path, f"# Written by `armada code`; changes are lost.\n\n{text}")
+    write_if_changed(path, f"# Written by `armada code`; changes are lost.\n\n{text}")
     return path, spec.alias
 
 

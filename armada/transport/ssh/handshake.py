@@ -17,12 +17,13 @@ from paramiko.ssh_exception import AuthenticationException, BadHostKeyException,
 from armada.errors import HostUnreachable
 from armada.transport.deadline import Deadline, growing_pauses
 from armada.transport.ssh.authentication import OfferedKeys
-from armada.transport.ssh.host_keys import HostKey, PinnedKeys
+from armada.transport.ssh.host_keys import HostKey, PinnedKeys, pinned_keys
 from armada.transport.ssh.login import Login
 from armada.transport.ssh.refusals import Refusal, explain
 from armada.transport.ssh.sockets import open_socket
 
 if TYPE_CHECKING:
+    from armada.paths import HomePaths
     from armada.transport.ssh.resolve import HostSpec
 
 # Without a handler of their own, Paramiko's tracebacks would land on a person's terminal.
@@ -63,9 +64,16 @@ def close_chain(chain: Sequence[fabric.Connection]) -> None:
         connection.close()
 
 
-def scan_keys(spec: HostSpec, pinned: PinnedKeys, *, deadline_s: float) -> list[HostKey]:
-    """See host_keys.scan."""
-    deadline, host = Deadline(deadline_s), spec.name
+def scan(spec: HostSpec, home: HomePaths, deadline_s: float = 30.0) -> list[HostKey]:
+    """Ask a host, and every hop on its way, for the key it shows now; nothing is pinned, and nothing compared.
+
+    Reaching a host behind hops means logging in at each hop, under the key it has just shown. Where a key is pinned, that
+    kind of key is asked for.
+
+    Raises:
+        HostUnreachable: A machine does not answer, or a hop does not let us in.
+    """
+    pinned, deadline, host = pinned_keys(home), Deadline(deadline_s), spec.name
     chain: list[fabric.Connection] = []
     keys: list[HostKey] = []
     try:

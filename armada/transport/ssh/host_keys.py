@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
-import fcntl
 import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from armada.foundation.atomic_write import write_if_changed
+from armada.foundation.locks import locked
 from armada.paths import HomePaths
-from armada.transport.private_file import replace_text
-from armada.transport.ssh.resolve import HostSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +44,13 @@ def pinned_keys(home: HomePaths) -> PinnedKeys:
 
 def pin(home: HomePaths, name: str, keys: Sequence[HostKey]) -> None:
     """Know host `name`, and the hops on its way, by these keys and by no others."""
-    with _locked(home):
+    with locked(home.known_hosts.with_suffix(".lock")):
         _write(home, [*(key for key in _read(home) if not _belongs(key, name)), *keys])
 
 
 def unpin(home: HomePaths, name: str) -> None:
     """Forget the keys of host `name` and of the hops on its way."""
     pin(home, name, ())
-
-
-def scan(spec: HostSpec, home: HomePaths, deadline_s: float = 30.0) -> list[HostKey]:
-    """Ask a host, and every hop on its way, for the key it shows now; nothing is pinned, and nothing compared.
-
-    Reaching a host behind hops means logging in at each hop, under the key it has just shown. Where a key is pinned, that
-    kind of key is asked for.
-
-    Raises:
-        HostUnreachable: A machine does not answer, or a hop does not let us in.
-    """
-    from armada.transport.ssh.handshake import scan_keys
-
-    return scan_keys(spec, pinned_keys(home), deadline_s=deadline_s)
 
 
 def _belongs(key: HostKey, name: str) -> bool:
@@ -95,15 +78,4 @@ def _is_base64(text: str) -> bool:
 
 
 def _write(home: HomePaths, keys: Sequence[HostKey]) -> None:
-    replace_text(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))
-
-
-@contextlib.contextmanager
-def _locked(home: HomePaths) -> Iterator[None]:
-    home.ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(home.known_hosts.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    write_if_changed(home.known_hosts, "".join(f"{key.alias} {key.algorithm} {key.blob}\n" for key in keys))

@@ -15,7 +15,6 @@ from paramiko.ssh_exception import AuthenticationException, ChannelException, SS
 from armada.errors import HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.transport.ssh.authentication import OfferedKeys
-from armada.transport.ssh.host_keys import scan
 from armada.transport.ssh.key_errors import key_changed, key_unpinned, where_of
 from armada.transport.ssh.refusals import Refusal
 
@@ -84,6 +83,8 @@ def _shown(alias: str, spec: HostSpec, home: HomePaths) -> str | None:
     """The fingerprint that a machine shows, which ssh does not say; None where asking could take a person's code."""
     if spec.reuse_only:
         return None
+    from armada.transport.ssh.handshake import scan
+
     try:
         return next((key.fingerprint for key in scan(spec, home) if key.alias == alias), None)
     except HostUnreachable:  # the refusal stands without it

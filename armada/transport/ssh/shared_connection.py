@@ -6,7 +6,6 @@ An armada that needs it and finds it missing opens it, unless only a person may.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import AuthenticationFailed, HostUnreachable, LinkLost, LoginNeeded
+from armada.foundation.locks import FileLock
 from armada.foundation.sanitize import sanitize_line
 from armada.transport.deadline import Deadline, growing_pauses
 from armada.transport.interface import RUNS_GO_ON
@@ -165,16 +165,13 @@ class SharedConnection:
     def _turn(self, deadline: Deadline) -> Iterator[None]:
         """One process or thread at a time opens it, so that there is one."""
         path = self._home.lock(f"connection-{self._spec.name}")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while not _locked(fd):
-                if deadline.passed:
-                    raise HostUnreachable("something else is connecting to it right now", host=self._spec.name)
-                time.sleep(_LOCK_POLL_S)
+        with FileLock(path) as lock:
+            try:
+                lock.acquire(timeout_s=deadline.left_s, poll_s=_LOCK_POLL_S)
+            except TimeoutError:
+                said = "something else is connecting to it right now"
+                raise HostUnreachable(said, host=self._spec.name) from None
             yield
-        finally:
-            os.close(fd)
 
 
 def end_connections(name: str, home: HomePaths) -> int:
@@ -225,11 +222,3 @@ def _ask_at_terminal(command: list[str], folder: Path) -> int:
             os.tcsetpgrp(terminal, ours)
         signal.signal(signal.SIGTTOU, former)
         os.close(terminal)
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -111,7 +111,7 @@ class View(Screen[None]):
         self.board.act_on_runs("resume", self.concerned())
 
     def action_remove(self) -> None:
-        from armada.tui.removal import Removal
+        from armada.tui.screens.removal import Removal
 
         Removal(self.board, self.concerned()).begin()
 

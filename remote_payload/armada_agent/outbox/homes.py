@@ -10,7 +10,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.host import files
-from armada_agent.paths import RunPaths, checked_digest, list_folder, newest, require_own
+from armada_agent.paths import RunPaths, checked_digest, list_folder, list_run_ids, newest, require_own
 from armada_agent.rpc import parameters
 from armada_agent.rpc.session import Call
 from armada_agent.verdicts.letting_go import Words
@@ -205,13 +205,11 @@ def forget(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     Returns:
         The runs that it had a say in.
     """
-    from armada_agent.runs.folders import list_ids
-
     asker = read_asker(params) or {}
     home = _checked_id(params.get("forget"))
     told = {"time": time.time(), "by": asker.get("label") or NOBODY}
     done = []
-    for run_id in list_ids(call.root):
+    for run_id in list_run_ids(call.root):
         paths = RunPaths(call.root, run_id)
         try:
             if home in registered_ids(paths):

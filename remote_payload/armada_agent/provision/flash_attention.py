@@ -5,7 +5,7 @@ import shutil
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.host import facts
+from armada_agent.host import limits
 from armada_agent.host.telemetry import parse_meminfo
 
 GIB = 1 << 30
@@ -87,7 +87,7 @@ def plan_build(memory_bytes: int, cores: int, capabilities: List[str]) -> BuildP
 
 def free_memory_bytes() -> int:
     """Tell how much memory a build may still take: what is free, and no more than a container's limit."""
-    limit = facts.memory_bytes() or 0
+    limit = limits.memory_bytes() or 0
     try:
         with open("/proc/meminfo") as stream:
             available = parse_meminfo(stream.read()).get("MemAvailable")
@@ -101,7 +101,9 @@ def _build(request: Dict[str, Any], installer: List[str], run: Run, say: Callabl
     if nvcc is None:
         message = "flash_attn: build needs CUDA's compiler, and this host has no nvcc"
         raise AgentError("environment", message, "install the CUDA toolkit there, or set environment.flash_attn: auto")
-    plan = plan_build(free_memory_bytes(), facts.cpu_count(), [str(item) for item in request.get("capabilities") or []])
+    plan = plan_build(
+        free_memory_bytes(), limits.cpu_count(), [str(item) for item in request.get("capabilities") or []]
+    )
     say(
         "compiling flash-attn %s for %s, %d at once: about %s"
         % (request.get("version"), ", ".join("sm_" + name for name in plan.architectures), plan.jobs, _span(plan.hours))

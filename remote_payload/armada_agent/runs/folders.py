@@ -10,14 +10,14 @@ from typing import Any, Dict, List
 from armada_agent.errors import AgentError
 from armada_agent.host import files
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, checked_run_id, list_folder, newest
+from armada_agent.paths import RunPaths, list_run_ids, newest
 from armada_agent.provision import content
 from armada_agent.rpc import parameters
 from armada_agent.rpc.session import Call
-from armada_agent.runs import leftover_processes
-from armada_agent.supervisor import work_data
+from armada_agent.runs import leftover_processes, submissions
+from armada_agent.runs.observation import Evidence
+from armada_agent.supervisor import job_variables, work_data
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SPECS = 200
 _LONGEST_STATE = 40
 _SPECS_LIMIT = 4 * 1024 * 1024  # of one answer: a line holds at most 8 MiB
@@ -34,8 +34,6 @@ def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     answer = _create(call, params)
     homes.register(RunPaths(call.root, params.get("run_id")), home)
     if params.get("submission") is not None:
-        from armada_agent.runs import submissions
-
         answer["submitted"] = submissions.submit(call, params)
     return answer
 
@@ -48,7 +46,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if not _LAUNCH_FILE.fullmatch(name):
             raise AgentError("bad_request", "%.100r is not a file name under launch/" % name)
     secrets = parameters.texts(params, "secrets")
-    check_variables(secrets)
+    job_variables.check_names(secrets)
     if not os.path.isdir(paths.folder):
         files.make_folders(os.path.dirname(paths.folder))
         staged = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
@@ -65,7 +63,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """List every run under the root with its last written state."""
-    return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_ids(call.root)]}
+    return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_run_ids(call.root)]}
 
 
 def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -103,8 +101,6 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `conflict` while anything of the run lives, or another home would lose something by it, unless `despite_homes`
             says that a person knows; `not_found`.
     """
-    from armada_agent.runs.observation import Evidence
-
     asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
     if not os.path.isdir(paths.folder):
@@ -166,7 +162,7 @@ def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
     argv = parameters.sequence(job, "argv")
     if not argv or not all(map(parameters.is_text, argv)) or not argv[0]:
         raise AgentError("bad_request", "`job.argv` must be a list of texts that begins with a program")
-    check_variables(parameters.texts(job, "env"))
+    job_variables.check_names(parameters.texts(job, "env"))
     code = job.get("code")
     if code is not None and not (isinstance(code, str) and os.path.isabs(code)):
         raise AgentError("bad_request", "`job.code` must be an absolute folder")
@@ -196,17 +192,6 @@ def _check_watch(watch: Any) -> None:
         if not pattern or os.path.isabs(pattern) or ".." in pattern.split("/"):
             raise AgentError("bad_request", "`watch.checkpoints.pattern` must stay below the folder the job works in")
         parameters.seconds(checkpoints, "quiet_s")
-
-
-def check_variables(environment: Dict[str, str]) -> None:
-    """Refuse what is no name of a variable.
-
-    Raises:
-        AgentError: `bad_request`.
-    """
-    for name in environment:
-        if not _VARIABLE.fullmatch(name):
-            raise AgentError("bad_request", "%.100r is not the name of a variable" % name)
 
 
 def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str], secrets: Dict[str, str]) -> None:
@@ -245,18 +230,6 @@ def _rename(staged: str, folder: str) -> bool:
         raise
     files.fsync_folder(os.path.dirname(folder))
     return True
-
-
-def list_ids(root: str) -> List[str]:
-    """List the ids of the runs under a root."""
-    folder = os.path.join(root, "runs")
-    found = []
-    for name in list_folder(folder):
-        try:
-            found.append(checked_run_id(name))
-        except AgentError:
-            continue  # hidden leftovers, and what people put there
-    return [name for name in found if os.path.isdir(os.path.join(folder, name))]
 
 
 def _summarise(paths: RunPaths) -> Dict[str, Any]:

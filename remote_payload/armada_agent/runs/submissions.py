@@ -16,8 +16,8 @@ from armada_agent.provision import host_setup
 from armada_agent.rpc import parameters
 from armada_agent.rpc.session import Call
 from armada_agent.runs import leftover_processes
-from armada_agent.runs.folders import check_variables
 from armada_agent.runs.observation import Evidence
+from armada_agent.supervisor import job_variables
 from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
@@ -41,7 +41,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
     secrets = parameters.texts(params, "secrets") if number > 1 else {}
-    check_variables(secrets)
+    job_variables.check_names(secrets)
     _require_linux()
     paths.require()
     with files.locked(paths.submit_lock) as lock:

@@ -10,6 +10,7 @@ import pwd
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
+from armada_agent.errors import AgentError
 from armada_agent.host import files
 from armada_agent.paths import RunPaths
 
@@ -35,6 +36,18 @@ _LOOKS_WANTED = re.compile(
 _SET_BY_US = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _TOOLS = ("SLURM_CONF", "KRB5")  # what sbatch itself may need to reach its controller
 _MOST_NAMED = 50
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_names(environment: Dict[str, str]) -> None:
+    """Refuse what is no name of a variable.
+
+    Raises:
+        AgentError: `bad_request`.
+    """
+    for name in environment:
+        if not _VARIABLE.fullmatch(name):
+            raise AgentError("bad_request", "%.100r is not the name of a variable" % name)
 
 
 def is_base(name: str) -> bool:

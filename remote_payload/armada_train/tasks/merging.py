@@ -15,10 +15,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from armada_train.checkpoints import announce
 from armada_train.data.rows import Row
 from armada_train.failure import PayloadFailure
-from armada_train.merge import Merge
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import Metrics
 from armada_train.runfolder import RunFolder
+from armada_train.specification.merge import Merge
 
 TOLERANCE = 1e-4
 """Nats per token between the model with its adapter and the merged one."""

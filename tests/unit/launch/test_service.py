@@ -11,6 +11,7 @@ import pytest
 from armada.config.hosts import Host
 from armada.config.tasks.command import Command
 from armada.errors import Conflict, NotFound, PreflightRefused
+from armada.foundation.progress import NullProgress
 from armada.launch.plans.task import Order
 from armada.launch.service import Caller, carry_out, find_source, launch_of
 from armada.paths import HomePaths
@@ -34,12 +35,6 @@ class Unasked:
         raise AssertionError(method)
 
 
-class Silent:
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: Any) -> None: ...
-
-
 @pytest.fixture
 def order(tmp_path: Path) -> Iterator[Order]:
     home = HomePaths(tmp_path / "config", tmp_path / "state")
@@ -60,7 +55,7 @@ def test_there_is_no_data_of_a_command_to_prepare_and_no_host_is_asked(order: Or
 def test_a_host_that_was_removed_meanwhile_is_asked_nothing_and_the_launch_shows_as_failed(
     order: Order, tmp_path: Path
 ) -> None:
-    caller = Caller(("armada", "launch"), tmp_path, Silent())
+    caller = Caller(("armada", "launch"), tmp_path, NullProgress())
     with pytest.raises(Conflict, match=r"removed from hosts\.yaml"):
         carry_out(launch_of(COMMAND, order), caller)
     (seen,) = operations.recent(order.database, 10)

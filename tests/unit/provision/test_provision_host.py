@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from armada.config.hosts import Host
 from armada.errors import Conflict, UsageError
+from armada.foundation.progress import NullProgress
 from armada.paths import HomePaths
 from armada.provision.service import named_profile, provision_host
 from armada.store import operations
@@ -18,12 +19,6 @@ from armada.store.database import Database
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
-
-
-class Silent:
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: Any) -> None: ...
 
 
 @contextlib.contextmanager
@@ -57,6 +52,8 @@ def test_a_host_that_was_removed_meanwhile_is_asked_nothing(home: HomePaths, tmp
 
     with Database(home.store) as database:
         with pytest.raises(Conflict, match="removed from"):
-            provision_host(database, home, host, None, connect, argv=["armada"], project=tmp_path, listener=Silent())
+            provision_host(
+                database, home, host, None, connect, argv=["armada"], project=tmp_path, progress=NullProgress()
+            )
         (seen,) = operations.recent(database, 5)
         assert (seen.kind, seen.state) == ("provision", "failed")

@@ -125,7 +125,7 @@ def test_a_host_that_takes_long_to_show_its_key_is_named(
         eventually(lambda: said)
         raise HostUnreachable("did not answer in time", host="box")
 
-    monkeypatch.setattr("armada.transport.ssh.host_keys.scan", frozen)
+    monkeypatch.setattr("armada.transport.ssh.handshake.scan", frozen)
     context: Any = SimpleNamespace(home=HomePaths(config=tmp_path / "config", state=tmp_path / "state"))
     with pytest.raises(HostUnreachable):
         trust.show_key(context, Host(name="box", ssh="me@127.0.0.1:1"), as_json=False)

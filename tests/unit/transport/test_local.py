@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ArmadaError, LinkLost, NotFound, ProvisionFailed
+from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
-from armada.transport import TransferProgress, connect, root_of
+from armada.transport import connect, root_of
 from armada.transport.local import LocalTransport
 
 NAMES = ["plain", "sub/deep/x.sh", 'it\'s "q" $(touch x)', "#hash", ";semi", "ünï — 漢", "-dash", "a b", "empty"]

@@ -14,7 +14,7 @@ from armada.errors import (
     ProvisionFailed,
     RsyncUnusable,
 )
-from armada.transport.interface import TransferProgress
+from armada.foundation.progress import TransferProgress
 from armada.transport.rsync.errors import explain_exit
 from armada.transport.rsync.program import parse_progress
 from armada.transport.ssh.host_keys import HostKey

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ArmadaError, LinkLost, NotFound, RsyncUnusable
-from armada.transport.interface import Pull, TransferProgress
+from armada.foundation.progress import TransferProgress
+from armada.transport.interface import Pull
 from armada.transport.rsync import program
 from armada.transport.rsync.pull import pull_here
 

@@ -1,4 +1,4 @@
-"""Operations: what takes time says how far it is, and shows as broken off when its process was killed.
+"""Operations as they run: what takes time records how far it is, and shows as interrupted when its process was killed.
 
     with operation(database, kind="launch", host="a100-1", argv=sys.argv) as op:
         op.step("provision", "environment 3f2a", done=100, total=2000)
@@ -13,10 +13,11 @@ import contextlib
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, OutcomeUnknown
 from armada.foundation import process_identity
+from armada.foundation.progress import JoinedProgress, with_fraction
 from armada.foundation.sanitize import sanitize_line
 from armada.store import operations as records
 from armada.store.database import Database
@@ -25,27 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from armada.foundation.progress import Progress, TransferProgress
     from armada.store.operations import Operation
-    from armada.transport.interface import TransferProgress
 
 WRITE_EVERY_S = 0.5
 """Progress goes into the store at most so often; a new step at once."""
-
 
 DAY_S = 86_400.0
 OUTCOME_UNKNOWN = OutcomeUnknown.exit_code
 
 
-class Listener(Protocol):
-    """Whoever shows progress to a person; `armada.cli.progress.Reporter` is one."""
-
-    def stage(self, name: str, message: str) -> None: ...
-    def now(self, name: str, message: str) -> None: ...
-    def transfer(self, name: str, what: str, seen: TransferProgress) -> None: ...
-
-
-class Progress:
-    """The running operation, for whoever does it; a host's progress arrives on other threads, so any may speak here."""
+class OperationProgress:
+    """The running operation, a `Progress` for whoever does it; a host's progress arrives on other threads, so any may speak here."""
 
     def __init__(self, path: Path, id: str, *, monotonic: Callable[[], float]) -> None:  # noqa: A002
         self.id = id
@@ -94,27 +86,18 @@ class Progress:
         """Name the run, once it is known."""
         records.advance(self._database, self.id, run_id=run_id)
 
-    def tells(self, listener: Listener) -> Listener:
-        """A listener that writes what it hears into this operation and passes it on."""
-        return _Telling(self, listener)
-
-
-class _Telling:
-    def __init__(self, progress: Progress, listener: Listener) -> None:
-        self._progress = progress
-        self._listener = listener
-
     def stage(self, name: str, message: str) -> None:
-        self._progress.step(name, message)
-        self._listener.stage(name, message)
+        self.step(name, message)
 
-    def now(self, name: str, message: str) -> None:
-        self._progress.step(name, message)
-        self._listener.now(name, message)
+    def now(self, name: str, message: str, fraction: float | None = None) -> None:
+        self.step(name, with_fraction(message, fraction))
 
     def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
-        self._progress.step(name, what, done=seen.done_bytes, total=seen.total_bytes, rate=seen.rate_bytes_per_s)
-        self._listener.transfer(name, what, seen)
+        self.step(name, what, done=seen.done_bytes, total=seen.total_bytes, rate=seen.rate_bytes_per_s)
+
+    def and_tell(self, progress: Progress) -> Progress:
+        """Give what writes all it hears into this operation and passes it on."""
+        return JoinedProgress(self, progress)
 
 
 @contextlib.contextmanager
@@ -126,7 +109,7 @@ def operation(
     run_id: str | None = None,
     host: str | None = None,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Progress]:
+) -> Iterator[OperationProgress]:
     """Record what is done inside as an operation of this process.
 
     An `ArmadaError` ends it as failed with its exit code, Ctrl-C as interrupted, and both go on to the caller.
@@ -145,7 +128,7 @@ def operation(
         boot_id=me.boot_id,
     )
     try:
-        yield Progress(database.path, id_, monotonic=monotonic)
+        yield OperationProgress(database.path, id_, monotonic=monotonic)
     except ArmadaError as error:
         state = "interrupted" if error.exit_code == 130 else "failed"
         records.finish(database, id_, state, message=sanitize_line(error.message), exit_code=error.exit_code)

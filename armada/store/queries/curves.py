@@ -1,0 +1,72 @@
+"""Metric curves as screens draw them: a few points for a line of text, an outline, or every point behind a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.store.database import Database
+
+SPARK_POINTS = 10
+OUTLINE = 500
+_FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
+
+
+def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
+    """A curve at so many places between its ends: index look-ups, however many points it has."""
+    connection = database.connection
+    series, low, high = _find_series(database, run_id, name)
+    if low is None or high is None:
+        return ()
+    values: dict[int, float | None] = {}
+    for place in range(SPARK_POINTS):
+        step = low + (high - low) * place // (SPARK_POINTS - 1)
+        query = "SELECT step, value FROM points WHERE series = ? AND step >= ? ORDER BY step LIMIT 1"
+        there, value = connection.execute(query, (series, step)).fetchone()
+        values[there] = value
+    return tuple(values.values())
+
+
+def is_long(first: float, last: float) -> bool:
+    """Whether a curve between two steps is read as an outline first."""
+    return last - first >= 8 * OUTLINE
+
+
+def read_curve(
+    database: Database, run_id: str, name: str, *, after: float = float("-inf"), outline: bool = False
+) -> list[tuple[float, float, float | None]]:
+    """A metric's points (step, time, value) behind a step, None for a NaN.
+
+    Args:
+        database: The store.
+        run_id: Whose.
+        name: The metric's.
+        after: The last step that is known.
+        outline: Where there are very many, the lowest and highest of some hundred spans are enough: SQLite finds them while Python
+            does other things; to read half a million would hold up the keys for a second.
+    """
+    connection = database.connection
+    series, first, last = _find_series(database, run_id, name)
+    if series is None:
+        return []
+    if not outline or first is None or last is None or not is_long(first, last):
+        query = "SELECT step, time, value FROM points WHERE series = ? AND step > ? ORDER BY step"
+        return [tuple(point) for point in connection.execute(query, (series, after))]
+    query = f"""SELECT min(step), min(time), min({_FINITE}), max(step), max(time), max({_FINITE}) FROM points
+                WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""  # noqa: S608  # a constant
+    spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
+    points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
+    newest = connection.execute("SELECT step, time, value FROM points WHERE series = ? AND step = ?", (series, last))
+    return [*points, *map(tuple, newest)]  # its own value: a NaN is in no lowest and highest
+
+
+def _find_series(database: Database, run_id: str, name: str) -> tuple[int | None, int | None, int | None]:
+    """A curve's key and its first and last step; None for what there is not."""
+    connection = database.connection
+    found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
+    if found is None:
+        return None, None, None
+    series = found[0]
+    (low,) = connection.execute("SELECT min(step) FROM points WHERE series = ?", (series,)).fetchone()
+    (high,) = connection.execute("SELECT max(step) FROM points WHERE series = ?", (series,)).fetchone()
+    return series, low, high

@@ -1,0 +1,25 @@
+"""One run in full, as its page shows it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armada.store.database import Database
+
+EVENTS_SHOWN = 2000
+
+
+def find_spec(database: Database, run_id: str) -> dict[str, Any] | None:
+    """A run's plan; None where the run is gone."""
+    row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    return json.loads(row["spec"]) if row is not None else None
+
+
+def newest_events(database: Database, run_id: str, most: int = EVENTS_SHOWN) -> list[dict[str, Any]]:
+    """The last events of a run, oldest first."""
+    newest = database.connection.execute(
+        "SELECT data FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT ?", (run_id, most)
+    )
+    return [json.loads(event["data"]) for event in newest][::-1]

@@ -1,0 +1,74 @@
+"""The list of runs, read again and again: only what changed since the reading before."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from armada.store.database import Database
+
+Values = tuple[Any, ...]
+"""A run's row as the store has it, to compare with the one before at little cost; `as_run` makes a `Run` of it."""
+
+_FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
+_COLUMNS = ", ".join([*(f"r.{name}" for name in _FIELDS), LOSS_NOT_FINITE])
+_RUN_ID, _GPUS = _FIELDS.index("run_id"), _FIELDS.index("gpus")
+_MOST_PARAMETERS = 500
+"""SQLite takes only so many `?`."""
+
+
+def revision(database: Database) -> tuple[int, int]:
+    """The number of the newest change of any run, and how many runs were deleted so far."""
+    number, deletions = database.connection.execute("SELECT number, deletions FROM revision").fetchone()
+    return number, deletions
+
+
+def changed_since(database: Database, number: int) -> dict[str, Values]:
+    """The runs of which something changed after the change with that number, by id; -1 for all."""
+    query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the dataclass's own
+    rows = database.connection.execute(query, (number,))
+    return {row[_RUN_ID]: tuple(row) for row in rows}
+
+
+def as_run(values: Values) -> Run:
+    """Make a run of its values; what is counted from other tables is left out."""
+    *fields, loss_not_finite = values
+    fields[_GPUS] = tuple(json.loads(fields[_GPUS]))
+    run = Run(*fields)
+    return run if loss_not_finite is None else dataclasses.replace(run, loss_not_finite=loss_not_finite)
+
+
+def count_checkpoints(
+    database: Database, run_ids: set[str] | None
+) -> dict[str, tuple[int | None, float | None, int, int, int]]:
+    """Count runs' checkpoints, for those of the ids that have any, or for all runs.
+
+    Returns:
+        By run id: the newest step that is at home, when the newest came, how many are at home, how many are only on the host, and
+        how many are damaged at home.
+    """
+    query = """SELECT run_id, max(CASE WHEN verified_at IS NOT NULL AND trouble IS NULL THEN step END),
+                      max(CASE WHEN trouble IS NULL THEN verified_at END),
+                      count(CASE WHEN trouble IS NULL THEN verified_at END),
+                      sum(on_host AND (verified_at IS NULL OR trouble IS NOT NULL)),
+                      count(CASE WHEN trouble IS NOT NULL THEN verified_at END) FROM checkpoints"""
+    rows = _of_ids(database, query, run_ids, after=" GROUP BY run_id")
+    return {row[0]: (row[1], row[2], row[3], row[4], row[5]) for row in rows}
+
+
+def _of_ids(database: Database, query: str, run_ids: set[str] | None, *, after: str) -> list[sqlite3.Row]:
+    if run_ids is None:
+        return database.connection.execute(query + after).fetchall()
+    found: list[sqlite3.Row] = []
+    wanted = sorted(run_ids)
+    for start in range(0, len(wanted), _MOST_PARAMETERS):
+        some = wanted[start : start + _MOST_PARAMETERS]
+        where = f" WHERE run_id IN ({', '.join('?' * len(some))})"
+        found += database.connection.execute(query + where + after, some).fetchall()
+    return found
