@@ -114,7 +114,7 @@ def _seen_profile(home: HomePaths, host: str) -> str | None:
     if record is None or record.facts is None:
         return None
     try:
-        return choose_profile(record.facts, home)
+        return choose_profile([str(gpu["name"]) for gpu in record.facts["gpus"]], home)
     except (ArmadaError, KeyError, TypeError):
         return None
 

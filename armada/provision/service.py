@@ -86,7 +86,7 @@ def provision_host(
         told.now("plan", f"asking {host.name}")
         facts = session.call("host.facts", {})
         records.record_facts(database, host.name, facts, origin=origin)
-        profile = profile or load_profile(choose_profile(facts, home), home)
+        profile = profile or load_profile(choose_profile([str(gpu["name"]) for gpu in facts["gpus"]], home), home)
         environment = plan_environment(session, profile, facts)
         records.mark_released(database, host.name, None)
         told.stage("profile", f"{profile.name}, environment {environment.key}")

@@ -42,7 +42,7 @@ def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> 
             None, None, "unknown", f"which GPUs {host.scheduler} hands out is not to be seen: name a `profile:`"
         )
     try:
-        name = host.profile or choose_profile(facts, home)
+        name = host.profile or choose_profile([str(gpu["name"]) for gpu in facts["gpus"]], home)
         key = environment_key(load_profile(name, home), facts)
     except ArmadaError as error:
         return EnvironmentState(

@@ -21,7 +21,7 @@ def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gp
         PreflightRefused: They cannot be seen, and the task needs a profile.
     """
     if host.batch is None:
-        return load_profile(choose_profile(facts, home), home)
+        return load_profile(choose_profile([str(gpu["name"]) for gpu in facts["gpus"]], home), home)
     if not takes_gpus:
         return None
     raise PreflightRefused(

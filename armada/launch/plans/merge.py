@@ -103,7 +103,9 @@ class MergeTask(Task[Command]):
             return self.named_profile
         host, home = self.order.session.host, self.order.home
         # A cluster's own GPUs cannot be seen from here.
-        return load_profile("cpu" if host.batch is not None else choose_profile(facts, home), home)
+        return load_profile(
+            "cpu" if host.batch is not None else choose_profile([str(gpu["name"]) for gpu in facts["gpus"]], home), home
+        )
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
         """Nothing of the training's: the base may have to be fetched where trainings need not."""
