@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -89,7 +90,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Remove a host from hosts.yaml",
         description="Remove a host from hosts.yaml and forget its SSH key. Nothing on the host changes.",
     )
-    remove.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(remove)
     remove.add_argument("--json", action="store_true", help="Print a JSON object")
     remove.set_defaults(handler=_remove)
 
