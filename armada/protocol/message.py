@@ -50,7 +50,7 @@ class Message(BaseModel):
     """Whether the writer may add fields that are not listed here, as a job may in its metrics."""
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=BaseModel)
 
 
 class Request(Message, Generic[M]):
@@ -60,7 +60,7 @@ class Request(Message, Generic[M]):
     """
 
     method: ClassVar[str]
-    answer: ClassVar[type[Message]]
+    answer: ClassVar[type[BaseModel]]
 
     def as_params(self) -> dict[str, object]:
         """The parameters as JSON holds them."""
@@ -95,11 +95,26 @@ class _OnMisfit:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
-        schema.pop("default", None)
-        if self.null or "anyOf" not in schema:
-            return schema
-        left = [each for each in schema["anyOf"] if each != {"type": "null"}]
-        return left[0] if len(left) == 1 else {**schema, "anyOf": left}
+        return schema if self.null else _without_null(schema)
+
+
+def _without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+    left = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    return schema if not left else left[0] if len(left) == 1 else {**schema, "anyOf": left}
+
+
+@dataclass(frozen=True, slots=True)
+class _NeverNull:
+    """The writer says a value or leaves the field out."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return _without_null(handler(core))
+
+
+OrMissing = Annotated[T | None, _NeverNull(), MAY_MISS]
+"""None where the field was left out."""
+
+EMPTY = _OnMisfit(default=())
 
 
 Unsaid = Annotated[T | None, _OnMisfit()]
@@ -114,10 +129,23 @@ Flag = Annotated[bool, _OnMisfit(default=False)]
 Many = Annotated[tuple[T, ...], Strict(strict=False)]
 """A list of JSON's, as a tuple."""
 
-ManyOrNone = Annotated[tuple[T, ...], Strict(strict=False), _OnMisfit(default=())]
+ManyOrNone = Annotated[tuple[T, ...], Strict(strict=False), EMPTY]
 """The same; empty where one of it does not fit."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Omit:
+    """Leave what does not fit out of its list."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_default_schema(handler(source), on_error="omit")
+
+
+Fitting = Many[Annotated[T, _Omit()]]
+"""A list without what does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
 class _OrMisfit:
     """Of a union of a message and `Misfit`: parse the message, and where it does not fit, say why instead of failing."""
 
@@ -136,22 +164,29 @@ def _or_misfit(value: object, handler: core_schema.ValidatorFunctionWrapHandler)
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Any string of JSON's, lone surrogates too, which pydantic refuses; sanitized to one line where a limit is given."""
+    """Any string of JSON's, lone surrogates too, which pydantic refuses; sanitized to one line where a limit is given.
+
+    `pattern` is what its writer keeps to; home takes any text. `most` is how many characters there are at most.
+    """
 
     limit: int | None = None
+    pattern: str | None = None
+    most: int | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = core_schema.is_instance_schema(str)
-        if self.limit is None:
+        if self.limit is None and self.most is None:
             return text
         return core_schema.no_info_after_validator_function(self._sanitize, text)
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string"}
+        bounds = {"pattern": self.pattern, "maxLength": self.most}
+        return {"type": "string", **{name: bound for name, bound in bounds.items() if bound is not None}}
 
     def _sanitize(self, value: str) -> str:
-        assert self.limit is not None  # noqa: S101  # told apart above
-        return sanitize_line(value, self.limit)
+        if self.most is not None and len(value) > self.most:
+            raise ValueError(f"should have at most {self.most} characters")
+        return value if self.limit is None else sanitize_line(value, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +221,11 @@ def line(limit: int = 500) -> _Text:
     return _Text(limit)
 
 
+def text_of(most: int) -> _Text:
+    """Keep text as it came, where it has at most so many characters; for metadata, too."""
+    return _Text(most=most)
+
+
 Text = Annotated[str, _Text()]
 """As it came; whoever shows it sanitizes it."""
 
@@ -196,20 +236,22 @@ Entries = Many[Annotated[T | Misfit, _OrMisfit()]]
 """A list of messages, each refused alone."""
 
 RunId = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="a SHA-256")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 HomeId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 RootId = Annotated[str, Field(min_length=1, max_length=64)]
 """A root's own name, from root.json."""
 
-RelativePath = Annotated[str, Field(pattern=r"^[^/].*$", description="POSIX, below the folder it belongs to")]
-UnixTime = Annotated[float, Field(ge=0, lt=YEAR_10000, description="unix seconds")]
+RelativePath = Annotated[str, Field(pattern=r"^[^/].*$")]
+UnixTime = Annotated[float, Field(ge=0, lt=YEAR_10000)]
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
-Size = Annotated[int, Field(ge=0, le=MOST, description="bytes")]
+Size = Annotated[int, Field(ge=0, le=MOST)]
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 Integer = Annotated[int, Field(ge=-MOST, le=MOST)]
 EnvironmentKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
-Reason = Annotated[str, Field(pattern=r"^(signal_[A-Z0-9+]+|[a-z0-9_]+)$")]
+Reason = Annotated[str, _Text(60, r"^(signal_[A-Z0-9+]+|[a-z0-9_]+)$")]
+"""Why a run ended: oom, host_oom, nan_loss, disk_full, missing_module, missing_file, network, data_error, env_error, killed_by_user,
+terminated, not_enough_gpus, command_not_found, command_not_executable, exit_<code>, signal_<NAME>, or what failure.json said."""
 
 
 def parse(model: type[M], value: object, *, host: str | None, method: str) -> M:

@@ -92,7 +92,7 @@ def test_an_unknown_method_has_its_own_code(this_host: Host) -> None:
 def test_what_is_printed_by_mistake_does_not_reach_the_answers(agent: Path, root: Path) -> None:
     program = (
         f"import sys, os; sys.path.insert(0, {str(agent)!r})\n"
-        "from armada_agent import facts, serve\n"
+        "from armada_agent.host import facts\nfrom armada_agent.rpc import serve\n"
         "facts.describe = lambda call, params: (print('oops'), os.system('echo oops'), {})[2]\n"
         f"serve.serve(root={str(root)!r}, nonce='n', agent_path='', stdin=sys.stdin.buffer)\n"
     )
@@ -159,10 +159,10 @@ def test_every_method_of_the_protocol_is_there_and_no_other() -> None:
 def test_both_sides_speak_the_protocol_that_is_written_down() -> None:
     import armada_agent
 
-    from armada.transport import bootstrap
+    from armada.protocol import version
 
     written = json.loads(bundled("remote_payload", "protocol.json").read_text("utf-8"))["versions"]
-    for side in (armada_agent, bootstrap):
+    for side in (armada_agent, version):
         assert (written["protocol"], written["oldest_protocol"]) == (side.PROTOCOL, side.OLDEST_PROTOCOL)
 
 
