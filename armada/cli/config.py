@@ -89,6 +89,7 @@ def _show(options: argparse.Namespace) -> int:
 def _seen_profile(home: HomePaths, host: str) -> str | None:
     """The profile that fits what a host showed last; None where nothing is known, which is no reason to fail here."""
     from armada.config.profiles import choose_profile
+    from armada.protocol.recorded import recorded_facts
     from armada.store import hosts
     from armada.store.database import Database
 
@@ -98,9 +99,10 @@ def _seen_profile(home: HomePaths, host: str) -> str | None:
         record = hosts.find(database, host)
     if record is None or record.facts is None:
         return None
+    hardware = recorded_facts(record.facts).hardware
     try:
-        return choose_profile([str(gpu["name"]) for gpu in record.facts["gpus"]], home)
-    except (ArmadaError, KeyError, TypeError):
+        return choose_profile(hardware.gpu_names, home) if hardware is not None else None
+    except ArmadaError:
         return None
 
 

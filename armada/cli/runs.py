@@ -21,6 +21,7 @@ from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
+    from armada.protocol.recorded import RecordedSpec
     from armada.store.runs import Run
 
 
@@ -193,6 +194,7 @@ def _look(context: Context, run: Run) -> Run:
 
 def _show(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.protocol.recorded import recorded_spec
     from armada.store import checkpoints, hosts, metrics, runs
 
     context = Context(reads=True)
@@ -201,7 +203,8 @@ def _show(options: argparse.Namespace) -> int:
         run = _look(context, run)
     spec = runs.spec(context.database, run.run_id)
     kept = checkpoints.of_run(context.database, run.run_id)
-    quota = _allowance(context, run, spec)
+    plan = recorded_spec(spec)
+    quota = _allowance(context, run, plan)
     if options.json:
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
         print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota})
@@ -257,8 +260,8 @@ def _show(options: argparse.Namespace) -> int:
         step = resumes_from(spec, (c.step for c in kept if c.on_host))
         verb = "goes on" if step is not None else "starts it again"
         print(f"  next       armada resume {run.run_id} {verb} {resuming_words(step)}")
-    argv = (spec.get("job") or {}).get("argv") or []
-    print("  command    " + sanitize_line(" ".join(map(str, argv)), 400))
+    argv = (plan.job.argv or ()) if plan.job is not None else ()
+    print("  command    " + sanitize_line(" ".join(argv), 400))
     return 0
 
 
@@ -275,9 +278,9 @@ def _say_log(context: Context, run: Run) -> None:
     print(f"  log        {sizes}; the middle is only on {run.host} (sync.log_limit): {begin.parent}")
 
 
-def _allowance(context: Context, run: Run, spec: dict[str, Any]) -> dict[str, Any] | None:
+def _allowance(context: Context, run: Run, spec: RecordedSpec) -> dict[str, Any] | None:
     """What the site said was left before and after a run, where its host has a `quota:`."""
-    if not (spec.get("scheduler") or {}).get("quota"):
+    if spec.scheduler is None or not spec.scheduler.quota:
         return None
     from armada.monitor.queue import kept_allowance, look_at_allowance
 
