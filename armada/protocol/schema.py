@@ -9,10 +9,10 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from armada.paths import bundled
 from armada.protocol import (
     content,
     environment,
+    facts,
     files,
     handshake,
     homes,
@@ -22,6 +22,7 @@ from armada.protocol import (
     records,
     runs,
     scheduler,
+    spec,
     sync,
 )
 from armada.protocol.message import MayMiss, Message, Request
@@ -53,6 +54,7 @@ LINES: dict[str, type[Message]] = {
 }
 
 FILES: dict[str, Any] = {
+    "spec.json": spec.Spec,
     "state.json": records.State,
     "events.jsonl": files.AnyEvent,
     "metrics.jsonl": files.MetricsLine,
@@ -79,7 +81,7 @@ FILES: dict[str, Any] = {
     "homes/<home>/<digest>.unwanted": files.Dated,
 }
 
-_FAMILIES = (content, environment, homes, host, observation, outbox, runs, scheduler, sync)
+_FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs, scheduler, spec, sync)
 
 
 def requests() -> dict[str, type[Request[Any]]]:
@@ -125,7 +127,6 @@ def document() -> dict[str, Any]:
     methods = requests()
     wanted: dict[str, Any] = {f"params {name}": asked for name, asked in methods.items()}
     wanted |= {f"result {name}": asked.answer for name, asked in methods.items()}
-    wanted |= {"result run.create": runs.Created}
     wanted |= {f"line {name}": model for name, model in LINES.items()}
     wanted |= {f"file {name}": model for name, model in FILES.items()}
     made, shared = TypeAdapter.json_schemas(
@@ -145,32 +146,19 @@ def document() -> dict[str, Any]:
         "files": {name: schemas[f"file {name}"] for name in FILES},
         "$defs": definitions,
     }
-    found["methods"]["run.create"] = {"result": schemas["result run.create"]}
-    _keep_unmodelled(found)
-    return {**found, "methods": dict(sorted(found["methods"].items())), "$defs": dict(sorted(definitions.items()))}
+    found["methods"] = dict(sorted(found["methods"].items()))
+    found["$defs"] = dict(sorted(_used(found, definitions).items()))
+    return found
 
 
-def _keep_unmodelled(found: dict[str, Any]) -> None:
-    """Keep of the committed text what has no models yet: `host.facts`, the parameters of `run.create`, and spec.json."""
-    old = json.loads(bundled("remote_payload", "protocol.json").read_text("utf-8"))
-    found["methods"]["host.facts"] = old["methods"]["host.facts"]
-    found["methods"]["run.create"]["params"] = old["methods"]["run.create"]["params"]
-    found["files"]["spec.json"] = old["files"]["spec.json"]
-    todo = [found["methods"]["host.facts"], found["methods"]["run.create"]["params"], found["files"]["spec.json"]]
-    while todo:
-        for name in _references(todo.pop()):
-            if name not in found["$defs"]:
-                found["$defs"][name] = old["$defs"][name]
-                todo.append(old["$defs"][name])
-
-
-def _references(schema: object) -> list[str]:
-    if isinstance(schema, list):
-        return [name for item in schema for name in _references(item)]
-    if not isinstance(schema, dict):
-        return []
-    own = [schema["$ref"].removeprefix("#/$defs/")] if isinstance(schema.get("$ref"), str) else []
-    return own + [name for item in schema.values() for name in _references(item)]
+def _used(found: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what nothing refers to: parts of a field whose schema is given by hand."""
+    kept: dict[str, Any] = {}
+    where = json.dumps({**found, "$defs": {}})
+    while more := {name: made for name, made in definitions.items() if name not in kept and f'/{name}"' in where}:
+        kept |= more
+        where = json.dumps(more)
+    return kept
 
 
 def text() -> str:

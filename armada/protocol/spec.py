@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_serializer
+from pydantic import ConfigDict, Field, WithJsonSchema, model_serializer
 
 from armada.protocol.homes import AskingHome
 from armada.protocol.message import (
@@ -18,6 +18,7 @@ from armada.protocol.message import (
     Seconds,
     Size,
     Text,
+    UnixTime,
     any_word,
 )
 from armada.protocol.runs import Created, Secrets
@@ -214,6 +215,11 @@ class MergeSection(Message):
     merge: MergeRequest
 
 
+_PAYLOADS_OWN = WithJsonSchema(
+    {"anyOf": [{"type": "null"}, {"type": "object"}], "description": "the bundled payload's own; no agent reads it"}
+)
+
+
 class Spec(Message):
     """A run's plan.
 
@@ -230,7 +236,7 @@ class Spec(Message):
     run_id: RunId
     name: Text
     task: Task
-    created_at: Text
+    created_at: Text | UnixTime
     host: Text
     profile: Text | None
     job: JobSpec
@@ -242,7 +248,7 @@ class Spec(Message):
     time_limit_s: Annotated[Annotated[float, Field(gt=0)] | None, MAY_MISS] = None
     outbox: OutboxSpec
     watch: Annotated[WatchSpec | None, MAY_MISS] = None
-    training: TrainingSection | MergeSection | None
+    training: Annotated[TrainingSection | MergeSection | None, _PAYLOADS_OWN]
     sync: Annotated[dict[str, object] | None, MAY_MISS] = None
     experiment: dict[str, object]
     project: Annotated[ProjectSpec | None, MAY_MISS] = None
