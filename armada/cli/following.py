@@ -102,14 +102,12 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
     Raises:
         ArmadaError: The run succeeded, and what it saved did not come home.
     """
+    from armada.sync.context import SyncContext
     from armada.sync.runs.pull import pull
 
     try:
         pulled = pull(
-            context.database,
-            session,
-            context.home,
-            run.run_id,
+            SyncContext(context.database, session, context.home, run.run_id),
             progress=lambda what, seen: reporter.transfer("pull", what, seen),
             hashing=lambda count: reporter.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
         )

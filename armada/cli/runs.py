@@ -283,8 +283,8 @@ def _show(options: argparse.Namespace) -> int:
 
 def _say_log(context: Context, run: Run) -> None:
     """Say of a log that came home in two parts that its middle did not."""
+    from armada.sync.outputs.listing import output_log
     from armada.sync.outputs.long_logs import END
-    from armada.sync.outputs.outputs import output_log
 
     begin = output_log(context.home, run.run_id)
     end = begin.with_name(END) if begin is not None else None
@@ -342,6 +342,7 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.operations import operation
     from armada.store import checkpoints, runs
+    from armada.sync.context import SyncContext
     from armada.sync.runs.pull import choose, copy_to, pull, pull_from_home
 
     context = Context()
@@ -356,10 +357,7 @@ def _pull(options: argparse.Namespace) -> int:
             listener = progress.tells(reporter)
             only = choose(context.database, session, run, word) if word else None
             pulled = pull(
-                context.database,
-                session,
-                context.home,
-                run.run_id,
+                SyncContext(context.database, session, context.home, run.run_id),
                 progress=lambda what, moved: listener.transfer("pull", what, moved),
                 hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
                 only=only,
