@@ -31,8 +31,10 @@ from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.runs import Verdict
-from armada.sync.runs.sync_hosts import sync_together
-from armada.sync.runs.sync_run import sync_host, sync_run
+from armada.sync.context import HostContext, SyncContext
+from armada.sync.runs.sync_host import sync_host
+from armada.sync.runs.sync_hosts import sync_hosts
+from armada.sync.runs.sync_run import sync_run
 from armada.transport.ssh.config_file import write_ssh_config
 from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
@@ -90,7 +92,7 @@ def rsync_once(run: Remote, digest: str, target: Path) -> None:
 def armada_once(run: Remote) -> None:
     """The same checkpoint from nothing, in a conversation of its own."""
     with HostSession(run.host, run.home) as session:
-        outcome = sync_run(run.database, session, run.home, run.run_id, insist=True)
+        outcome = sync_run(SyncContext(run.database, session, run.home, run.run_id), insist=True)
     assert len(outcome.published) == 1, outcome
 
 
@@ -197,7 +199,7 @@ def hosts(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
         chosen = [runs.find(run.database, run.run_id) for run in everything]
         began = time.monotonic()
         watch = Finished(len(everything) - 1)
-        thread = threading.Thread(target=lambda: sync_together(home, configured, chosen, listener=watch, patience_s=0))
+        thread = threading.Thread(target=lambda: sync_hosts(home, configured, chosen, listener=watch, patience_s=0))
         thread.start()
         watch.all_home.wait()
         together = time.monotonic() - began
@@ -251,7 +253,7 @@ def idle(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
 
     HostSession.call = counting  # type: ignore[method-assign]
     began, cpu = time.monotonic(), time.process_time()
-    sync_host(first.database, first.session, home, [run.run_id for run in everything])
+    sync_host(HostContext(first.database, first.session, home), [run.run_id for run in everything])
     took, cpu = time.monotonic() - began, time.process_time() - cpu
     HostSession.call = original  # type: ignore[method-assign]
     say(f"nothing new, 5 runs with {count} checkpoints each", f"{len(asked)} questions, {took:.2f} s, {cpu:.2f} s CPU")

@@ -160,8 +160,8 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
         ArmadaError: Why it cannot be asked, where the log at home may not be all of it.
     """
     from armada.store import run_sync
+    from armada.sync.outputs.listing import output_log
     from armada.sync.outputs.long_logs import END
-    from armada.sync.outputs.outputs import output_log
 
     place = output_log(context.home, run.run_id)
     if place is None:

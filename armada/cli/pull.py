@@ -53,13 +53,11 @@ def bring_home(
     Raises:
         ArmadaError: Not everything came home; what did stays.
     """
+    from armada.sync.context import SyncContext
     from armada.sync.runs.pull import pull
 
     return pull(
-        context.database,
-        session,
-        context.home,
-        run.run_id,
+        SyncContext(context.database, session, context.home, run.run_id),
         progress=lambda what, moved: listener.transfer("pull", what, moved),
         hashing=lambda count: listener.now("hashing", f"{counted(count, 'checkpoint')} on {run.host}"),
         only=only,

@@ -61,7 +61,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _remove(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.sync.checkpoints.staging import only_one
+    from armada.sync.checkpoints.lock import only_one
 
     context = Context()
     run = context.run(options.run)
@@ -227,7 +227,7 @@ def _told(context: Context, run: Run) -> _Removal:
 def _forget(context: Context, run: Run) -> str:
     """Take it out of the store; says which checkpoints stay."""
     from armada.store import checkpoints, runs
-    from armada.sync.checkpoints.staging import leave
+    from armada.sync.checkpoints.lock import leave
 
     folder = context.home.checkpoints(run.run_id)
     home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]

@@ -267,8 +267,8 @@ def _show(options: argparse.Namespace) -> int:
 
 def _say_log(context: Context, run: Run) -> None:
     """Say of a log that came home in two parts that its middle did not."""
+    from armada.sync.outputs.listing import output_log
     from armada.sync.outputs.long_logs import END
-    from armada.sync.outputs.outputs import output_log
 
     begin = output_log(context.home, run.run_id)
     end = begin.with_name(END) if begin is not None else None

@@ -118,7 +118,7 @@ def _now(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.store import checkpoints, run_sync
-    from armada.sync.runs.sync_hosts import sync_together
+    from armada.sync.runs.sync_hosts import sync_hosts
 
     context = Context()
     done = run_sync.every(context.database)
@@ -132,7 +132,7 @@ def _now(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    results = sync_together(context.home, context.hosts(), chosen, listener=Told(reporter))
+    results = sync_hosts(context.home, context.hosts(), chosen, listener=Told(reporter))
     code = 0
     listed = []
     for result in results:
@@ -170,6 +170,7 @@ def _now(options: argparse.Namespace) -> int:
 
 
 def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
+    from armada.sync.context import HostContext
     from armada.sync.runs.preview import Preview, preview
 
     by_host: dict[str, list[str]] = {}
@@ -180,7 +181,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
     for host, run_ids in by_host.items():
         try:
             with context.session(host, patience_s=0) as session:
-                found += preview(context.database, session, context.home, run_ids)
+                found += preview(HostContext(context.database, session, context.home), run_ids)
         except ArmadaError as error:
             code = code or error.exit_code
             sys.stderr.write(f"armada: {sanitize_line(error)}\n")
@@ -321,7 +322,7 @@ def _retention(options: argparse.Namespace) -> int:
     from armada.config.sync import settings_of
     from armada.store import runs
     from armada.sync.checkpoints import apply_retention
-    from armada.sync.checkpoints.staging import only_one
+    from armada.sync.checkpoints.lock import only_one
 
     context = Context()
     rows: list[tuple[str, ...]] = []

@@ -72,7 +72,8 @@ def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Re
     Returns:
         Why each could not be repaired; None where it was.
     """
-    from armada.sync.checkpoints.verify import note_damage, repair_from_home
+    from armada.sync.checkpoints.repair import repair_from_home
+    from armada.sync.checkpoints.verify import note_damage
 
     left = [finding for _, finding in damaged]
     whys: list[str | None] = [None] * len(damaged)
@@ -102,9 +103,12 @@ def _ask_host(context: Context, run: Run, finding: Finding, reporter: Reporter) 
     Raises:
         ArmadaError: It cannot be had there.
     """
-    from armada.sync.checkpoints.verify import repair, without_damage
+    from armada.sync.checkpoints.repair import repair
+    from armada.sync.checkpoints.verify import without_damage
+    from armada.sync.context import SyncContext
 
     with context.session_about(run, patience_s=10) as session:
         name = finding.place.name
-        repair(context.database, session, context.home, finding, lambda seen: reporter.transfer("repair", name, seen))
+        wanted = SyncContext(context.database, session, context.home, run.run_id)
+        repair(wanted, finding, lambda seen: reporter.transfer("repair", name, seen))
     return without_damage(finding)

@@ -11,7 +11,8 @@ from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.rpc.session import HostSession
 from armada.store.database import Database
-from armada.sync.runs import sync_run
+from armada.sync.context import HostContext
+from armada.sync.runs.sync_host import sync_host
 from armada.sync.schedule import due as schedule
 from armada.units import amount
 
@@ -34,13 +35,11 @@ COOL_S = 60.0
 
 
 class SyncHost(Protocol):
-    """`armada.sync.runs.sync_run.sync_host`."""
+    """`armada.sync.runs.sync_host.sync_host`."""
 
     def __call__(
         self,
-        database: Database,
-        session: HostSession,
-        home: HomePaths,
+        context: HostContext,
         run_ids: Sequence[str],
         /,
         *,
@@ -64,7 +63,7 @@ class SyncScheduler:
         board: HostStatusRegistry,
         *,
         due: Callable[[Database, float], Sequence[Due]] = schedule.due,
-        sync_host: SyncHost = sync_run.sync_host,
+        sync_host: SyncHost = sync_host,
     ) -> None:
         self._home = home
         self._board = board
@@ -129,7 +128,7 @@ class SyncScheduler:
                     self._board.syncs(name, [*run_ids, *(each for each in found if each not in run_ids)], began)
                     return found
 
-                for outcome in self._sync_host(database, session, self._home, run_ids, news=news):
+                for outcome in self._sync_host(HostContext(database, session, self._home), run_ids, news=news):
                     _say(name, outcome)
         except ArmadaError as error:
             log.warning("%s: sync interrupted (%s); armada retries it later", name, sanitize_line(error.message))

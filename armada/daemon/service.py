@@ -22,7 +22,7 @@ from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
 from armada.store import notifications, run_sync, runs
 from armada.store.database import Database, explain
-from armada.sync.runs import sync_run
+from armada.sync.runs.sync_host import sync_host
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Daemon:
         *,
         auto: bool = False,
         clock: Clock | None = None,
-        sync_host: SyncHost = sync_run.sync_host,
+        sync_host: SyncHost = sync_host,
     ) -> None:
         self._home = home
         self._auto = auto

@@ -17,6 +17,11 @@ def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
+def positive(value: object) -> int:
+    """A count above 0, however large; 0 where it is something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
 def mapping(value: object) -> dict[str, Any]:
     """An object of JSON's, empty where it is something else."""
     return value if isinstance(value, dict) else {}

@@ -11,8 +11,10 @@ from armada.recovery.recover import WORKSHOP
 from armada.store import checkpoints, file, runs
 from armada.store.database import Database
 from armada.store.integrity import StoreFile, examine
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import ManifestRejected
+from armada.sync.checkpoints.lock import FORGOTTEN
+from armada.sync.checkpoints.published import TRASH, read_published
+from armada.sync.errors import ManifestRejected
+from armada.sync.transfer.staging import digest_of, has_size
 from armada.units import amount
 
 if TYPE_CHECKING:
@@ -80,11 +82,11 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
             found.append(Finding("missing", f"{name} is recorded as home and is not there", again, place))
             continue
         try:
-            _, files = places.read_published(place, checkpoint.digest)
+            _, files = read_published(place, checkpoint.digest)
         except ManifestRejected as error:
             found.append(Finding("wrong", f"{name}: its manifest cannot be used: {error.message}", mend, place))
             continue
-        wrong = [item for item in files if not places.has_size(place, item)]
+        wrong = [item for item in files if not has_size(place, item)]
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             what = f"{name}: {wrong[0].path}{more} missing or of another size"
@@ -95,7 +97,7 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         if item.place not in here:
             what = f"{run_id} {item.place.name} lies at home and is not in the store"
             found.append(Finding("unrecorded", what, "armada recover", item.place))
-    if not known and lying and (home.run(run_id) / places.FORGOTTEN).exists():
+    if not known and lying and (home.run(run_id) / FORGOTTEN).exists():
         what = f"{run_id} was forgotten (armada rm); its checkpoints stay here, and `armada recover` lists it again"
         return len(lying), [Finding("kept", what, _delete(home.run(run_id), "-r"), home.run(run_id))]
     if not known and lying:
@@ -108,15 +110,15 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
     coming = {c.digest for c in checkpoints.of_run(database, run_id) if c.on_host and c.home_path is None}
     folder = home.checkpoints(run_id)
     for path in (folder / ".staging").glob("*"):
-        if places.digest_of(path) not in coming:
+        if digest_of(path) not in coming:
             found.append(
                 Finding(
                     "left_over", f"{run_id}: half of a transfer nobody continues", f"armada sync now {run_id}", path
                 )
             )
-    if (folder / places.TRASH).is_dir():
+    if (folder / TRASH).is_dir():
         found.append(
-            Finding("left_over", f"{run_id}: deleted checkpoints", f"armada sync now {run_id}", folder / places.TRASH)
+            Finding("left_over", f"{run_id}: deleted checkpoints", f"armada sync now {run_id}", folder / TRASH)
         )
     return len(lying), found
 

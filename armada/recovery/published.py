@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from armada.monitor.observe import record_entry
 from armada.paths import RUN_ID
 from armada.store import checkpoints, files_home, runs
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected
-from armada.sync.outputs.outputs import FOLDER
+from armada.sync.checkpoints.manifest import NAME, Manifest
+from armada.sync.checkpoints.published import read_published
+from armada.sync.errors import ManifestRejected
+from armada.sync.outputs.listing import FOLDER
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.staging import fsync, has_size
 from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
@@ -62,11 +65,11 @@ def find(home: HomePaths, run_id: str) -> Iterator[Published]:
     for place, step in sorted(steps.items(), key=lambda item: (item[1], item[0].name)):
         try:
             digest = hashlib.sha256((place / NAME).read_bytes()).hexdigest()
-            manifest, files = places.read_published(place, digest)
+            manifest, files = read_published(place, digest)
         except (OSError, ManifestRejected) as error:
             yield Published(run_id, place, None, problem=f"its {NAME} cannot be used: {error}")
             continue
-        missing = [file for file in files if not places.has_size(place, file)]
+        missing = [file for file in files if not has_size(place, file)]
         problem = f"{missing[0].path} is missing or has another size" if missing else None
         if manifest.step != step:
             problem = f"its {NAME} is that of step {manifest.step}"
@@ -140,7 +143,7 @@ def put_aside(found: Published) -> Path:
     """Rename a folder that is not what it says: a sync would take it for the checkpoint, and not fetch that again."""
     aside = found.place.with_name(f"{_WRONG}{found.place.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
     found.place.rename(aside)
-    places.fsync(aside.parent)
+    fsync(aside.parent)
     return aside
 
 

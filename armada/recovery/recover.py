@@ -30,7 +30,7 @@ from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
 from armada.store.salvage import forget_orphans, salvage
-from armada.sync.checkpoints.staging import only_one
+from armada.sync.checkpoints.lock import only_one
 from armada.units import counted
 
 if TYPE_CHECKING:

@@ -25,15 +25,10 @@ from armada.errors import (
     NotFound,
     ProvisionFailed,
 )
-from armada.sync.checkpoints.manifest import ManifestRejected
-from armada.sync.checkpoints.staging import DiskFull
+from armada.sync.errors import DiskFull, ManifestRejected, SourceChanged
 
 Cause = Literal["link", "auth", "hostkey", "disk_home", "disk_host", "source_changed", "rejected", "other"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-class SourceChanged(ArmadaError):
-    """The bytes that arrive are not those the manifest names."""
 
 
 def cause_of(error: BaseException) -> Cause:
@@ -55,8 +50,10 @@ def cause_of(error: BaseException) -> Cause:
     return "other"
 
 
-def as_error(error: OSError, *, host: str) -> ArmadaError:
-    """Turn what home's own file system says into a sentence."""
+def as_error(error: ArmadaError | OSError, *, host: str) -> ArmadaError:
+    """Turn what home's own file system says into a sentence; an error that is one already stays as it is."""
+    if isinstance(error, ArmadaError):
+        return error
     if error.errno in _FULL:
         return DiskFull(
             f"home's disk is full ({error.strerror})",

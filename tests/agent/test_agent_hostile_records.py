@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from armada_agent.engines import engine as engines
-from armada_agent.engines import signs_of_life
+from armada_agent.engines import job_activity
 from armada_agent.host import detached, files, processes
 from armada_agent.outbox import checkpoint_watch, listing
 from armada_agent.outbox.finishing import Outbox
@@ -74,7 +74,7 @@ class HostUnderTest:
         shutil.copytree(self.pattern, self.hostile, copy_function=os.link)  # nothing is written in place
         shutil.rmtree(self.root / "schedulers", ignore_errors=True)
         listing._known.clear()  # noqa: SLF001  # every conversation is a process of its own
-        signs_of_life._asked_at.clear()  # noqa: SLF001
+        job_activity._asked_at.clear()  # noqa: SLF001
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """One request, as a line; the answer is the line that crosses, read as strictly as any JSON reader does."""

@@ -24,6 +24,7 @@ from armada.daemon.service import IDLE_S, Clock, Daemon, serve
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
+from armada.sync.context import HostContext
 from armada.sync.schedule.due import Due
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
@@ -273,8 +274,8 @@ def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomeP
         board.saw(name, 0.0, 0.0)
     release, begun = threading.Event(), list[str]()
 
-    def sync_host(_database: object, session: object, _home: object, run_ids: object, /, **_: object) -> list[object]:
-        begun.append(session.host.name)  # type: ignore[attr-defined]  # a HostSession
+    def sync_host(context: HostContext, run_ids: object, /, **_: object) -> list[object]:
+        begun.append(context.host)
         release.wait(60)
         return []
 

@@ -10,7 +10,8 @@ import pytest
 
 from armada.daemon.service import Clock, Daemon
 from armada.store import run_sync, runs
-from armada.sync.runs import sync_run
+from armada.sync.context import HostContext
+from armada.sync.runs.sync_host import sync_host
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
 from tests.sync.conftest import Place
@@ -40,9 +41,9 @@ class Ticking:
 
         eventually(look)
 
-    def _sync_host(self, database: Any, session: Any, home: Any, run_ids: Sequence[str], /, **options: Any) -> Any:
+    def _sync_host(self, context: HostContext, run_ids: Sequence[str], /, **options: Any) -> Any:
         self.synced += run_ids
-        return sync_run.sync_host(database, session, home, run_ids, now=self.now, **options)
+        return sync_host(context, run_ids, now=self.now, **options)
 
 
 @pytest.fixture

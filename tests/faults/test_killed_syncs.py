@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from armada.store import checkpoints
-from armada.sync.checkpoints.staging import incoming
+from armada.sync.transfer.staging import incoming
 from tests import moments
 from tests.chance import dice
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
@@ -105,9 +105,7 @@ def test_a_disk_that_fills_at_home_pauses_the_transfer_and_it_goes_on_by_itself(
         foreseen = place.sync()
         assert [trouble.cause for trouble in foreseen.troubles] == ["disk_home"]
         assert list(place.home.staging(place.run_id, digest).glob("*")) == []  # nothing was fetched in vain
-        monkeypatch.setattr(
-            "armada.sync.checkpoints.staging.RESERVE_BYTES", -(10**12)
-        )  # as if the space went meanwhile
+        monkeypatch.setattr("armada.sync.transfer.staging.RESERVE_BYTES", -(10**12))  # as if the space went meanwhile
         met = place.sync(insist=True)
         assert [trouble.cause for trouble in met.troubles] == ["disk_home"]
         assert place.home_steps() == []

@@ -13,6 +13,7 @@ from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
+from armada.sync.context import SyncContext
 from armada.sync.runs.report import SyncOutcome
 from armada.sync.runs.sync_run import sync_run
 from armada.transport.ssh.host_keys import pin, scan
@@ -105,8 +106,12 @@ class Remote:
         )
         return said.decode().strip()
 
+    @property
+    def context(self) -> SyncContext:
+        return SyncContext(self.database, self.session, self.home, self.run_id)
+
     def sync(self, **options: Any) -> SyncOutcome:
-        return sync_run(self.database, self.session, self.home, self.run_id, **options)
+        return sync_run(self.context, **options)
 
     def is_right(self, place: Path) -> bool:
         manifest = json.loads((place / "MANIFEST.json").read_text())

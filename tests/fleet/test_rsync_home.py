@@ -15,7 +15,7 @@ import pytest
 
 from armada.errors import HostUnreachable
 from armada.store import checkpoints, runs
-from armada.sync.checkpoints.staging import incoming
+from armada.sync.transfer.staging import incoming
 from armada.sync.transfer.streams import Streams
 from armada.transport.interface import TransferProgress
 from tests.chance import dice

@@ -18,9 +18,11 @@ from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
+from armada.sync.context import SyncContext
 from armada.sync.runs.report import SyncOutcome
-from armada.sync.runs.sync_hosts import sync_together
-from armada.sync.runs.sync_run import sync_host, sync_run
+from armada.sync.runs.sync_host import sync_host
+from armada.sync.runs.sync_hosts import sync_hosts
+from armada.sync.runs.sync_run import sync_run
 from armada.sync.transfer.streams import Streams
 from armada.transport.interface import TransferProgress
 from armada.transport.ssh.host_keys import pin, scan
@@ -167,7 +169,7 @@ def test_a_link_that_stays_down_is_said_and_what_came_is_kept(
     first: list[int] = []
     with session:
         listener = Watching(lambda seen: first.append(seen.done_bytes))
-        outcome = sync_run(run.database, session, run.home, run.run_id, listener=listener)
+        outcome = sync_run(SyncContext(run.database, session, run.home, run.run_id), listener=listener)
     assert run.is_right(outcome.published[0])
     assert first[0] >= len(blocks) * (4 << 20)  # it went on where it was
     assert run_sync.find(run.database, run.run_id).failures == 0
@@ -187,7 +189,7 @@ def test_a_dead_host_delays_no_other(remote: Callable[..., Remote], fleet: Fleet
         chosen = [runs.find(alive.database, each.run_id) for each in (dead, alive)]
         hosts = {each.host.name: each.host for each in (dead, alive)}
         results = {
-            r.host: r for r in sync_together(alive.home, hosts, chosen, listener=Watching(lambda _: None), patience_s=0)
+            r.host: r for r in sync_hosts(alive.home, hosts, chosen, listener=Watching(lambda _: None), patience_s=0)
         }
     assert isinstance(results["a100-2"].error, HostUnreachable)
     assert [len(outcome.published) for outcome in results["workstation"].outcomes] == [1]
@@ -266,7 +268,7 @@ def test_runs_with_nothing_new_cost_one_question_together(
         return original(self, method, *arguments, **options)
 
     monkeypatch.setattr(HostSession, "call", counting)
-    sync_host(run.database, run.session, run.home, [run.run_id])
+    sync_host(run.context, [run.run_id])
     assert asked == ["sync.look"]
 
 
@@ -282,7 +284,7 @@ def test_two_syncs_of_one_run_at_once_bring_everything_once(remote: Callable[...
 
     def work() -> None:
         with Database(run.home.store) as database, HostSession(run.host, run.home) as session:
-            outcomes.append(sync_run(database, session, run.home, run.run_id))
+            outcomes.append(sync_run(SyncContext(database, session, run.home, run.run_id)))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:

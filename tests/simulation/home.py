@@ -20,6 +20,7 @@ from armada.paths import HomePaths
 from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
+from armada.sync.context import HostContext, SyncContext
 from armada.sync.release.judge import judge_host, losses
 from armada.sync.runs.sync_run import sync_run
 from tests.simulation.cluster import job_file
@@ -91,9 +92,8 @@ class SimHome:
         """Sync a run; whether home now believes that nothing more will come of it."""
         with self.store() as database:
             run = runs.find(database, run_id)
-            sync_run(
-                database, self.session(self.world.hosts[run.host]), self.paths, run_id, now=self.world.now, insist=True
-            )
+            context = SyncContext(database, self.session(self.world.hosts[run.host]), self.paths, run_id)
+            sync_run(context, now=self.world.now, insist=True)
             return run_sync.find(database, run_id).final_done
 
     def is_final(self, run_id: str) -> bool:
@@ -125,7 +125,7 @@ class SimHome:
     def may_release(self, host: SimHost) -> bool:
         """Whether armada says that the host can be destroyed."""
         with self.store() as database:
-            return not losses(judge_host(database, self.session(host), self.paths))
+            return not losses(judge_host(HostContext(database, self.session(host), self.paths)))
 
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:

@@ -19,11 +19,14 @@ from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, runs
 from armada.store.database import Database
+from armada.sync.context import SyncContext
 from armada.sync.runs.report import SyncOutcome
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.states import Verdict
 
 RUN = "tune-1"
+OPTIMIZER = {"optimizer.pt": b"o" * 50, "scheduler.pt": b"s", "rng_state_0.pth": b"r"}
+"""What only a resume needs of a checkpoint."""
 
 
 @dataclass
@@ -124,8 +127,12 @@ class Place:
         spec = runs.spec(self.database, self.run_id)
         runs.set_spec(self.database, self.run_id, {**spec, "sync": {**spec["sync"], **sync}})
 
+    @property
+    def context(self) -> SyncContext:
+        return SyncContext(self.database, self.session, self.home, self.run_id)
+
     def sync(self, **options: Any) -> SyncOutcome:
-        return sync_run(self.database, self.session, self.home, self.run_id, **options)
+        return sync_run(self.context, **options)
 
     def end(self, state: str = "succeeded") -> None:
         runs.record(self.database, self.run_id, Verdict(state, None, None, 1, 99), observed_at=time.time())

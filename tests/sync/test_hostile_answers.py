@@ -11,7 +11,7 @@ from armada.errors import ArmadaError
 from armada.monitor.observe import outbox_entries
 from armada.paths import HomePaths
 from armada.rpc.byte_stream import Block, Stream
-from armada.sync.outputs.outputs import read_listing
+from armada.sync.outputs.listing import read_listing
 from tests.sync.conftest import Place
 
 

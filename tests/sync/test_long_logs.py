@@ -52,10 +52,10 @@ def test_the_beginning_and_the_end_of_a_long_log_come_home_and_a_release_says_wh
     assert (place.outputs / END).read_bytes() == text[-100_000:]
     assert place.sync().outputs.fetched == ()
     assert not leftovers(place)
-    (item,) = [each for each in judge_host(place.database, place.session, place.home) if "log" in each.what]
+    (item,) = [each for each in judge_host(place.context) if "log" in each.what]
     assert (item.lost, item.what) == (True, "5.6 MB in the middle of its log of 6.0 MB are only there (sync.log_limit)")
     assert item.hint == f"armada logs {place.run_id} --from 0 > FILE, if you need them; then --ignore-work"
-    items = judge_host(place.database, place.session, place.home, ignore_work=True)
+    items = judge_host(place.context, ignore_work=True)
     assert [each.lost for each in items if "in the middle of its log" in each.what] == [False]
 
 
@@ -68,4 +68,4 @@ def test_with_a_larger_limit_the_whole_log_comes(place: Place) -> None:
     place.sync()
     assert (place.outputs / LOG).read_bytes() == log.read_bytes()
     assert not (place.outputs / END).exists()
-    assert not [each for each in judge_host(place.database, place.session, place.home) if "log" in each.what]
+    assert not [each for each in judge_host(place.context) if "log" in each.what]

@@ -26,7 +26,7 @@ def script(place: Place) -> Place:
 
 
 def lost(place: Place) -> list[str]:
-    return [item.what for item in losses(judge_host(place.database, place.session, place.home))]
+    return [item.what for item in losses(judge_host(place.context))]
 
 
 def test_files_whose_very_bytes_are_home_as_a_checkpoint_do_not_keep_a_host(script: Place) -> None:

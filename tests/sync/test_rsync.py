@@ -14,14 +14,14 @@ from armada.config.hosts import Host
 from armada.config.sync import SyncSettings
 from armada.errors import LinkLost, RsyncUnusable
 from armada.store import hosts as records
-from armada.sync.checkpoints import staging
 from armada.sync.transfer import rsync_transfer
 from armada.sync.transfer.bandwidth import allowance_for
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
-from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.method import choose_transfer
+from armada.sync.transfer.staging import incoming
+from armada.sync.transfer.stream_transfer import Fetcher
 from armada.sync.transfer.streams import Streams
-from armada.sync.transfer.transfer import ChosenTransfer
 from armada.transport.interface import Pull
 from tests.sync.conftest import Place, leftovers, random_bytes
 
@@ -79,16 +79,16 @@ def test_the_stream_goes_on_with_what_rsync_left(place: Place, right: bool, monk
     place.create()
     data = random_bytes(4 * BLOCK_BYTES)
     digest = place.save(1, {"sub/model": data, "whole": data[:5000]})
-    arriving = staging.incoming(place.home.staging(place.run_id, digest))
+    arriving = incoming(place.home.staging(place.run_id, digest))
     (arriving / "sub").mkdir(parents=True)
     (arriving / "sub/model").write_bytes(data[: 2 * BLOCK_BYTES + 7] if right else bytes(2 * BLOCK_BYTES + 7))
     (arriving / "whole").write_bytes(data[:5000])
     resumed: list[int] = []
     original = Fetcher.fetch
 
-    def looking(self: Fetcher, run_id: str, folder: str, arrival: BlockWriter, progress: Any) -> None:
-        resumed.append(arrival.resumed_bytes)
-        original(self, run_id, folder, arrival, progress)
+    def looking(self: Fetcher, run_id: str, folder: str, writer: BlockWriter, progress: Any) -> None:
+        resumed.append(writer.resumed_bytes)
+        original(self, run_id, folder, writer, progress)
 
     monkeypatch.setattr(Fetcher, "fetch", looking)
     outcome = place.sync()
@@ -107,7 +107,7 @@ def test_what_lies_wrong_where_rsync_goes_on_comes_again(place: Place, tmp_path:
     data = random_bytes(3_000_000)
     files = {"torn": data, "begun": data, "long": b"short", "link": data, "hard": data, "away/file": b"there"}
     digest = place.save(1, files)
-    arriving = staging.incoming(place.home.staging(place.run_id, digest))
+    arriving = incoming(place.home.staging(place.run_id, digest))
     arriving.mkdir(parents=True)
     (arriving / "torn").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     (arriving / "begun").write_bytes(bytes(1_000_000))
@@ -160,11 +160,13 @@ def test_what_rsync_left_counts_as_room_it_has_already(place: Place, monkeypatch
     place.create()
     data = random_bytes(3_000_000)
     digest = place.save(1, {"model": data})
-    arriving = staging.incoming(place.home.staging(place.run_id, digest))
+    arriving = incoming(place.home.staging(place.run_id, digest))
     arriving.mkdir(parents=True)
     (arriving / "model").write_bytes(data[:2_000_000])
     asked: list[int] = []
-    monkeypatch.setattr(staging, "check_space", lambda folder, what, missing, **_: asked.append(missing))
+    monkeypatch.setattr(
+        "armada.sync.checkpoints.download.check_space", lambda folder, what, missing, **_: asked.append(missing)
+    )
     assert len(place.sync().published) == 1
     assert 900_000 < asked[0] <= 1_000_000
 
@@ -208,7 +210,7 @@ def test_while_another_rsync_writes_nothing_of_its_is_used(place: Place, monkeyp
     monkeypatch.setattr(rsync_transfer, "_ENDS_S", 0.0)
     place.create()
     digest = place.save(1, {"model": b"x" * 100})
-    arriving = staging.incoming(place.home.staging(place.run_id, digest))
+    arriving = incoming(place.home.staging(place.run_id, digest))
     arriving.mkdir(parents=True)
     (arriving / "model").write_bytes(b"y" * 100)
     with (arriving.parent / "lock").open("w") as lock:
@@ -270,7 +272,7 @@ def test_rsync_that_turns_out_unusable_is_replaced_by_the_stream_for_the_whole_s
     place.save(2, {"model": b"y" * 100})
     # As over SSH: nobody knows yet that it will not do.
     monkeypatch.setattr(
-        "armada.sync.transfer.transfer.choose_transfer",
+        "armada.sync.transfer.chosen_transfer.choose_transfer",
         lambda setting, **known: choose_transfer(setting, **{**known, "is_local": False}),
     )
     assert len(place.sync().published) == 2

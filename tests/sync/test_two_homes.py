@@ -47,7 +47,7 @@ def recover(place: Place) -> None:
 
 
 def lost(place: Place) -> list[str]:
-    return [item.what for item in losses(judge_host(place.database, place.session, place.home))]
+    return [item.what for item in losses(judge_host(place.context))]
 
 
 def three(place: Place, **sync: object) -> list[str]:

@@ -78,7 +78,9 @@ MODULES = (
     Module(
         f"{_AGENT}/supervisor/batch.py",
         ("tests/agent/test_agent_time_limit.py",),
-        frozenset({"_wish", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}),
+        frozenset(
+            {"_stop_request", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}
+        ),
     ),
     Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/test_proof.py",)),
     Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, ConfigError, HostUnreachable, NotFound
 from armada.provision.content import Content, take_stock
 from armada.store import checkpoints, runs
-from armada.sync.checkpoints.manifest import parse_manifest
-from armada.sync.checkpoints.staging import read_published
+from armada.sync.checkpoints.manifest import fetch_manifest
+from armada.sync.checkpoints.published import read_published
 from armada.sync.runs.pull import choose
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _find(database: Database, session: HostSession, asked: StartFrom) -> Start:
     said = f"checkpoint {checkpoint.step} of {run.run_id}"
     if checkpoint.home_path is not None:
         return Start(said, moments, _from_home(checkpoint, checkpoint.home_path, moments=moments))
-    answer = session.call("outbox.manifest", {"run_id": run.run_id, "digest": checkpoint.digest})
-    manifest = parse_manifest(str(answer.get("text")), checkpoint.digest)
+    manifest = fetch_manifest(session, checkpoint)
     _refuse_useless([file.path for file in manifest.files], f"{said}, on {run.host}", moments=moments)
     # It may be thinned before the run begins: then the run says so. What came home is safe from that.
     return Start(said, moments, place=str(session.paths.outbox(run.run_id, checkpoint.digest)))

@@ -7,10 +7,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home, metrics, transfers
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import Manifest, ManifestRejected
+from armada.sync.checkpoints import published
+from armada.sync.checkpoints.manifest import Manifest
 from armada.sync.checkpoints.proof import prove
+from armada.sync.errors import ManifestRejected
 from armada.sync.schedule import due
+from armada.sync.transfer.staging import digest_of
 from armada.verdicts.proof import Proof
 from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
 
@@ -57,7 +59,7 @@ def wanted(database: Database, run_id: str, known: Sequence[Checkpoint], setting
 def tidy(database: Database, home: HomePaths, run_id: str) -> None:
     """Finish what a killed sync left half done, and forget what a person deleted; called under the run's lock."""
     folder = home.checkpoints(run_id)
-    places.empty_trash(folder)
+    published.empty_trash(folder)
     known = checkpoints.of_run(database, run_id)
     for checkpoint in known:
         if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
@@ -66,7 +68,7 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
             checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
     for path in (folder / ".staging").glob("*"):
-        if places.digest_of(path) not in coming:
+        if digest_of(path) not in coming:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     gone = {c.digest for c in known if not c.on_host and c.home_path is None}
     for digest, transfer in transfers.of_run(database, run_id).items():
@@ -143,9 +145,9 @@ def retain_home(database: Database, home: HomePaths, run_id: str, settings: Sync
             continue
         links = files_home.linked_to(database, place)
         files_home.forget(database, place)
-        places.delete(place)
+        published.delete(place)
         checkpoints.mark_not_home(database, run_id, decision.candidate.digest, due.NOT_WANTED)
-        places.empty_trash(home.checkpoints(run_id))
+        published.empty_trash(home.checkpoints(run_id))
         files_home.record(database, links)
         deleted.append(place)
     if settings.include_optimizer == "last":
@@ -161,14 +163,14 @@ def _shrink(database: Database, run_id: str) -> None:
         if place is None or checkpoint.pinned or checkpoint.digest in newest:
             continue
         try:
-            manifest, files = places.read_published(place, checkpoint.digest)
+            manifest, files = published.read_published(place, checkpoint.digest)
         except ManifestRejected:
             continue  # `armada sync verify` says what is wrong with it
         surplus = sorted({file.path for file in files} & set(_resume_files(manifest)))
         if surplus:
             for name in surplus:
                 files_home.forget(database, place / name)
-            places.strip(place, surplus)
+            published.strip(place, surplus)
 
 
 def surplus_on_host(database: Database, run_id: str, settings: SyncSettings) -> list[str]:

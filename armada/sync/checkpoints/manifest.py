@@ -9,34 +9,20 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from armada.errors import ArmadaError
+from armada.sync.errors import ManifestRejected
+from armada.sync.transfer.interface import File
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
 
 MAX_FILES = 100_000
 MAX_PATH = 1024
 NAME = "MANIFEST.json"
 OURS = frozenset({NAME, "PARTIAL.json", ".PARTIAL.json.tmp"})
 """Names home itself writes into a published checkpoint."""
-
-
-class ManifestRejected(ArmadaError):
-    """A manifest that names what no honest host would; nothing is fetched for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file of a checkpoint; `path` is relative, POSIX, without `..`.
-
-    `source` is its path on the host where that is another, and `offset` where in it its bytes begin.
-    """
-
-    path: str
-    size: int
-    sha256: str
-    source: str | None = None
-    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +86,18 @@ def parse_manifest(text: str, digest: str) -> Manifest:
     if any(str(parent) in seen for path in seen for parent in PurePosixPath(path).parents):
         raise refuse("a path is a file and a folder at once")
     return Manifest(digest, step, tuple(files), text, _eval_loss(value.get("metrics")))
+
+
+def fetch_manifest(session: HostSession, checkpoint: Checkpoint) -> Manifest:
+    """Ask a host for a checkpoint's manifest.
+
+    Raises:
+        ManifestRejected: As in `parse_manifest`.
+        NotFound: The host does not have the checkpoint any more.
+        HostUnreachable: It does not answer.
+    """
+    answer = session.call("outbox.manifest", {"run_id": checkpoint.run_id, "digest": checkpoint.digest})
+    return parse_manifest(str(answer.get("text")), checkpoint.digest)
 
 
 def manifests_of(entry: Mapping[str, Any]) -> dict[str, str]:

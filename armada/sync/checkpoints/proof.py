@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import ManifestRejected
+from armada.sync.checkpoints import published
+from armada.sync.errors import ManifestRejected
+from armada.sync.transfer.staging import has_size, is_right
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
     if place is None or not place.is_dir():
         return Proof.MISSING
     try:
-        _, files = places.read_published(place, checkpoint.digest)
+        _, files = published.read_published(place, checkpoint.digest)
     except ManifestRejected:
         _doubt(database, checkpoint, "its manifest")
         return Proof.DAMAGED
@@ -49,12 +50,10 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
     read = []
     for file in files:
         path = place / file.path
-        if not doubted and (
-            files_home.proven(database, path, file.sha256) if file.size else places.has_size(place, file)
-        ):
+        if not doubted and (files_home.proven(database, path, file.sha256) if file.size else has_size(place, file)):
             continue
         told(file.path)
-        if not places.is_right(place, file):
+        if not is_right(place, file):
             files_home.forget(database, path)
             _doubt(database, checkpoint, file.path)
             return Proof.DAMAGED

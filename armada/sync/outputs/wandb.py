@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from armada.errors import OutcomeUnknown, UsageError
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
-from armada.sync.outputs.outputs import FOLDER
+from armada.sync.outputs.listing import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
 from armada.errors import NotFound, SchedulerRefused
-from armada.foundation.validation import mapping, whole
+from armada.foundation.validation import mapping, positive, whole
 from armada.home import own
 from armada.monitor.observe import outbox_entries, where
 from armada.paths import RUN_ID
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.checkpoints.proof import prove
+from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
-from armada.sync.outputs.outputs import coming, stale
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
 from armada.sync.runs.acknowledgements import registered
 from armada.sync.schedule.due import NOT_WANTED
@@ -40,11 +40,11 @@ from armada.verdicts.release import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
+    from armada.sync.context import HostContext, SyncContext
     from armada.sync.runs.acknowledgements import Registered
 
 _AT_ONCE = 200
@@ -54,27 +54,25 @@ _BEYOND = 1 << 50
 """Past the end of any file: only the evidence is wanted, no metrics and no events."""
 
 
-def judge_host(database: Database, session: HostSession, home: HomePaths, *, ignore_work: bool = False) -> list[Item]:
+def judge_host(context: HostContext, *, ignore_work: bool = False) -> list[Item]:
     """List what destroying the host would lose, and what a person may want to know before.
 
     Args:
-        database: The store.
-        session: With the host.
-        home: Home's folders.
+        context: The host.
         ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` names.
 
     Raises:
         HostUnreachable: Nothing can be said then.
     """
-    listed = submissions_there(session)
+    listed = submissions_there(context.session)
     run_ids = list(listed)
-    items = _not_there(database, session, run_ids)
+    items = _not_there(context.database, context.session, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
-        items += _judge_some(database, session, home, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+        items += _judge_some(context, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
     # Reading every byte of what is home takes its time.
-    later = submissions_there(session)
+    later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
-    return items + [put_there_meanwhile(run_id, session.host.name) for run_id in came]
+    return items + [put_there_meanwhile(run_id, context.host) for run_id in came]
 
 
 def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:
@@ -141,7 +139,7 @@ def _missing(database: Database, run: Run, answer: dict[str, Any], told: dict[st
         run.run_id,
         where(run, {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}),
         settled=_is_settled(database, run.run_id),
-        processes=_count(mapping(told.get("remains")).get("processes")),
+        processes=positive(mapping(told.get("remains")).get("processes")),
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
     )
 
@@ -174,9 +172,8 @@ def losses(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if item.lost]
 
 
-def _judge_some(
-    database: Database, session: HostSession, home: HomePaths, run_ids: Sequence[str], *, ignore_work: bool
-) -> list[Item]:
+def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bool) -> list[Item]:
+    database, session = context.database, context.session
     specs = {run_id: _spec(database, run_id) for run_id in run_ids}
     looks = session.call(
         "sync.look",
@@ -197,13 +194,13 @@ def _judge_some(
             items += judge_missing(scraps)
             life = Life.NONE
         else:
-            items.append(unseen(run_id, session.host.name))
+            items.append(unseen(run_id, context.host))
             continue
         unnamed = read_unnamed(looked[run_id])
         if specs[run_id] is not None and not ignore_work:
             outputs = settings_of(specs[run_id] or {}).outputs
-            unnamed = without_those_at_home(database, session, run_id, outputs, unnamed)
-        seen = _gather(database, home, session.host.name, run_id, looked[run_id], specs[run_id], life, unnamed)
+            unnamed = without_those_at_home(context.of_run(run_id), outputs, unnamed)
+        seen = _gather(context.of_run(run_id), looked[run_id], specs[run_id], life, unnamed)
         items += judge(seen, ignore_work=ignore_work)
     return items
 
@@ -230,28 +227,26 @@ def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _gather(
-    database: Database,
-    paths: HomePaths,
-    host: str,
-    run_id: str,
+    context: SyncContext,
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     life: Life,
     unnamed: Unnamed,
 ) -> RunThere:
     """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
-    listing, skipped = coming(paths, run_id, entry, settings_of(spec or {}).log_limit_bytes)
-    missing = stale(paths, run_id, listing) if spec is not None else []
+    run_id = context.run_id
+    listing, skipped = coming(context.home, run_id, entry, settings_of(spec or {}).log_limit_bytes)
+    missing = stale(context.home, run_id, listing) if spec is not None else []
     problem = entry.get("problem")
     return RunThere(
         run_id=run_id,
-        host=host,
+        host=context.host,
         known=spec is not None,
         life=life,
-        others=[_other(home, entry) for home in registered(entry) or () if home.id != own(paths).id],
-        checkpoints=list(_checkpoints(database, run_id, entry, known=spec is not None)),
-        announced=_count(entry.get("announced")),
-        finishing=_count(entry.get("finishing")),
+        others=[_other(home, entry) for home in registered(entry) or () if home.id != own(context.home).id],
+        checkpoints=list(_checkpoints(context.database, run_id, entry, known=spec is not None)),
+        announced=positive(entry.get("announced")),
+        finishing=positive(entry.get("finishing")),
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
         log_left=left_there(listing) if spec is not None else (0, 0),
@@ -281,10 +276,6 @@ def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
     there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
     missing = there - home.held - home.unwanted
     return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _spec(database: Database, run_id: str) -> dict[str, Any] | None:

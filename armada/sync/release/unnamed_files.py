@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.foundation.validation import mapping
+from armada.foundation.validation import mapping, positive
 from armada.store import checkpoints
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import ManifestRejected
+from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import prove
+from armada.sync.errors import ManifestRejected
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.sync.context import SyncContext
 
 _HASHED_AT_ONCE = 200
 
@@ -40,34 +40,30 @@ def read_unnamed(entry: dict[str, Any]) -> Unnamed:
     others = mapping(entry.get("others"))
     examples = others.get("examples")
     listed = [each for each in examples if isinstance(each, str)] if isinstance(examples, list) else []
-    return Unnamed(_count(others.get("count")), _count(others.get("size_bytes")), listed)
+    return Unnamed(positive(others.get("count")), positive(others.get("size_bytes")), listed)
 
 
-def without_those_at_home(
-    database: Database, session: HostSession, run_id: str, outputs: Sequence[str], unnamed: Unnamed
-) -> Unnamed:
+def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
     """Leave out the files whose very bytes are in a checkpoint that is proven to be home.
 
     Args:
-        database: The store.
-        session: With the host.
-        run_id: Whose files.
+        context: The run and its host.
         outputs: The run's `sync.outputs`.
         unnamed: What the host counted.
 
     Raises:
         HostUnreachable: Nothing can be said then.
     """
-    here = _files_at_home(database, run_id)
+    here = _files_at_home(context.database, context.run_id)
     if not unnamed.count or not here:
         return unnamed
-    question = {"run_id": run_id, "outputs": list(outputs), "list_others": True}
-    answer = session.call("sync.look", {"runs": [question]}, timeout_s=300.0).get("runs")
+    question = {"run_id": context.run_id, "outputs": list(outputs), "list_others": True}
+    answer = context.session.call("sync.look", {"runs": [question]}, timeout_s=300.0).get("runs")
     entry = mapping(answer[0]) if isinstance(answer, list) and answer else {}
     listed = _listed(mapping(entry.get("others")).get("files"))
     sizes = {size for size, _ in here}
     alike = [(path, size) for path, size in listed if size in sizes]
-    home = _same(database, session, run_id, alike, here)
+    home = _same(context, alike, here)
     if not home:
         return unnamed
     again = read_unnamed(entry)
@@ -76,25 +72,21 @@ def without_those_at_home(
 
 
 def _same(
-    database: Database,
-    session: HostSession,
-    run_id: str,
-    alike: Sequence[tuple[str, int]],
-    here: dict[tuple[int, str], list[Checkpoint]],
+    context: SyncContext, alike: Sequence[tuple[str, int]], here: dict[tuple[int, str], list[Checkpoint]]
 ) -> dict[str, int]:
     """The files, with their sizes, whose hash a proven checkpoint has."""
     proofs: dict[str, bool] = {}
 
     def is_proven(checkpoint: Checkpoint) -> bool:
         if checkpoint.digest not in proofs:
-            proofs[checkpoint.digest] = prove(database, checkpoint) is Proof.PROVEN
+            proofs[checkpoint.digest] = prove(context.database, checkpoint) is Proof.PROVEN
         return proofs[checkpoint.digest]
 
     same = {}
     for start in range(0, len(alike), _HASHED_AT_ONCE):
         batch = alike[start : start + _HASHED_AT_ONCE]
-        question = {"run_id": run_id, "files": [list(each) for each in batch]}
-        hashes = session.call("sync.hash", question, timeout_s=1800.0).get("sha256")
+        question = {"run_id": context.run_id, "files": [list(each) for each in batch]}
+        hashes = context.session.call("sync.hash", question, timeout_s=1800.0).get("sha256")
         for (path, size), sha256 in zip(batch, hashes if isinstance(hashes, list) else [], strict=False):
             if isinstance(sha256, str) and any(is_proven(each) for each in here.get((size, sha256), ())):
                 same[path] = size
@@ -108,7 +100,7 @@ def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], lis
         if checkpoint.home_path is None:
             continue
         try:
-            _, files = places.read_published(checkpoint.home_path, checkpoint.digest)
+            _, files = published.read_published(checkpoint.home_path, checkpoint.digest)
         except ManifestRejected:
             continue
         for file in files:
@@ -120,10 +112,6 @@ def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], lis
 def _listed(value: object) -> list[tuple[str, int]]:
     found = {}
     for each in value if isinstance(value, list) else []:
-        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and _count(each[1]):
+        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and positive(each[1]):
             found[each[0]] = each[1]
     return list(found.items())
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from armada.home import Home
-    from armada.paths import HomePaths
-    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
-    from armada.store.database import Database
+    from armada.sync.context import SyncContext
 
 _MOST_HOMES = 1000
 
@@ -75,31 +73,26 @@ def _digests(listed: object) -> frozenset[str]:
     return frozenset(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else frozenset()
 
 
-class Telling:
-    """One run's host, told by one home.
+class Acknowledger:
+    """Tells one run's host what this home has of the run.
 
     Args:
-        database: The store.
-        session: With the run's host.
-        home: Home's folders.
-        run_id: Which.
+        context: The run and its host.
         troubles: Where what the host refuses is added.
     """
 
-    def __init__(
-        self, database: Database, session: HostSession, home: HomePaths, run_id: str, troubles: list[Trouble]
-    ) -> None:
-        self.own: Home = own(home)
-        self._database = database
-        self._session = session
-        self._run_id = run_id
+    def __init__(self, context: SyncContext, troubles: list[Trouble]) -> None:
+        self.own: Home = own(context.home)
+        self._database = context.database
+        self._session = context.session
+        self._run_id = context.run_id
         self._troubles = troubles
         self._before: Registered | None = None
         self._has_others = False
-        self._unheard: list[tuple[Checkpoint, bool, Callable[[], dict[str, Any]]]] = []
+        self._unanswered: list[tuple[Checkpoint, bool, Callable[[], dict[str, Any]]]] = []
 
-    def take(self, entry: Mapping[str, Any]) -> None:
-        """Take what the host knows already."""
+    def note_known(self, entry: Mapping[str, Any]) -> None:
+        """Take over what the host knows already."""
         homes = registered(entry) or []
         self._before = next((each for each in homes if each.id == self.own.id), None)
         self._has_others = any(each.id != self.own.id for each in homes)
@@ -107,7 +100,7 @@ class Telling:
     def acknowledge(self, digest: str | None = None) -> None:
         """Tell the host what is home, or that one checkpoint is; only from then on may it go there.
 
-        `hear_all` takes its answers.
+        `await_answers` takes its answers.
         """
         refused = {trouble.digest for trouble in self._troubles}
         for checkpoint in checkpoints.of_run(self._database, self._run_id):
@@ -117,7 +110,7 @@ class Telling:
                 continue
             if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):
                 continue
-            if not any(told.digest == checkpoint.digest and wanted for told, wanted, _ in self._unheard):
+            if not any(told.digest == checkpoint.digest and wanted for told, wanted, _ in self._unanswered):
                 self._say(checkpoint, wanted=True)
 
     def _must_say_again(self, checkpoint: Checkpoint) -> bool:
@@ -163,14 +156,14 @@ class Telling:
             }
             self._session.call("homes.settle", question)
 
-    def hear_all(self) -> None:
+    def await_answers(self) -> None:
         """Take the host's answers to what it was told. Until they are here nothing counts as acknowledged.
 
         Raises:
             HostUnreachable: The link stayed down; the next sync says it again.
         """
-        unheard, self._unheard = self._unheard, []
-        for checkpoint, wanted, answer in unheard:
+        unanswered, self._unanswered = self._unanswered, []
+        for checkpoint, wanted, answer in unanswered:
             try:
                 answer()
             except NotFound:
@@ -187,4 +180,4 @@ class Telling:
         """Tell the host about one checkpoint; the next bytes are not kept waiting for its answer."""
         word = {"run_id": self._run_id, "digest": checkpoint.digest, "home": self.own.as_json()}
         answer = self._session.begin("outbox.ack", word if wanted else {**word, "wanted": False})
-        self._unheard.append((checkpoint, wanted, answer))
+        self._unanswered.append((checkpoint, wanted, answer))

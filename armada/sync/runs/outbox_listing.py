@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
+from armada.foundation.validation import positive
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.rpc.client import Question
 from armada.store import checkpoints, runs
-from armada.sync.runs.report import Look
 from armada.sync.schedule import due
-from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.stream_transfer import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.home import Home
-    from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
+    from armada.sync.context import HostContext
     from armada.sync.transfer.streams import Streams
 
 FRESH_S = 10.0
@@ -33,6 +34,23 @@ _MANIFESTS = 2
 """So many of the newest checkpoints that nobody fetched yet bring their manifests along, which saves a question each."""
 
 
+@dataclass(frozen=True, slots=True)
+class OutboxListing:
+    """A run's part of an answer to `sync.look`; `ended` and `submission` are what was known of the run before the host was asked.
+
+    That order matters: of a submission that had ended then, the answer shows all there will ever be.
+    """
+
+    entry: dict[str, Any]
+    ended: bool
+    submission: int = 0
+
+    @property
+    def finishing(self) -> int:
+        """How many checkpoints are hashed there now without their supervisor, which died."""
+        return positive(self.entry.get("finishing"))
+
+
 def look_at(
     database: Database,
     session: HostSession,
@@ -40,7 +58,7 @@ def look_at(
     now: float | None = None,
     *,
     asker: Home | None = None,
-) -> dict[str, Look]:
+) -> dict[str, OutboxListing]:
     """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
     moment = time.time() if now is None else now
     question = _question(database, chosen, asker)
@@ -48,20 +66,19 @@ def look_at(
     return _read(session, chosen, answer, moment)
 
 
-def look_first(
-    database: Database, session: HostSession, home: HomePaths, pool: Streams, chosen: Sequence[Run], now: float
-) -> dict[str, Look]:
+def look_first(context: HostContext, pool: Streams, chosen: Sequence[Run], now: float) -> dict[str, OutboxListing]:
     """See what the host has of runs; what will bring it is opened meanwhile, where the store knows of something.
 
     Raises:
         HostUnreachable: As `observe` does.
     """
+    database, session = context.database, context.session
     for run in chosen:
         if expects(database, run.run_id):
             settings = settings_of(runs.spec(database, run.run_id))
             Fetcher(session, pool=pool, streams=settings.streams, bytes_per_s=settings.bytes_per_s).prepare()
     unseen = [run for run in chosen if not run.is_settled(now) and not 0 <= now - (run.observed_at or 0) < FRESH_S]
-    return observe_and_look(database, session, chosen, unseen, now, asker=own(home))
+    return observe_and_look(database, session, chosen, unseen, now, asker=own(context.home))
 
 
 def expects(database: Database, run_id: str) -> bool:
@@ -78,7 +95,7 @@ def observe_and_look(
     now: float,
     *,
     asker: Home,
-) -> dict[str, Look]:
+) -> dict[str, OutboxListing]:
     """See how some runs are, and what the host has of all that were chosen, in one round trip.
 
     Args:
@@ -114,10 +131,13 @@ def _question(database: Database, chosen: Sequence[Run], asker: Home | None) -> 
     return Question("sync.look", {"runs": asked, "home": asker.as_json()}, _TIMEOUT_S)
 
 
-def _read(session: HostSession, chosen: Sequence[Run], answer: dict[str, Any], now: float) -> dict[str, Look]:
+def _read(session: HostSession, chosen: Sequence[Run], answer: dict[str, Any], now: float) -> dict[str, OutboxListing]:
     found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
     missing = [run.run_id for run in chosen if run.run_id not in found]
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
     of_all = {key: answer.get(key) for key in ("root", "wiped")}
-    return {run.run_id: Look({**of_all, **found[run.run_id]}, run.is_settled(now), run.submission) for run in chosen}
+    return {
+        run.run_id: OutboxListing({**of_all, **found[run.run_id]}, run.is_settled(now), run.submission)
+        for run in chosen
+    }

@@ -10,17 +10,15 @@ from armada.config.sync import settings_of
 from armada.monitor.observe import observe, outbox_entries
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints import apply_retention
-from armada.sync.outputs.outputs import coming, stale
+from armada.sync.outputs.listing import coming, stale
 from armada.sync.runs.outbox_listing import look_at
 from armada.verdicts.retention import decide_home, decide_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.paths import HomePaths
-    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
-    from armada.store.database import Database
+    from armada.sync.context import HostContext
     from armada.sync.outputs.long_logs import Listed
 
 
@@ -35,15 +33,16 @@ class Preview:
     deleted_host: tuple[int, ...]
 
 
-def preview(database: Database, session: HostSession, home: HomePaths, run_ids: Sequence[str]) -> list[Preview]:
+def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
     """Look at runs of one host.
 
     Raises:
         HostUnreachable: It does not answer.
     """
+    database, home = context.database, context.home
     chosen = [runs.find(database, run_id) for run_id in run_ids]
-    observe(database, session, [run for run in chosen if not run.ended or run.is_guess])
-    looks = look_at(database, session, chosen)
+    observe(database, context.session, [run for run in chosen if not run.ended or run.is_guess])
+    looks = look_at(database, context.session, chosen)
     found = []
     for run in chosen:
         entry = looks[run.run_id].entry

@@ -15,20 +15,21 @@ from armada.monitor.observe import observe
 from armada.store import checkpoints, run_sync
 from armada.sync.checkpoints.apply_retention import candidates
 from armada.sync.checkpoints.manifest import NAME
-from armada.sync.checkpoints.staging import PARTIAL, check_space, is_right, left_out, read_published
-from armada.sync.checkpoints.verify import complete
+from armada.sync.checkpoints.published import PARTIAL, left_out, read_published
+from armada.sync.checkpoints.repair import complete
 from armada.sync.runs.sync_run import sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
+from armada.sync.transfer.staging import check_space, is_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
+    from armada.sync.context import SyncContext
     from armada.transport.interface import TransferProgress
 
 _DIGEST = re.compile("[0-9a-f]{16,64}")
@@ -60,10 +61,7 @@ class _Progress:
 
 
 def pull(
-    database: Database,
-    session: HostSession,
-    home: HomePaths,
-    run_id: str,
+    context: SyncContext,
     *,
     progress: Callable[[str, TransferProgress], None],
     hashing: Callable[[int], None],
@@ -72,10 +70,7 @@ def pull(
     """Bring home what the run's settings want, or one checkpoint, whole, whatever they want.
 
     Args:
-        database: The store.
-        session: With the run's host.
-        home: Home's folders.
-        run_id: Which run.
+        context: The run and its host.
         progress: Told what is moving and how far it is.
         hashing: Told how many checkpoints the host has yet to hash, which is waited for.
         only: The one checkpoint.
@@ -89,15 +84,19 @@ def pull(
     if only is not None:
         is_home = only.home_path is not None and only.home_path.is_dir()
         if only.home_path is not None and not is_home:
-            checkpoints.mark_not_home(database, run_id, only.digest, None)  # a person deleted it, and wants it back
-        checkpoints.pin(database, run_id, only.digest)  # or the next sync would delete what was just asked for
+            checkpoints.mark_not_home(
+                context.database, context.run_id, only.digest, None
+            )  # a person deleted it, and wants it back
+        checkpoints.pin(
+            context.database, context.run_id, only.digest
+        )  # or the next sync would delete what was just asked for
         if is_home:
-            return _make_whole(database, session, home, only, progress)
+            return _make_whole(context, only, progress)
     listener = _Progress(progress)
     if only is None:
-        outcome = sync_whole(database, session, home, run_id, listener=listener, hashing=hashing)
+        outcome = sync_whole(context, listener=listener, hashing=hashing)
     else:
-        outcome = sync_run(database, session, home, run_id, listener=listener, insist=True, only=only.digest)
+        outcome = sync_run(context, listener=listener, insist=True, only=only.digest)
     if outcome.troubles:
         raise outcome.troubles[0].error
     return Pulled(outcome.published, outcome.size_bytes, outcome.already)
@@ -134,18 +133,14 @@ def pull_from_home(
 
 
 def _make_whole(
-    database: Database,
-    session: HostSession,
-    home: HomePaths,
-    checkpoint: Checkpoint,
-    progress: Callable[[str, TransferProgress], None],
+    context: SyncContext, checkpoint: Checkpoint, progress: Callable[[str, TransferProgress], None]
 ) -> Pulled:
     """Add what was left out of a checkpoint that is home; where it cannot be had any more, what is here is still good."""
     tell = functools.partial(progress, f"checkpoint-{checkpoint.step}")
     try:
-        return Pulled((), 0, 1, completed=complete(database, session, home, checkpoint, tell))
+        return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))
     except (HostUnreachable, NotFound) as error:
-        return Pulled((), 0, 1, lacking=f"{session.host.name}: {error.message}")
+        return Pulled((), 0, 1, lacking=f"{context.host}: {error.message}")
 
 
 def choose(database: Database, session: HostSession | None, run: Run, word: str) -> Checkpoint:

@@ -1,12 +1,12 @@
-"""What a sync says while it goes on, what it saw, and what it could not do."""
+"""What a sync says while it goes on, what it brought, and what it could not do."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from armada.sync.outputs.outputs import Outputs
+from armada.sync.outputs.download import Outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,24 +21,6 @@ class Listener(Protocol):
 
     def transfer(self, what: str, seen: TransferProgress) -> None: ...
     def done(self, what: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A run's part of an answer to `sync.look`; `ended` and `submission` are what was known of the run before the host was asked.
-
-    That order matters: of a submission that had ended then, the answer shows all there will ever be.
-    """
-
-    entry: dict[str, Any]
-    ended: bool
-    submission: int = 0
-
-    @property
-    def finishing(self) -> int:
-        """How many checkpoints are hashed there now without their supervisor, which died."""
-        value = self.entry.get("finishing")
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 class NullListener:
@@ -86,7 +68,6 @@ class SyncOutcome:
     size_bytes: int = 0
     already: int = 0
     pending: tuple[str, ...] = ()
-    retained_home: int = 0
     deleted_home: tuple[Path, ...] = ()
     deleted_host: tuple[str, ...] = ()
     outputs: Outputs = field(default_factory=Outputs)

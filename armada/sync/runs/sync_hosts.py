@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, NotFound
 from armada.rpc.session import HostSession
 from armada.store.database import Database
+from armada.sync.context import HostContext
 from armada.sync.runs.report import SyncOutcome
-from armada.sync.runs.sync_run import sync_host
+from armada.sync.runs.sync_host import sync_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ class _OneAtATime:
             self._listener.done(what)
 
 
-def sync_together(
+def sync_hosts(
     home: HomePaths,
     hosts: Mapping[str, Host],
     wanted: Sequence[Run],
@@ -77,7 +78,9 @@ def sync_together(
             return HostResult(name, (), NotFound("no longer in hosts.yaml", host=name))
         try:
             with Database(home.store) as database, HostSession(hosts[name], home, patience_s=patience_s) as session:
-                return HostResult(name, tuple(sync_host(database, session, home, by_host[name], listener=quiet)))
+                return HostResult(
+                    name, tuple(sync_host(HostContext(database, session, home), by_host[name], listener=quiet))
+                )
         except ArmadaError as error:
             return HostResult(name, (), error)
 

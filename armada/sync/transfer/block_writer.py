@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from armada.sync.checkpoints.manifest import File
+    from armada.sync.transfer.interface import File
 
 BLOCK_BYTES = 4 << 20
 _FLUSH_EVERY_BYTES = 128 << 20

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import random
 import shutil
 import stat
 import threading
@@ -19,10 +18,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, RsyncUnusable
-from armada.sync.causes import SourceChanged
-from armada.sync.checkpoints.staging import BLOCKS, incoming
+from armada.errors import HostUnreachable, RsyncUnusable
+from armada.sync.errors import SourceChanged
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
+from armada.sync.transfer.retries import Retries
+from armada.sync.transfer.staging import BLOCKS, incoming
 from armada.transport.interface import Pull, TransferProgress
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.rpc.session import HostSession
-    from armada.sync.checkpoints.manifest import File
+    from armada.sync.transfer.interface import File
 
 _ENDS_S = 20.0
 """A process that was killed may have to finish a write first."""
@@ -98,8 +98,7 @@ class RsyncTransfer:
         self, folder: str, files: Sequence[File], place: _Place, progress: Callable[[TransferProgress], None]
     ) -> None:
         """Run rsync until all came, as often as the link breaks within the session's patience."""
-        trouble_since: float | None = None
-        tries, held = 0, place.held_bytes(files)
+        retries, held = Retries(), place.held_bytes(files)
         names, size = [file.path for file in files], sum(file.size for file in files)
         while True:
             try:
@@ -107,17 +106,8 @@ class RsyncTransfer:
                     wanted = Pull(folder, names, place.incoming, size, self._bytes_per_s, (lock,))
                     self._session.pull(wanted, progress)
             except HostUnreachable as error:
-                # A host that answered before may be rebooting; one that never did is said at once.
-                is_link = isinstance(error, LinkLost) or trouble_since is not None
-                if not is_link or isinstance(error, HostKeyChanged | AuthenticationFailed):
-                    raise
-                now, before, held = time.monotonic(), held, place.held_bytes(files)
-                if trouble_since is None or held > before:
-                    trouble_since, tries = now, 0
-                if now - trouble_since >= self._session.patience_s:
-                    raise
-                tries += 1
-                time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+                before, held = held, place.held_bytes(files)
+                retries.wait(error, patience_s=self._session.patience_s, has_come=held > before)
             else:
                 return
 

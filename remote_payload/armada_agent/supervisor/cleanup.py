@@ -10,7 +10,7 @@ from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.observation import ENDED
-from armada_agent.runs.submissions import read_wish
+from armada_agent.runs.submissions import read_stop_request
 from armada_agent.supervisor.job import Ending
 from armada_agent.supervisor.journal import Journal
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
@@ -37,7 +37,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    _ask(leader, find, grace(read_wish(paths) or {}, spec))
+    _ask(leader, find, grace(read_stop_request(paths) or {}, spec))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
     harvest = _harvest(paths, spec, journal)
     if harvest is not None:

@@ -15,9 +15,9 @@ from armada.errors import LinkLost
 from armada.paths import HomePaths
 from armada.rpc.byte_stream import Block
 from armada.rpc.outage import Outage
-from armada.sync.checkpoints.manifest import File
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
-from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.stream_transfer import Fetcher
 from armada.sync.transfer.streams import Streams, streams_for
 from armada.transport.interface import DIRECT_BYTES
 from tests.waiting import eventually
@@ -105,30 +105,30 @@ def home(tmp_path: Path) -> HomePaths:
 
 
 @pytest.fixture
-def arrival(tmp_path: Path) -> Iterator[BlockWriter]:
+def writer(tmp_path: Path) -> Iterator[BlockWriter]:
     file = File("model", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
-    with contextlib.closing(BlockWriter(tmp_path / "staging", tmp_path / "blocks", [file])) as arrival:
-        yield arrival
+    with contextlib.closing(BlockWriter(tmp_path / "staging", tmp_path / "blocks", [file])) as writer:
+        yield writer
 
 
-def fetch(session: FakeSession, arrival: BlockWriter, *, pool: Streams | None = None) -> None:
+def fetch(session: FakeSession, writer: BlockWriter, *, pool: Streams | None = None) -> None:
     fetcher = Fetcher(session, pool=pool)  # type: ignore[arg-type]  # all that is used of a session
     with fetcher:
-        fetcher.fetch("r", "outbox/d/", arrival, lambda _: None)
-    assert arrival.wrong() == []
+        fetcher.fetch("r", "outbox/d/", writer, lambda _: None)
+    assert writer.wrong() == []
 
 
 def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands(
-    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, writer: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)  # so that it is not enough by itself
-    monkeypatch.setattr("armada.sync.transfer.download.AHEAD_BYTES", 1)
-    monkeypatch.setattr("armada.sync.transfer.download.DIRECT_AHEAD_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.stream_transfer.AHEAD_BYTES", 1)
+    monkeypatch.setattr("armada.sync.transfer.stream_transfer.DIRECT_AHEAD_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
     direct.after = connection.used
     session = FakeSession(home, direct, [connection])
     with Streams(session) as pool:  # type: ignore[arg-type]  # as above
-        fetch(session, arrival, pool=pool)
+        fetch(session, writer, pool=pool)
         assert (len(direct.carried), connection.asked, session.waiting) == (6, [], [])
         connection.ready.set()  # now it is ready, and waits for the next fetch
         eventually(lambda: pool.idle_count == 1, "the connection to be kept")
@@ -136,40 +136,40 @@ def test_the_direct_stream_brings_everything_while_a_new_connection_shakes_hands
 
 
 def test_what_shakes_hands_when_its_pool_is_closed_is_closed_too(
-    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, writer: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True), FakeStream()
-    fetch(FakeSession(home, direct, [connection]), arrival)
+    fetch(FakeSession(home, direct, [connection]), writer)
     assert connection.closed.is_set()
     assert direct.closed.is_set()
 
 
 def test_a_direct_stream_that_has_carried_all_it_may_is_followed_by_connections(
-    home: HomePaths, arrival: BlockWriter
+    home: HomePaths, writer: BlockWriter
 ) -> None:
     direct, connection = FakeStream(is_direct=True, most_blocks=2), FakeStream()
     connections = [connection, *(FakeStream() for _ in range(8))]
-    fetch(FakeSession(home, direct, connections), arrival)
+    fetch(FakeSession(home, direct, connections), writer)
     assert len(direct.carried) == 2
     assert direct.closed.is_set()
 
 
 def test_a_direct_stream_that_breaks_leaves_its_blocks_to_a_connection(
-    home: HomePaths, arrival: BlockWriter, monkeypatch: pytest.MonkeyPatch
+    home: HomePaths, writer: BlockWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True, broken=True), FakeStream()
     connection.ready.set()
-    fetch(FakeSession(home, direct, [connection]), arrival)
+    fetch(FakeSession(home, direct, [connection]), writer)
     assert len(connection.carried) == 6
 
 
-def test_under_a_limit_nothing_comes_over_the_sessions_own_connection(home: HomePaths, arrival: BlockWriter) -> None:
+def test_under_a_limit_nothing_comes_over_the_sessions_own_connection(home: HomePaths, writer: BlockWriter) -> None:
     direct = FakeStream(is_direct=True)
     session = FakeSession(home, direct, [FakeStream() for _ in range(8)])
     with Fetcher(session, bytes_per_s=1e9) as fetcher:  # type: ignore[arg-type]  # as above
-        fetcher.fetch("r", "outbox/d/", arrival, lambda _: None)
+        fetcher.fetch("r", "outbox/d/", writer, lambda _: None)
     assert direct.carried == []
 
 

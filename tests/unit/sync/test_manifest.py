@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from armada.sync.checkpoints.manifest import ManifestRejected, parse_manifest
+from armada.sync.checkpoints.manifest import parse_manifest
+from armada.sync.errors import ManifestRejected
 
 GOOD = {"path": "adapter.safetensors", "size": 3, "sha256": "a" * 64}
 

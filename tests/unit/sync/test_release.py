@@ -11,6 +11,7 @@ import pytest
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
+from armada.sync.context import HostContext
 from armada.sync.release.judge import judge_host, losses, settle_stopped
 
 
@@ -45,10 +46,10 @@ def test_a_host_whose_run_is_only_gone_from_the_queue_cannot_be_destroyed(tmp_pa
         "submission": job,
         "scheduler": {"state": "gone"},
     }
-    (item,) = losses(judge_host(database, Session(evidence), home))  # type: ignore[arg-type]  # all that is used of a session
+    (item,) = losses(judge_host(HostContext(database, Session(evidence), home)))  # type: ignore[arg-type]  # all that is used of a session
     assert "nothing says how it ended" in item.what
     ended: dict[str, Any] = {**evidence, "supervisor": "dead", "scheduler": {"state": "ended"}}
-    assert losses(judge_host(database, Session(ended), home)) == []  # type: ignore[arg-type]
+    assert losses(judge_host(HostContext(database, Session(ended), home))) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("wished", "processes", "settled"), [(True, 0, True), (False, 0, False), (True, 1, False)])

@@ -12,6 +12,7 @@ from armada.home import own
 from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
+from armada.sync.context import HostContext
 from armada.sync.release.judge import judge_host, losses
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
@@ -67,7 +68,7 @@ class World:
         return answers[method]
 
     def judge(self, **options: Any) -> list[Item]:
-        return judge_host(self.database, self, self.paths, **options)  # type: ignore[arg-type]  # all that is used of a session
+        return judge_host(HostContext(self.database, self, self.paths), **options)  # type: ignore[arg-type]  # all that is used of a session
 
     def lost(self) -> list[str]:
         return [item.what for item in losses(self.judge())]

@@ -10,7 +10,7 @@ from armada.config.hosts import Host
 from armada.errors import LinkLost
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
-from armada.sync.transfer.download import Fetcher
+from armada.sync.transfer.stream_transfer import Fetcher
 from armada.sync.transfer.streams import Streams
 
 

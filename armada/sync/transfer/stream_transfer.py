@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import random
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.errors import ArmadaError, HostUnreachable
 from armada.rpc.byte_stream import Block
 from armada.sync.transfer.bandwidth import allowance_for
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
+from armada.sync.transfer.retries import Retries
+from armada.sync.transfer.staging import BLOCKS
 from armada.sync.transfer.streams import (
     READY_ROUND_TRIPS,
     SHARE_BYTES,
@@ -24,11 +26,13 @@ from armada.sync.transfer.streams import (
 from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
     from typing import Self
 
     from armada.rpc.byte_stream import Stream
     from armada.rpc.session import HostSession
+    from armada.sync.transfer.interface import File
 
 AHEAD_BYTES = 8 << 20
 AHEAD_COUNT = 32
@@ -74,14 +78,14 @@ class Fetcher:
         return self._session.host.name
 
     def fetch(
-        self, run_id: str, folder: str, arrival: BlockWriter, progress: Callable[[TransferProgress], None]
+        self, run_id: str, folder: str, writer: BlockWriter, progress: Callable[[TransferProgress], None]
     ) -> None:
         """Let everything that is missing arrive.
 
         Args:
             run_id: Whose files.
             folder: Below the run's folder, with a slash at its end; or nothing.
-            arrival: Where they go.
+            writer: Where they go.
             progress: Told about five times a second.
 
         Raises:
@@ -89,32 +93,25 @@ class Fetcher:
             NotFound: A file is no longer on the host.
             OSError: Home's disk would not take it.
         """
-        trouble_since: float | None = None
-        tries = 0
-        if arrival.missing:
+        retries = Retries()
+        if writer.missing:
             self.prepare()
-        while arrival.missing:
-            before = len(arrival.missing)
-            effort = _DownloadAttempt(self, run_id, folder, arrival, progress)
-            error = effort.run()
-            if not arrival.missing and (error is None or isinstance(error, HostUnreachable)):
+        while writer.missing:
+            before = len(writer.missing)
+            attempt = _DownloadAttempt(self, run_id, folder, writer, progress)
+            error = attempt.run()
+            if not writer.missing and (error is None or isinstance(error, HostUnreachable)):
                 return  # a stream broke when the others had everything
-            if error is None and effort.spent:
+            if error is None and attempt.spent:
                 continue
             if error is None:
                 raise ArmadaError("a fetch ended early without a reason", host=self._session.host.name)
-            # A host that answered before may be rebooting; one that never did is said at once.
-            is_link = isinstance(error, LinkLost) or (isinstance(error, HostUnreachable) and trouble_since is not None)
-            if not is_link or isinstance(error, HostKeyChanged | AuthenticationFailed):
-                raise error
-            now = time.monotonic()
-            if trouble_since is None or len(arrival.missing) < before:
-                trouble_since, tries = now, 0
-            if now - trouble_since >= self._session.patience_s:  # without any, one that broke is not tried again
-                raise error
-            tries += 1
-            self._session.outage.failed(error, self._session.patience_s)
-            time.sleep(min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+            has_come = len(writer.missing) < before
+            patience_s = self._session.patience_s
+            retries.wait(error, patience_s=patience_s, has_come=has_come, failed=self._note_outage)
+
+    def _note_outage(self, error: HostUnreachable) -> None:
+        self._session.outage.failed(error, self._session.patience_s)
 
     def heard(self) -> None:
         """Note that bytes come."""
@@ -147,6 +144,33 @@ class Fetcher:
             self.pool.close()
 
 
+class StreamTransfer:
+    """Blocks over as many connections as the link needs, hashed while they arrive.
+
+    Args:
+        fetcher: With the host.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def warm(self, size_bytes: int) -> None:
+        self._fetcher.warm(size_bytes)
+
+    def bring(
+        self,
+        run_id: str,
+        source: str,
+        staging: Path,
+        files: Sequence[File],
+        progress: Callable[[TransferProgress], None],
+    ) -> list[File]:
+        journal = staging.with_name(staging.name + BLOCKS)
+        with contextlib.closing(BlockWriter(staging, journal, files)) as writer:
+            self._fetcher.fetch(run_id, source, writer, progress)
+            return writer.wrong()
+
+
 class _DownloadAttempt:
     """One try with a set of streams; ends when all has arrived, or the last stream has broken.
 
@@ -158,20 +182,20 @@ class _DownloadAttempt:
         fetcher: Fetcher,
         run_id: str,
         folder: str,
-        arrival: BlockWriter,
+        writer: BlockWriter,
         progress: Callable[[TransferProgress], None],
     ) -> None:
         self._fetcher = fetcher
         self._run_id = run_id
         self._folder = folder
-        self._arrival = arrival
+        self._writer = writer
         self._progress = progress
         self._changed = threading.Condition()
         self._streams: dict[Stream, float] = {}
         self._alive = self._bringing = 0
         self._error: BaseException | None = None
         self._stopped = self._over = False
-        self._size = sum(arrival.length(index, block) for index, block in arrival.missing)
+        self._size = sum(writer.length(index, block) for index, block in writer.missing)
         self._came_bytes = 0
         self._first_at: float | None = None
         self.spent = False
@@ -179,7 +203,7 @@ class _DownloadAttempt:
 
     def run(self) -> BaseException | None:
         """Bring what is missing; what went wrong, if anything."""
-        arrival, pool = self._arrival, self._fetcher.pool
+        writer, pool = self._writer, self._fetcher.pool
         direct = pool.direct()
         self._waits = direct is not None
         count = self._fetcher.count(self._size)
@@ -188,7 +212,7 @@ class _DownloadAttempt:
         for _ in range(count):
             self._start(pool.take)
         may_grow = self._waits and not count
-        done_before = arrival.size_bytes - self._size
+        done_before = writer.size_bytes - self._size
         samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=25)
         try:
             while not self._is_done():
@@ -200,7 +224,7 @@ class _DownloadAttempt:
                     may_grow = False
                     for _ in range(more):
                         self._start(pool.take)
-                self._progress(TransferProgress(done_before + self._came_bytes, arrival.size_bytes, _rate(samples)))
+                self._progress(TransferProgress(done_before + self._came_bytes, writer.size_bytes, _rate(samples)))
         except BaseException:  # Ctrl-C, a fault in the callback
             self._stopped = True
             hang_up(list(self._streams))
@@ -229,7 +253,7 @@ class _DownloadAttempt:
             return self._over
 
     def _has_ended(self) -> bool:
-        return self._bringing == 0 and (not self._alive or not self._arrival.missing or self._fatal())
+        return self._bringing == 0 and (not self._alive or not self._writer.missing or self._fatal())
 
     def _work(self, take: Callable[[], Stream]) -> None:
         stream: Stream | None = None
@@ -269,7 +293,7 @@ class _DownloadAttempt:
             return True
 
     def _ask(self, stream: Stream) -> None:
-        arrival = self._arrival
+        writer = self._writer
         waiting_bytes = sum(block.length for block in stream.outstanding)
         most_bytes, most_count = AHEAD_BYTES, AHEAD_COUNT
         if stream.is_direct:  # near the end no more than its share: it may be the slow one
@@ -277,18 +301,18 @@ class _DownloadAttempt:
             most_bytes, most_count = max(AHEAD_BYTES, min(DIRECT_AHEAD_BYTES, share)), DIRECT_AHEAD_COUNT
         while waiting_bytes < most_bytes and len(stream.outstanding) < most_count and not self._stopped:
             with self._changed:
-                if not arrival.missing or self._fatal() or stream.is_spent:
+                if not writer.missing or self._fatal() or stream.is_spent:
                     return
-                index, block = arrival.missing.popleft()
-            length = arrival.length(index, block)
-            file = arrival.files[index]
+                index, block = writer.missing.popleft()
+            length = writer.length(index, block)
+            file = writer.files[index]
             path = self._folder + (file.source or file.path)
             stream.ask(Block(self._run_id, path, file.offset + block * BLOCK_BYTES, length, index, block))
             waiting_bytes += length
 
     def _receive(self, stream: Stream) -> None:
         def take(block: Block, offset: int, data: bytes | memoryview) -> None:
-            self._arrival.write(block.index, offset - self._arrival.files[block.index].offset, data)
+            self._writer.write(block.index, offset - self._writer.files[block.index].offset, data)
             self._streams[stream] = time.monotonic()
             with self._changed:
                 self._first_at = self._first_at or time.monotonic()
@@ -296,7 +320,7 @@ class _DownloadAttempt:
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 
         block, _ = stream.receive(take)
-        self._arrival.finish_block(block.index, block.number)  # a short one too: its hash says that it is wrong
+        self._writer.finish_block(block.index, block.number)  # a short one too: its hash says that it is wrong
         self._ask(stream)
 
     def _heard(self, stream: Stream) -> None:
@@ -316,7 +340,7 @@ class _DownloadAttempt:
     def _requeue(self, stream: Stream) -> None:
         with self._changed:
             for block in reversed(stream.outstanding):
-                self._arrival.missing.appendleft((block.index, block.number))
+                self._writer.missing.appendleft((block.index, block.number))
 
     def _fatal(self) -> bool:
         return self._error is not None and not self._is_link(self._error)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from armada.errors import ProvisionFailed
 from armada.store import hosts as records
-from armada.sync.checkpoints.staging import BLOCKS
 from armada.sync.transfer.bandwidth import SharedLimit
-from armada.sync.transfer.block_writer import BlockWriter
 from armada.sync.transfer.method import Choice, choose_transfer, trouble_here, trouble_there
 from armada.sync.transfer.rsync_transfer import RsyncTransfer
+from armada.sync.transfer.stream_transfer import StreamTransfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,69 +18,9 @@ if TYPE_CHECKING:
     from armada.config.sync import SyncSettings
     from armada.rpc.session import HostSession
     from armada.store.database import Database
-    from armada.sync.checkpoints.manifest import File
-    from armada.sync.transfer.download import Fetcher
+    from armada.sync.transfer.interface import File
+    from armada.sync.transfer.stream_transfer import Fetcher
     from armada.transport.interface import TransferProgress
-
-
-class Transfer(Protocol):
-    """Carries files of one run."""
-
-    def warm(self, size_bytes: int) -> None:
-        """Begin what so many bytes will need, before they are asked for."""
-
-    def bring(
-        self,
-        run_id: str,
-        source: str,
-        staging: Path,
-        files: Sequence[File],
-        progress: Callable[[TransferProgress], None],
-    ) -> list[File]:
-        """Let files arrive in staging, going on with what an earlier transfer left there, by whichever way.
-
-        Args:
-            run_id: Whose.
-            source: Below the run's folder on the host, with a slash at its end.
-            staging: Where they go.
-            files: What should be there in the end.
-            progress: Told how far it is.
-
-        Returns:
-            The files whose bytes are not those of their SHA-256; they are not in staging any more. All others are right.
-
-        Raises:
-            HostUnreachable: Nothing came for the session's patience.
-            NotFound: A file is no longer on the host.
-            OSError: Home's disk would not take it.
-        """
-
-
-class StreamTransfer:
-    """Blocks over as many connections as the link needs, hashed while they arrive.
-
-    Args:
-        fetcher: With the host.
-    """
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    def warm(self, size_bytes: int) -> None:
-        self._fetcher.warm(size_bytes)
-
-    def bring(
-        self,
-        run_id: str,
-        source: str,
-        staging: Path,
-        files: Sequence[File],
-        progress: Callable[[TransferProgress], None],
-    ) -> list[File]:
-        journal = staging.with_name(staging.name + BLOCKS)
-        with contextlib.closing(BlockWriter(staging, journal, files)) as arrival:
-            self._fetcher.fetch(run_id, source, arrival, progress)
-            return arrival.wrong()
 
 
 class ChosenTransfer:

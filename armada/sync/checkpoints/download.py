@@ -7,20 +7,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home, transfers
-from armada.sync.causes import SourceChanged
-from armada.sync.checkpoints import staging as places
-from armada.sync.checkpoints.manifest import File, Manifest, parse_manifest
+from armada.sync.checkpoints import published
+from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
+from armada.sync.errors import SourceChanged
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.staging import check_space, clear_staging, held_bytes
 from armada.transport.interface import TransferProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from armada.paths import HomePaths
-    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
-    from armada.sync.transfer.transfer import Transfer
+    from armada.sync.context import SyncContext
+    from armada.sync.transfer.interface import Transfer
 
 ROUNDS = 3
 """A file whose hash is wrong is fetched again so many times; then the copy on the host itself is bad."""
@@ -33,25 +34,19 @@ class CheckpointDownloader:
     """Brings checkpoints of one run, one after the other.
 
     Args:
-        database: The store.
-        session: With the host.
-        home: Home's folders.
+        context: The run and its host.
         transfer: Carries files from the same host.
         manifests: Those that are here already, as the host sent them, by digest.
     """
 
     def __init__(
         self,
-        database: Database,
-        session: HostSession,
-        home: HomePaths,
+        context: SyncContext,
         transfer: Transfer,
         manifests: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._manifests = manifests
-        self._database = database
-        self._session = session
-        self._home = home
+        self._context = context
         self._transfer = transfer
 
     def bring(
@@ -77,34 +72,28 @@ class CheckpointDownloader:
             HostUnreachable: The link stayed down.
             OSError: Home's disk would not take it.
         """
+        database, home = self._context.database, self._context.home
         run_id, digest = checkpoint.run_id, checkpoint.digest
-        folder, staging = self._home.checkpoints(run_id), self._home.staging(run_id, digest)
-        place = places.find_published(folder, checkpoint)  # a former sync died between the rename and the record
+        folder, staging = home.checkpoints(run_id), home.staging(run_id, digest)
+        place = published.find_published(folder, checkpoint)  # a former sync died between the rename and the record
         if place is None:
             self._transfer.warm(checkpoint.size_bytes)
             text = self._manifests.get(digest)
-            if text is None:
-                text = str(self._session.call("outbox.manifest", {"run_id": run_id, "digest": digest}).get("text"))
-            manifest = parse_manifest(text, digest)
+            manifest = (
+                fetch_manifest(self._context.session, checkpoint) if text is None else parse_manifest(text, digest)
+            )
             without = set(left_out(manifest))
             files = [file for file in manifest.files if file.path not in without]
-            staging.mkdir(mode=0o700, parents=True, exist_ok=True)
-            missing = places.link_known(self._database, staging, files)
-            places.check_space(
-                staging,
-                f"checkpoint-{manifest.step}",
-                sum(file.size for file in missing) - places.held_bytes(staging, missing),
-                coming_bytes=transfers.coming_bytes(self._database, but=digest),
-            )
+            missing = prepare_staging(database, staging, checkpoint, files)
             linked_bytes = sum(file.size for file in files) - sum(file.size for file in missing)
-            transfers.begin(self._database, run_id, digest, sum(file.size for file in files))
+            transfers.begin(database, run_id, digest, sum(file.size for file in files))
             self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
-            place = places.publish(folder, staging, manifest, sorted(without))
-        places.clear(staging)
-        manifest, here = places.read_published(place, digest)
-        files_home.record(self._database, [(f.sha256, place / f.path, f.size) for f in here if f.size])
-        checkpoints.mark_home(self._database, run_id, digest, place)
-        transfers.finish(self._database, run_id, digest, sum(file.size for file in here))
+            place = published.publish(folder, staging, manifest, sorted(without))
+        clear_staging(staging)
+        manifest, here = published.read_published(place, digest)
+        files_home.record(database, [(f.sha256, place / f.path, f.size) for f in here if f.size])
+        checkpoints.mark_home(database, run_id, digest, place)
+        transfers.finish(database, run_id, digest, sum(file.size for file in here))
         return place
 
     def _fetch(
@@ -133,7 +122,7 @@ class CheckpointDownloader:
                 return
         raise SourceChanged(
             f"checkpoint-{checkpoint.step}: {wrong[0].path} is not what its manifest says, after {ROUNDS} fetches",
-            host=self._session.host.name,
+            host=self._context.host,
             hint="the file was changed on the host after it was announced; other checkpoints are not affected",
         )
 
@@ -151,7 +140,28 @@ class CheckpointDownloader:
             if time.monotonic() - noted_at >= _NOTE_EVERY_S:
                 noted_at = time.monotonic()
                 transfers.progress(
-                    self._database, checkpoint.run_id, checkpoint.digest, shown.done_bytes, seen.rate_bytes_per_s
+                    self._context.database,
+                    checkpoint.run_id,
+                    checkpoint.digest,
+                    shown.done_bytes,
+                    seen.rate_bytes_per_s,
                 )
 
         return note
+
+
+def prepare_staging(database: Database, staging: Path, checkpoint: Checkpoint, files: Sequence[File]) -> list[File]:
+    """Link into a checkpoint's staging folder what is at home already, and see whether the rest fits.
+
+    Returns:
+        The files that have to travel.
+
+    Raises:
+        DiskFull: They do not fit.
+    """
+    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+    missing = published.link_known(database, staging, files)
+    needed_bytes = sum(file.size for file in missing) - held_bytes(staging, missing)
+    coming_bytes = transfers.coming_bytes(database, but=checkpoint.digest)
+    check_space(staging, f"checkpoint-{checkpoint.step}", needed_bytes, coming_bytes=coming_bytes)
+    return missing

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,25 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armada.store.files_home import Look
-from armada.sync.checkpoints.manifest import File
-from armada.sync.checkpoints.staging import check_space, fsync
-from armada.sync.outputs.long_logs import END, LOG, Listed, cut
+from armada.sync.outputs.listing import FOLDER, STAGING, coming, read_index, stale, touched, write_index
+from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.staging import check_space, fsync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.paths import HomePaths
-    from armada.rpc.session import HostSession
-    from armada.sync.transfer.download import Fetcher
+    from armada.sync.context import SyncContext
+    from armada.sync.transfer.stream_transfer import Fetcher
     from armada.transport.interface import TransferProgress
 
-FOLDER = "outputs"
-_INDEX = ".index.json"
-_STAGING = ".staging"
 _BATCH = 200
-_LONGEST_NAME = 1024
 _HASHING_TIMEOUT_S = 1800.0
 _AHEAD_BYTES = 64 << 20
 """So much is hashed on the host while checkpoints travel; more could slow down the disk they are read from."""
@@ -56,58 +50,6 @@ class Outputs:
         return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped)
 
 
-def coming(
-    home: HomePaths, run_id: str, entry: dict[str, Any], limit_bytes: int | None
-) -> tuple[list[Listed], list[str]]:
-    """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
-    listed, skipped = read_listing(entry)
-    return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
-
-
-def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
-    """Check a host's listing; names that could mean something else at home are left out and returned beside it."""
-    found, skipped = [], []
-    seen: set[str] = set()
-    listed = entry.get("outputs")
-    for item in listed if isinstance(listed, list) else []:
-        if not isinstance(item, dict):
-            continue
-        path, size, mtime = (item.get(key) for key in ("path", "size_bytes", "mtime"))
-        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or not isinstance(mtime, int | float):
-            continue
-        parts = path.split("/")
-        bad = any(part in ("", ".", "..") or part.startswith(_STAGING) for part in parts) or path == _INDEX
-        if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
-            skipped.append(path)
-        else:
-            seen.add(path)
-            found.append(Listed(path, size, float(mtime)))
-    taken = {listed.path for listed in found}
-    clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
-    return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
-
-
-def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
-    """The files that are not at home as the host lists them, or that were touched here since they came."""
-    folder = home.run(run_id) / FOLDER
-    index = _read_index(folder)
-    return [
-        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *_touched(folder / item.path)]
-    ]
-
-
-def output_log(home: HomePaths, run_id: str) -> Path | None:
-    """What a run printed, as far as it came home; None where nothing did."""
-    place = home.run(run_id) / FOLDER / "output.log"
-    return place if place.is_file() and not place.is_symlink() else None
-
-
-def _touched(path: Path) -> list[int]:
-    """What changes of a file whenever somebody writes to it, or puts another in its place."""
-    look = Look.at(path)
-    return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
-
-
 @dataclass(frozen=True, slots=True)
 class Hashes:
     """What the host was asked to hash, and what waits for its answer."""
@@ -116,19 +58,19 @@ class Hashes:
     answer: Callable[[], dict[str, Any]]
 
 
-def ask_ahead(
-    session: HostSession, home: HomePaths, run_id: str, entry: dict[str, Any], log_limit_bytes: int | None
-) -> Hashes | None:
-    """Ask for the hashes that `bring_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
+def ask_ahead(context: SyncContext, entry: dict[str, Any], log_limit_bytes: int | None) -> Hashes | None:
+    """Ask for the hashes that `download_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
 
     Raises:
         HostUnreachable: It could not be asked.
     """
+    home, run_id = context.home, context.run_id
     listed, _ = coming(home, run_id, entry, log_limit_bytes)
     wanted = stale(home, run_id, listed)
     if not wanted or len(wanted) > _BATCH or sum(item.size_bytes for item in wanted) > _AHEAD_BYTES:
         return None
-    return Hashes(tuple(wanted), session.begin("sync.hash", _to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S))
+    answer = context.session.begin("sync.hash", _to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S)
+    return Hashes(tuple(wanted), answer)
 
 
 def _to_hash(run_id: str, batch: Sequence[Listed]) -> dict[str, Any]:
@@ -136,10 +78,8 @@ def _to_hash(run_id: str, batch: Sequence[Listed]) -> dict[str, Any]:
     return {"run_id": run_id, "files": asked}
 
 
-def bring_outputs(
-    session: HostSession,
-    home: HomePaths,
-    run_id: str,
+def download_outputs(
+    context: SyncContext,
     listed: Sequence[Listed],
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
@@ -148,9 +88,7 @@ def bring_outputs(
     """Bring home what changed.
 
     Args:
-        session: With the host.
-        home: Home's folders.
-        run_id: Whose.
+        context: The run and its host.
         listed: What the host has.
         fetcher: With the same host.
         progress: Told how far each batch is.
@@ -160,11 +98,12 @@ def bring_outputs(
         DiskFull: Before anything is fetched that does not fit.
         HostUnreachable: The link stayed down; whole files that came are kept.
     """
+    home, run_id = context.home, context.run_id
     folder = home.run(run_id) / FOLDER
     wanted = stale(home, run_id, listed)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_space(folder, "what the run wrote besides checkpoints", sum(item.size_bytes for item in wanted))
-    index = _read_index(folder)
+    index = read_index(folder)
     fetched: list[str] = []
     unsettled: list[str] = []
     size_bytes = 0
@@ -173,16 +112,16 @@ def bring_outputs(
         if asked is not None and asked.batch == tuple(batch):
             answer = asked.answer()
         else:
-            answer = session.call("sync.hash", _to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+            answer = context.session.call("sync.hash", _to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
         came = _bring_batch(answer.get("sha256"), folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
-                index[item.path] = [item.size_bytes, item.mtime, *_touched(folder / item.path)]
+                index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
                 fetched.append(item.path)
                 size_bytes += item.size_bytes
             else:
                 unsettled.append(item.path)
-        _write_index(folder, index)
+        write_index(folder, index)
     if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
         (folder / END).unlink(missing_ok=True)  # all of the log is here now
     return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
@@ -204,7 +143,7 @@ def _bring_batch(
         if isinstance(sha256, str)
     ]
     missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
-    staging, journal = folder / _STAGING, folder / f"{_STAGING}.blocks"
+    staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"
     for file in missing:
         if file.offset:
             continue  # the end of a log begins elsewhere than the one that is here
@@ -212,9 +151,9 @@ def _bring_batch(
     for _ in range(2):  # the second time without the beginning that turned out not to be one
         if not missing:
             break
-        with contextlib.closing(BlockWriter(staging, journal, missing)) as arrival:
-            fetcher.fetch(run_id, "", arrival, progress)
-            wrong = arrival.wrong()
+        with contextlib.closing(BlockWriter(staging, journal, missing)) as writer:
+            fetcher.fetch(run_id, "", writer, progress)
+            wrong = writer.wrong()
         for file in missing:
             if file not in wrong:
                 _put(folder, staging, file.path)
@@ -263,17 +202,3 @@ def _put(folder: Path, staging: Path, name: str) -> None:
         shutil.rmtree(target)
     fsync(staging / name)
     (staging / name).replace(target)
-
-
-def _read_index(folder: Path) -> dict[str, list[float]]:
-    try:
-        value = json.loads((folder / _INDEX).read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _write_index(folder: Path, index: dict[str, list[float]]) -> None:
-    temporary = folder / f"{_INDEX}.tmp"
-    temporary.write_text(json.dumps(index))
-    temporary.replace(folder / _INDEX)

@@ -5,68 +5,29 @@ Published files are read-only (0444), because checkpoints share equal files by h
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError
 from armada.store import files_home
-from armada.sync.checkpoints.manifest import NAME, File, Manifest, ManifestRejected, parse_manifest
-from armada.units import amount
+from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
+from armada.sync.errors import ManifestRejected
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.staging import fsync, is_right
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
-
-RESERVE_BYTES = 500_000_000
-"""Home's disk keeps so much free, so that the store and the person can go on working."""
 
 PARTIAL = "PARTIAL.json"
 """Beside the manifest of a checkpoint that `include_optimizer` made smaller: `{"format": 1, "left_out": [paths]}`."""
 
 TRASH = ".trash"
-BLOCKS = ".blocks"
-"""Beside a staging folder: which blocks of its files are whole, see `arrival`."""
-
-INCOMING = ".rsync"
-"""Beside it: what rsync writes, see `rsync_transfer`."""
-
-FORGOTTEN = "forgotten"
-"""Beside the results of a run that a person took out of the store."""
-
-
-class DiskFull(ArmadaError):
-    """Home has no room for a checkpoint; it stays on the host."""
-
-
-def is_right(folder: Path, file: File) -> bool:
-    """Whether a regular file of that size and SHA-256 lies there."""
-    try:
-        descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            return False
-        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-
-
-def has_size(folder: Path, file: File) -> bool:
-    """Whether a regular file of that size lies there; a look that costs nothing."""
-    try:
-        found = (folder / file.path).lstat()
-    except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == file.size
 
 
 def link_known(database: Database, staging: Path, files: Sequence[File]) -> list[File]:
@@ -91,55 +52,6 @@ def _link(database: Database, target: Path, file: File) -> bool:
             return False  # another file system, or one without links
         return True
     return False
-
-
-def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: int = 0) -> None:
-    """Refuse before anything is fetched or copied.
-
-    Args:
-        folder: On the disk in question.
-        what: Needs the space.
-        missing_bytes: How much of it.
-        coming_bytes: What others are about to put there.
-
-    Raises:
-        DiskFull: It would not fit.
-    """
-    free = shutil.disk_usage(folder).free
-    if missing_bytes > 0 and missing_bytes + coming_bytes + RESERVE_BYTES > free:
-        others = f" ({amount(coming_bytes)} of it for what is just arriving)" if coming_bytes else ""
-        raise DiskFull(
-            f"{what} needs {amount(missing_bytes)} more, {amount(free)} are free at {folder}{others}",
-            hint="free some space at home, or move ARMADA_HOME; it waits on the host",
-        )
-
-
-def held_bytes(staging: Path, files: Sequence[File]) -> int:
-    """What a broken transfer already occupies; files in staging have holes."""
-    held = 0
-    for folder in (staging, incoming(staging)):
-        for file in files:
-            with contextlib.suppress(OSError):
-                held += (folder / file.path).lstat().st_blocks * 512
-    return held
-
-
-def incoming(staging: Path) -> Path:
-    """The folder in which files lie that rsync writes; nothing in it was verified, and nothing in it is shared."""
-    return staging.with_name(staging.name + INCOMING) / "files"
-
-
-def clear(staging: Path) -> None:
-    """Remove what lies beside a staging folder whose files have found their places."""
-    staging.with_name(staging.name + BLOCKS).unlink(missing_ok=True)
-    shutil.rmtree(incoming(staging).parent, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another checkpoint may be in there
-        staging.parent.rmdir()
-
-
-def digest_of(path: Path) -> str:
-    """Which checkpoint something beside or in the place of a staging folder belongs to."""
-    return path.name.removesuffix(BLOCKS).removesuffix(INCOMING)
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
@@ -231,44 +143,3 @@ def left_out(place: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
-
-
-def fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
-    """Two armada processes do not fetch the same run: the second waits, and finds the work done.
-
-    Args:
-        folder: Of the run's checkpoints.
-        wait: Told that another is at it.
-
-    Yields:
-        Whether another was at it, so that what was seen before may be so no longer.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        waits = False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waits = True
-            wait()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield waits
-
-
-def leave(folder: Path) -> None:
-    """Remove what `only_one` made of a run that is forgotten, where nothing else is there; called within it."""
-    with contextlib.suppress(OSError):  # checkpoints or outputs stay
-        (folder / ".lock").unlink()
-        folder.rmdir()
-        folder.parent.rmdir()
-    with contextlib.suppress(OSError):  # where nothing stays, there is no folder; elsewhere `store check` reads it
-        (folder.parent / FORGOTTEN).touch(mode=0o600)

@@ -1,0 +1,185 @@
+"""Damaged checkpoints made whole again: from other checkpoints at home, or from the host while it still has the bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from armada.config.sync import settings_of
+from armada.errors import ArmadaError, NotFound
+from armada.store import checkpoints, files_home, runs
+from armada.sync.checkpoints import published
+from armada.sync.checkpoints.download import prepare_staging
+from armada.sync.checkpoints.lock import only_one
+from armada.sync.checkpoints.manifest import NAME, fetch_manifest
+from armada.sync.transfer.chosen_transfer import ChosenTransfer
+from armada.sync.transfer.staging import clear_staging, fsync, is_right
+from armada.sync.transfer.stream_transfer import Fetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.sync.checkpoints.verify import Finding
+    from armada.sync.context import SyncContext
+    from armada.sync.transfer.interface import File, Transfer
+    from armada.transport.interface import TransferProgress
+
+_FILES_AT_ONCE = 200
+
+
+def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> Finding:
+    """Put right what another checkpoint at home has the bytes of; no host is asked.
+
+    Returns:
+        What is still damaged.
+
+    Raises:
+        OSError: Home's disk would not take it.
+    """
+    checkpoint, place = finding.checkpoint, finding.place
+    if finding.manifest_damaged:
+        return finding
+    with only_one(home.checkpoints(checkpoint.run_id)):
+        staging = home.staging(checkpoint.run_id, checkpoint.digest)
+        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = published.link_known(database, staging, finding.damaged)
+        _put(database, staging, place, [file for file in finding.damaged if file not in missing])
+        shutil.rmtree(staging)
+        clear_staging(staging)
+        if not missing:
+            checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
+    return replace(finding, damaged=tuple(missing))
+
+
+def repair(
+    context: SyncContext,
+    finding: Finding,
+    progress: Callable[[TransferProgress], None],
+    *,
+    locked: bool = False,
+) -> None:
+    """Fetch what is damaged anew; each file takes the place of the bad one only once its hash is right, whatever others are.
+
+    Raises:
+        NotFound: The host does not have the checkpoint any more.
+        ArmadaError: The host's copy is not what the manifest says either.
+        HostUnreachable: It does not answer.
+    """
+    checkpoint, place = finding.checkpoint, finding.place
+    run_id, digest = checkpoint.run_id, checkpoint.digest
+    with contextlib.nullcontext() if locked else only_one(context.home.checkpoints(run_id)):
+        if finding.manifest_damaged:
+            manifest = fetch_manifest(context.session, checkpoint)
+            _replace_manifest(place, manifest.text)
+            _, files = published.read_published(place, digest)
+            damaged: Sequence[File] = [file for file in files if not is_right(place, file)]
+        else:
+            damaged = finding.damaged
+        _bring_into(context, checkpoint, place, damaged, progress)
+        checkpoints.mark_home(context.database, run_id, digest, place)
+
+
+def complete(context: SyncContext, checkpoint: Checkpoint, progress: Callable[[TransferProgress], None]) -> int:
+    """Fetch what `include_optimizer` left out of a published checkpoint.
+
+    Returns:
+        How many files came; 0 where it was whole.
+
+    Raises:
+        NotFound, ArmadaError, HostUnreachable: As in `repair`; what was home stays as it was.
+    """
+    place = checkpoint.home_path
+    if place is None:
+        raise NotFound(f"checkpoint-{checkpoint.step} is not home")
+    with only_one(context.home.checkpoints(checkpoint.run_id)):
+        missing = published.left_out(place)
+        if not missing:
+            return 0
+        manifest, _ = published.read_published(place, checkpoint.digest)
+        files = [file for file in manifest.files if file.path in missing]
+        _bring_into(context, checkpoint, place, files, progress)
+        published.mark_whole(place)
+    return len(files)
+
+
+def _bring_into(
+    context: SyncContext,
+    checkpoint: Checkpoint,
+    place: Path,
+    files: Sequence[File],
+    progress: Callable[[TransferProgress], None],
+) -> None:
+    """Fetch files of a published checkpoint; each takes its place only once its hash is right."""
+    database, session = context.database, context.session
+    staging = context.home.staging(checkpoint.run_id, checkpoint.digest)
+    missing = prepare_staging(database, staging, checkpoint, files)
+    failed: dict[str, ArmadaError] = {}
+    settings = settings_of(runs.spec(database, checkpoint.run_id))
+    with Fetcher(session, streams=settings.streams, bytes_per_s=settings.bytes_per_s) as fetcher:
+        transfer = ChosenTransfer(database, session, settings, fetcher)
+        for start in range(0, len(missing), _FILES_AT_ONCE):
+            fetch = _Fetch(transfer, session.host.name, checkpoint, staging, progress)
+            failed |= fetch.some(missing[start : start + _FILES_AT_ONCE])
+    _put(database, staging, place, [file for file in files if file.path not in failed])
+    shutil.rmtree(staging)
+    clear_staging(staging)
+    for error in failed.values():
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """Brings files of one checkpoint into staging."""
+
+    transfer: Transfer
+    host: str
+    checkpoint: Checkpoint
+    staging: Path
+    progress: Callable[[TransferProgress], None]
+
+    def some(self, files: Sequence[File]) -> dict[str, ArmadaError]:
+        """Fetch files; those that cannot be had are named with the reason, and keep the others from nothing.
+
+        Raises:
+            HostUnreachable: The link stayed down.
+            OSError: Home's disk would not take it.
+        """
+        try:
+            folder = f"outbox/{self.checkpoint.digest}/"
+            wrong = self.transfer.bring(self.checkpoint.run_id, folder, self.staging, files, self.progress)
+        except NotFound:
+            if len(files) == 1:
+                why = f"{self.host} has {files[0].path} of checkpoint-{self.checkpoint.step} no more"
+                return {files[0].path: NotFound(why, host=self.host)}
+            failed: dict[str, ArmadaError] = {}
+            for file in files:
+                failed |= self.some([file])
+            return failed
+        return {file.path: ArmadaError(f"{file.path} is damaged on the host too", host=self.host) for file in wrong}
+
+
+def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
+    """Give files that are right in staging the places of the bad ones."""
+    for file in files:
+        source, target = staging / file.path, place / file.path
+        source.chmod(0o444)
+        fsync(source)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source.replace(target)
+    if files:
+        fsync(place)
+        files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
+
+
+def _replace_manifest(place: Path, text: str) -> None:
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted the whole folder
+    temporary = place / f".{NAME}.tmp"
+    temporary.write_text(text)
+    fsync(temporary)
+    temporary.replace(place / NAME)

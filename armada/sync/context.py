@@ -1,0 +1,42 @@
+"""What a sync works with: the store, a session with a host, home's folders and, where it is about one run, the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
+    from armada.rpc.session import HostSession
+    from armada.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """A sync with one host.
+
+    Attributes:
+        database: The store.
+        session: With the host.
+        home: Home's folders.
+    """
+
+    database: Database
+    session: HostSession
+    home: HomePaths
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+        return self.session.host.name
+
+    def of_run(self, run_id: str) -> SyncContext:
+        """The same for one run of the host."""
+        return SyncContext(self.database, self.session, self.home, run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncContext(HostContext):
+    """A sync of one run; `run_id` says which."""
+
+    run_id: str

@@ -1,0 +1,86 @@
+"""What a host lists of a run's outputs, and what of that is at home."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.store.files_home import Look
+from armada.sync.outputs.long_logs import Listed, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.paths import HomePaths
+
+FOLDER = "outputs"
+STAGING = ".staging"
+_INDEX = ".index.json"
+_LONGEST_NAME = 1024
+
+
+def coming(
+    home: HomePaths, run_id: str, entry: dict[str, Any], limit_bytes: int | None
+) -> tuple[list[Listed], list[str]]:
+    """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
+    listed, skipped = read_listing(entry)
+    return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
+
+
+def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
+    """Check a host's listing; names that could mean something else at home are left out and returned beside it."""
+    found, skipped = [], []
+    seen: set[str] = set()
+    listed = entry.get("outputs")
+    for item in listed if isinstance(listed, list) else []:
+        if not isinstance(item, dict):
+            continue
+        path, size, mtime = (item.get(key) for key in ("path", "size_bytes", "mtime"))
+        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or not isinstance(mtime, int | float):
+            continue
+        parts = path.split("/")
+        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == _INDEX
+        if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
+            skipped.append(path)
+        else:
+            seen.add(path)
+            found.append(Listed(path, size, float(mtime)))
+    taken = {listed.path for listed in found}
+    clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
+    return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
+
+
+def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
+    """The files that are not at home as the host lists them, or that were touched here since they came."""
+    folder = home.run(run_id) / FOLDER
+    index = read_index(folder)
+    return [
+        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *touched(folder / item.path)]
+    ]
+
+
+def output_log(home: HomePaths, run_id: str) -> Path | None:
+    """What a run printed, as far as it came home; None where nothing did."""
+    place = home.run(run_id) / FOLDER / "output.log"
+    return place if place.is_file() and not place.is_symlink() else None
+
+
+def touched(path: Path) -> list[int]:
+    """What changes of a file whenever somebody writes to it, or puts another in its place."""
+    look = Look.at(path)
+    return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
+
+
+def read_index(folder: Path) -> dict[str, list[float]]:
+    try:
+        value = json.loads((folder / _INDEX).read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_index(folder: Path, index: dict[str, list[float]]) -> None:
+    temporary = folder / f"{_INDEX}.tmp"
+    temporary.write_text(json.dumps(index))
+    temporary.replace(folder / _INDEX)

@@ -1,0 +1,305 @@
+"""One sync of one run: look, bring what is wanted, note that it came, let go of what need not be kept.
+
+Killed at any instruction, the next sync goes on where this one broke: staging is named by the manifest's digest, a file
+counts only once its hash was right, the store learns of a checkpoint only after it lies under its final name, and the host
+is told only after the store. Deleting follows the same order backwards, and on the host only what was looked at just now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+from armada.config.sync import SyncSettings, settings_of
+from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.sanitize import sanitize_line
+from armada.monitor.observe import UNKNOWN_WORDS, outbox_entries, where, wiped_by
+from armada.store import checkpoints, run_sync, runs, transfers
+from armada.sync.causes import as_error, cause_of
+from armada.sync.checkpoints import apply_retention
+from armada.sync.checkpoints.download import CheckpointDownloader
+from armada.sync.checkpoints.manifest import manifests_of
+from armada.sync.checkpoints.proof import prove
+from armada.sync.checkpoints.repair import repair
+from armada.sync.checkpoints.verify import look_over
+from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_outputs
+from armada.sync.outputs.listing import coming, stale
+from armada.sync.runs.acknowledgements import Acknowledger
+from armada.sync.runs.outbox_listing import OutboxListing, expects, observe_and_look
+from armada.sync.runs.report import Listener, SyncOutcome, Trouble
+from armada.sync.schedule import due as schedule
+from armada.sync.transfer.chosen_transfer import ChosenTransfer
+from armada.sync.transfer.stream_transfer import Fetcher
+from armada.verdicts import settling
+from armada.verdicts.presence import AWAY_WORDS, There
+from armada.verdicts.proof import Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from armada.store.checkpoints import Checkpoint
+    from armada.sync.context import SyncContext
+    from armada.sync.transfer.streams import Streams
+
+
+@dataclasses.dataclass(slots=True)
+class _Came:
+    """What one sync wanted, and what it brought."""
+
+    wanted: Sequence[Checkpoint]
+    already: int
+    left: bool = False
+    published: list[tuple[int, Path]] = dataclasses.field(default_factory=list)
+    outputs: Outputs = dataclasses.field(default_factory=Outputs)
+
+
+class RunSyncer:
+    """The parts of one sync and what they share.
+
+    Args:
+        context: The run and its host.
+        listener: Told what is going on.
+        now: The clock.
+        insist: Try again what was given up, however recently.
+        pool: Streams with the host that others use too; without it, its own.
+    """
+
+    def __init__(
+        self,
+        context: SyncContext,
+        listener: Listener,
+        now: Callable[[], float],
+        *,
+        insist: bool,
+        pool: Streams | None = None,
+    ) -> None:
+        self.context = context
+        self._listener = listener
+        self.now = now
+        self._insist = insist
+        self._pool = pool
+        self._troubles: list[Trouble] = []
+        self._acknowledger = Acknowledger(context, self._troubles)
+
+    def run(self, only: str | None, looked: OutboxListing | None, most: int | None) -> SyncOutcome:
+        """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
+        database, run_id = self.context.database, self.context.run_id
+        settings = settings_of(runs.spec(database, run_id))
+        limit = settings.bytes_per_s
+        with Fetcher(self.context.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
+            if looked is None:
+                if self._insist or only or expects(database, run_id):
+                    fetcher.prepare()
+                run = runs.find(database, run_id)
+                unseen = [] if run.is_settled(self.now()) else [run]
+                asker = self._acknowledger.own
+                looked = observe_and_look(database, self.context.session, [run], unseen, self.now(), asker=asker)[
+                    run_id
+                ]
+            chosen = self._take(looked, settings, only)
+            came = _Came(chosen if most is None else chosen[:most], already=self._count_home())
+            came.left = len(came.wanted) < len(chosen)
+            asked = None if only else ask_ahead(self.context, looked.entry, settings.log_limit_bytes)
+            came.published = self._bring(came.wanted, settings, fetcher, manifests_of(looked.entry))
+            self._acknowledger.acknowledge()
+            if not only:
+                came.outputs = self._bring_outputs(looked.entry, fetcher, settings, asked)
+            self._acknowledger.await_answers()
+        return self._conclude(looked, settings, came, is_partial=only is not None)
+
+    def _count_home(self) -> int:
+        known = checkpoints.of_run(self.context.database, self.context.run_id)
+        return sum(1 for checkpoint in known if checkpoint.home_path is not None)
+
+    def _take(self, looked: OutboxListing, settings: SyncSettings, only: str | None) -> list[Checkpoint]:
+        """Record what the host showed; what to bring, the newest first."""
+        database, run_id = self.context.database, self.context.run_id
+        run = runs.find(database, run_id)
+        entry = looked.entry
+        self._acknowledger.note_known(entry)
+        unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
+        there = where(run, entry)
+        words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(there)
+        if unsettled and words is not None:
+            raise ArmadaError(f"{run_id}: {words}", host=self.context.host)
+        if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
+            raise ArmadaError(
+                f"what {run_id} has on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
+            )
+        if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
+            checkpoints.record_outbox(database, run_id, outbox_entries(entry))
+        if there is There.REMOVED and (wiped := wiped_by(run, entry)) and run.message != wiped:
+            runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
+        apply_retention.tidy(database, self.context.home, run_id)
+        return self._choose(checkpoints.of_run(database, run_id), settings, only)
+
+    def _conclude(self, looked: OutboxListing, settings: SyncSettings, came: _Came, *, is_partial: bool) -> SyncOutcome:
+        """Apply retention, here and there, and say how it all ended."""
+        database, run_id = self.context.database, self.context.run_id
+        deleted_home: list[Path] = []
+        deleted_host: list[str] = []
+        if looked.ended and not is_partial:
+            self._settle_doubts()
+        if not is_partial:
+            deleted_home = apply_retention.retain_home(database, self.context.home, run_id, settings)
+            deleted_host = self._acknowledger.prune(apply_retention.surplus_on_host(database, run_id, settings))
+        home_now = {c.digest for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
+        tried = transfers.of_run(database, run_id)
+        pending = tuple(
+            c.digest
+            for c in checkpoints.of_run(database, run_id)
+            if c.on_host and c.home_path is None and c.trouble != schedule.NOT_WANTED and not _is_quarantined(tried, c)
+        )
+        seen = settling.Seen(
+            looked.ended,
+            len(pending),
+            len(came.outputs.unsettled),
+            looked.finishing,
+            sum(trouble.cause != "rejected" for trouble in self._troubles),
+            partial=is_partial,
+        )
+        missing = settling.what_is_missing(run_id, seen)
+        if missing is None:
+            self._acknowledger.settle(looked.submission)
+        return SyncOutcome(
+            run_id,
+            tuple(place for _, place in sorted(came.published)),
+            sum(c.size_bytes for c in came.wanted if c.digest in home_now),
+            came.already,
+            pending,
+            tuple(deleted_home),
+            tuple(deleted_host),
+            came.outputs,
+            tuple(self._troubles),
+            left=came.left,
+            saw_end=looked.ended,
+            finishing=looked.finishing,
+            missing=missing,
+            submission=looked.submission,
+        )
+
+    def _settle_doubts(self) -> None:
+        """Before all of a run can be called home: what has changed since it came home is fetched anew while its host has it."""
+        doubted = [
+            c
+            for c in checkpoints.of_run(self.context.database, self.context.run_id)
+            if prove(self.context.database, c) is Proof.DAMAGED
+        ]
+        if not doubted:
+            return
+        digests = {checkpoint.digest for checkpoint in doubted}
+        for finding in look_over(self.context.database, self.context.run_id, read_data=True, told=lambda _: None):
+            if finding.good or finding.checkpoint.digest not in digests:
+                continue
+            try:
+                name = f"checkpoint-{finding.checkpoint.step}"
+                listener = functools.partial(self._listener.transfer, name)
+                repair(self.context, finding, listener, locked=True)
+            except HostUnreachable:
+                raise
+            except (ArmadaError, OSError) as error:
+                self._note_trouble(finding.checkpoint, error)
+
+    def _choose(self, known: Sequence[Checkpoint], settings: SyncSettings, only: str | None) -> list[Checkpoint]:
+        """What to bring now, the newest first: if the box dies in the middle, that is the one to have."""
+        if only is not None:
+            return [c for c in known if c.digest == only and c.on_host and c.home_path is None]
+        kept = apply_retention.wanted(self.context.database, self.context.run_id, known, settings)
+        tried = transfers.of_run(self.context.database, self.context.run_id)
+        wanted = []
+        for checkpoint in reversed(known):
+            if not checkpoint.on_host or checkpoint.home_path is not None:
+                continue
+            if checkpoint not in kept:
+                checkpoints.mark_trouble(
+                    self.context.database, self.context.run_id, checkpoint.digest, schedule.NOT_WANTED
+                )
+                self._acknowledger.decline(checkpoint)
+            elif self._insist or self._may_try(tried.get(checkpoint.digest)):
+                wanted.append(checkpoint)
+        return wanted
+
+    def _may_try(self, before: transfers.Transfer | None) -> bool:
+        if before is None or before.state in ("waiting", "running", "done"):
+            return True
+        now = self.now()
+        latest = now + schedule.LONGEST_TRY_S * 1.5
+        return before.next_try_at is not None and not now < before.next_try_at <= latest
+
+    def _bring(
+        self,
+        wanted: Sequence[Checkpoint],
+        settings: SyncSettings,
+        fetcher: Fetcher,
+        manifests: Mapping[str, str],
+    ) -> list[tuple[int, Path]]:
+        transfer = ChosenTransfer(self.context.database, self.context.session, settings, fetcher)
+        downloader = CheckpointDownloader(self.context, transfer, manifests)
+        published = []
+        for checkpoint in wanted:
+            name = f"checkpoint-{checkpoint.step}"
+            try:
+                left_out = apply_retention.left_out_of(checkpoint, self.context.database, settings)
+                place = downloader.bring(checkpoint, left_out, functools.partial(self._listener.transfer, name))
+            except HostUnreachable as error:
+                transfers.give_up(
+                    self.context.database,
+                    self.context.run_id,
+                    checkpoint.digest,
+                    "waiting",
+                    str(error),
+                    next_try_at=None,
+                )
+                raise
+            except (ArmadaError, OSError) as error:
+                self._note_trouble(checkpoint, error)
+            else:
+                published.append((checkpoint.step, place))
+                self._listener.done(f"{place} (every byte verified)")
+                self._acknowledger.acknowledge(checkpoint.digest)
+        return published
+
+    def _note_trouble(self, checkpoint: Checkpoint, error: ArmadaError | OSError) -> None:
+        problem = as_error(error, host=self.context.host)
+        cause = cause_of(problem)
+        now = self.now()
+        before = transfers.of_run(self.context.database, self.context.run_id).get(checkpoint.digest)
+        tries = before.tries if before else 0
+        again = {"rejected": None, "disk_home": now + schedule.DISK_PAUSE_S}.get(
+            cause, schedule.next_try_at(now, tries)
+        )
+        transfers.give_up(
+            self.context.database,
+            self.context.run_id,
+            checkpoint.digest,
+            "paused" if cause == "disk_home" else "failed",
+            f"{cause}: {problem.message}",
+            next_try_at=again,
+        )
+        checkpoints.mark_trouble(self.context.database, self.context.run_id, checkpoint.digest, problem.message)
+        self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
+
+    def _bring_outputs(
+        self, entry: dict[str, Any], fetcher: Fetcher, settings: SyncSettings, asked: Hashes | None
+    ) -> Outputs:
+        listed, skipped = coming(self.context.home, self.context.run_id, entry, settings.log_limit_bytes)
+        if not stale(self.context.home, self.context.run_id, listed):
+            return Outputs(skipped=tuple(skipped))
+        try:
+            tell = functools.partial(self._listener.transfer, "outputs")
+            brought = download_outputs(self.context, listed, fetcher, tell, asked)
+        except HostUnreachable:
+            raise
+        except (ArmadaError, OSError) as error:
+            problem = as_error(error, host=self.context.host)
+            self._troubles.append(Trouble(cause_of(problem), problem))
+            return Outputs(skipped=tuple(skipped))
+        return Outputs(brought.fetched, brought.size_bytes, brought.unsettled, tuple(skipped))
+
+
+def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
+    """Rejected manifests are given up; they do not hold back the end of a run's syncs."""
+    before = tried.get(checkpoint.digest)
+    return before is not None and before.state == "failed" and before.next_try_at is None

@@ -1,0 +1,107 @@
+"""A staging folder: what lies in it and beside it, whether a file in it is right, and whether more fits on its disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.sync.errors import DiskFull
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.sync.transfer.interface import File
+
+RESERVE_BYTES = 500_000_000
+"""Home's disk keeps so much free, so that the store and the person can go on working."""
+
+BLOCKS = ".blocks"
+"""Beside a staging folder: which blocks of its files are whole, see `block_writer`."""
+
+INCOMING = ".rsync"
+"""Beside it: what rsync writes, see `rsync_transfer`."""
+
+
+def is_right(folder: Path, file: File) -> bool:
+    """Whether a regular file of that size and SHA-256 lies there."""
+    try:
+        descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
+            return False
+        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+
+
+def has_size(folder: Path, file: File) -> bool:
+    """Whether a regular file of that size lies there; a look that costs nothing."""
+    try:
+        found = (folder / file.path).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == file.size
+
+
+def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: int = 0) -> None:
+    """Refuse before anything is fetched or copied.
+
+    Args:
+        folder: On the disk in question.
+        what: Needs the space.
+        missing_bytes: How much of it.
+        coming_bytes: What others are about to put there.
+
+    Raises:
+        DiskFull: It would not fit.
+    """
+    free = shutil.disk_usage(folder).free
+    if missing_bytes > 0 and missing_bytes + coming_bytes + RESERVE_BYTES > free:
+        others = f" ({amount(coming_bytes)} of it for what is just arriving)" if coming_bytes else ""
+        raise DiskFull(
+            f"{what} needs {amount(missing_bytes)} more, {amount(free)} are free at {folder}{others}",
+            hint="free some space at home, or move ARMADA_HOME; it waits on the host",
+        )
+
+
+def held_bytes(staging: Path, files: Sequence[File]) -> int:
+    """What a broken transfer already occupies; files in staging have holes."""
+    held = 0
+    for folder in (staging, incoming(staging)):
+        for file in files:
+            with contextlib.suppress(OSError):
+                held += (folder / file.path).lstat().st_blocks * 512
+    return held
+
+
+def incoming(staging: Path) -> Path:
+    """The folder in which files lie that rsync writes; nothing in it was verified, and nothing in it is shared."""
+    return staging.with_name(staging.name + INCOMING) / "files"
+
+
+def clear_staging(staging: Path) -> None:
+    """Remove what lies beside a staging folder whose files have found their places."""
+    staging.with_name(staging.name + BLOCKS).unlink(missing_ok=True)
+    shutil.rmtree(incoming(staging).parent, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another checkpoint may be in there
+        staging.parent.rmdir()
+
+
+def digest_of(path: Path) -> str:
+    """Which checkpoint something beside or in the place of a staging folder belongs to."""
+    return path.name.removesuffix(BLOCKS).removesuffix(INCOMING)
+
+
+def fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
