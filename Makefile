@@ -32,7 +32,7 @@ help:
 	@echo 'make mutants  changes of one condition each in the decisions, and which tests notice them; half an hour'
 	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
 	@echo 'make docs    the documentation as a site, in site/; fails at a broken link or anchor'
-	@echo 'make reference  the pages of docs/reference that are made from the models, the command line and the checks'
+	@echo 'make reference  the pages of docs/reference and protocol.json, made from the models, the command line and the checks'
 	@echo 'make lint    ruff, mypy --strict, import-linter, vermin'
 	@echo 'make check   lint and tests'
 

@@ -1,6 +1,7 @@
 """What can go wrong, as a person has to react to it.
 
     ArmadaError                 1    a bug of ours, when nothing below fits
+    ├── UnexpectedAnswer             what a host's agent said does not fit the protocol
     ├── UsageError              2    the command line is wrong
     ├── ConfigError             2    a file is wrong; carries where (file:line)
     │   └── StoreDamaged             the store cannot be read; `armada recover` makes it anew
@@ -65,6 +66,10 @@ class ArmadaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.host}: {self.message}" if self.host else self.message
+
+
+class UnexpectedAnswer(ArmadaError):
+    """What a host's agent said does not fit the protocol: a field is missing, of the wrong type or out of its bounds."""
 
 
 class UsageError(ArmadaError):

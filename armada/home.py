@@ -25,8 +25,8 @@ import os
 import re
 import secrets
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync, write_atomically
 from armada.foundation.locks import FileLock
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_EVIDENCE = ("mark_inode", "mark_ctime_ns", "folder_inode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,25 @@ class Home:
         return {"id": self.id, "label": self.label, "path": self.path}
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """How the mark and its folder are known to the file system."""
+
+    mark_inode: int
+    mark_ctime_ns: int
+    folder_inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What `home.json` says. `evidence` is None where it is incomplete: then this is no original."""
+
+    id: str
+    label: str | None
+    path: str | None
+    evidence: _Evidence | None
+
+
 def own(paths: HomePaths) -> Home:
     """Say which home this is; a new one, or a copy, gets its id here, and a copy says so once.
 
@@ -71,10 +89,10 @@ def own(paths: HomePaths) -> Home:
             known = _read(paths.home_record)  # again: another process may have been first
             if known is None or not _is_original(known, paths):
                 known = _begin(paths, known)
-    return Home(known["id"], _label(), str(paths.state))
+    return Home(known.id, _label(), str(paths.state))
 
 
-def launched_by(spec: Mapping[str, Any]) -> Home | None:
+def launched_by(spec: Mapping[str, object]) -> Home | None:
     """The home that launched a run, by its plan; None for runs of the first release, which do not say."""
     told = spec.get("home")
     if not isinstance(told, dict):
@@ -91,53 +109,55 @@ def _plain(text: str) -> str:
     return sanitize_line(text, 200)
 
 
-def _begin(paths: HomePaths, former: dict[str, Any] | None) -> dict[str, Any]:
+def _begin(paths: HomePaths, former: _Record | None) -> _Record:
     paths.home_mark.unlink(missing_ok=True)
     paths.home_mark.touch(mode=0o600, exist_ok=False)
     fsync(paths.home_mark)
-    home: dict[str, Any] = {
-        "format": 1,
-        "id": secrets.token_hex(16),
-        "label": _label(),
-        "path": str(paths.state),
-        **_seen(paths),
-    }
-    if former is not None:
-        home["copy_of"] = {name: former.get(name) for name in ("id", "label", "path")}
-    text = json.dumps(home, indent=1) + "\n"
+    home, evidence = Home(secrets.token_hex(16), _label(), str(paths.state)), _seen(paths)
+    copied = {"copy_of": {"id": former.id, "label": former.label, "path": former.path}} if former is not None else {}
+    text = json.dumps({"format": 1, **home.as_json(), **asdict(evidence), **copied}, indent=1) + "\n"
     write_atomically(paths.home_record, text, mode=0o666)
     if former is not None:
-        other = f"{_plain(str(former.get('label')))}, {_plain(str(former.get('path')))} (home {former['id'][:8]})"
+        other = f"{_plain(str(former.label))}, {_plain(str(former.path))} (home {former.id[:8]})"
         log.warning(
             "armada: this home, %s, is a copy of %s, or was restored from one. It is home %s from now on. Hosts keep what either "
             "has not fetched.\n  → if the other one is gone: armada hosts forget-home HOST %s",
             paths.state,
             other,
-            home["id"][:8],
-            former["id"][:8],
+            home.id[:8],
+            former.id[:8],
         )
-    return home
+    return _Record(home.id, home.label, home.path, evidence)
 
 
-def _is_original(known: dict[str, Any], paths: HomePaths) -> bool:
+def _is_original(known: _Record, paths: HomePaths) -> bool:
     try:
-        return all(known.get(name) == value for name, value in _seen(paths).items())
+        return known.evidence == _seen(paths)
     except OSError:
         return False
 
 
-def _seen(paths: HomePaths) -> dict[str, int]:
+def _seen(paths: HomePaths) -> _Evidence:
     mark, folder = paths.home_mark.lstat(), paths.state.stat()
-    return dict(zip(_EVIDENCE, (mark.st_ino, mark.st_ctime_ns, folder.st_ino), strict=True))
+    return _Evidence(mark.st_ino, mark.st_ctime_ns, folder.st_ino)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> _Record | None:
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     told = found.get("id") if isinstance(found, dict) else None
-    return found if isinstance(told, str) and _ID.fullmatch(told) else None
+    if not isinstance(told, str) or not _ID.fullmatch(told):
+        return None
+    label, path_then = (found.get(name) for name in ("label", "path"))
+    numbers = [found.get(each.name) for each in fields(_Evidence)]
+    return _Record(
+        told,
+        label if isinstance(label, str) else None,
+        path_then if isinstance(path_then, str) else None,
+        _Evidence(*numbers) if all(isinstance(number, int) for number in numbers) else None,
+    )
 
 
 def _label() -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.options import add_experiment
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -34,23 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Show every setting of a host, its profile and an experiment, as a launch would use "
         "them. Asks no host.",
     )
-    show.add_argument(
-        "experiment",
-        nargs="?",
-        metavar="EXPERIMENT",
-        help="Experiment file (YAML), or `quickstart` for the bundled one",
-    )
-    show.add_argument("--host", metavar="NAME", help="Show this host and its profile")
-    show.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
-    show.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        dest="overrides",
-        help="Override a setting, as in `armada launch`; repeatable",
-    )
-    show.add_argument("--gpus", metavar="N", help="Use this many GPUs, as in `armada launch`")
+    add_experiment(show, host="Show this host and its profile", required=False)
     show.add_argument(
         "--origin", action="store_true", help="Show where each value comes from: file and line, option or variable"
     )
@@ -104,6 +89,7 @@ def _show(options: argparse.Namespace) -> int:
 def _seen_profile(home: HomePaths, host: str) -> str | None:
     """The profile that fits what a host showed last; None where nothing is known, which is no reason to fail here."""
     from armada.config.profiles import choose_profile
+    from armada.protocol.recorded import recorded_facts
     from armada.store import hosts
     from armada.store.database import Database
 
@@ -113,9 +99,10 @@ def _seen_profile(home: HomePaths, host: str) -> str | None:
         record = hosts.find(database, host)
     if record is None or record.facts is None:
         return None
+    hardware = recorded_facts(record.facts).hardware
     try:
-        return choose_profile(record.facts, home)
-    except (ArmadaError, KeyError, TypeError):
+        return choose_profile(hardware.gpu_names, home) if hardware is not None else None
+    except ArmadaError:
         return None
 
 

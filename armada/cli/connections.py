@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import UsageError
 
@@ -16,7 +17,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "at this terminal for passphrases and one-time codes. armada does not ask again until "
         "the connection ends.",
     )
-    connect.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(connect)
     connect.add_argument("--json", action="store_true", help="Print a JSON object")
     connect.set_defaults(handler=_connect)
 
@@ -25,7 +26,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="Close that connection",
         description="Close the connection that `transport: openssh` keeps open. Runs continue.",
     )
-    disconnect.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(disconnect)
     disconnect.add_argument("--json", action="store_true", help="Print a JSON object")
     disconnect.set_defaults(handler=_disconnect)
 

@@ -102,14 +102,10 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
     Raises:
         ArmadaError: The run succeeded, and what it saved did not come home.
     """
-    from armada.sync.context import SyncContext
-    from armada.sync.runs.pull import pull
+    from armada.cli.pull import bring_home
 
     try:
-        pulled = pull(
-            SyncContext(context.database, session, context.home, run.run_id),
-            progress=reporter,
-        )
+        pulled = bring_home(context, session, run, reporter)
     except ArmadaError as error:
         if run.state == "succeeded":
             raise

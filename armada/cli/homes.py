@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import Conflict, NotFound, UsageError
 from armada.units import counted, span
@@ -22,6 +23,23 @@ _AT_ONCE = 200
 FLAG = "--other-home"
 
 
+class _Run(TypedDict):
+    run_id: str
+    not_fetched: int
+    settled: bool
+
+
+class _Home(TypedDict):
+    """A home, as `armada hosts homes --json` prints it."""
+
+    id: str
+    label: str
+    path: str
+    seen_at: float | None
+    this_one: bool
+    runs: list[_Run]
+
+
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     homes = verbs.add_parser(
         "homes",
@@ -29,7 +47,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         description="List the homes that registered for runs on a host, and what each has not fetched yet. "
         "The host keeps those results for them.",
     )
-    homes.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(homes)
     homes.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     homes.set_defaults(handler=_homes)
 
@@ -40,7 +58,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "delete the results that it has not fetched. If that home syncs again, it registers "
         "again.",
     )
-    forget.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(forget)
     forget.add_argument(
         "home", metavar="HOME", help="Id of the home, or its first characters, as `armada hosts homes` shows it"
     )
@@ -76,16 +94,25 @@ def _homes(options: argparse.Namespace) -> int:
         found = _by_home(session)
     here = own(context.home).id
     rows: list[tuple[str, ...]] = []
-    listed: list[dict[str, Any]] = []
+    listed: list[_Home] = []
     for home_id, records in found.items():
         newest = max((record for record, _, _ in records), key=lambda record: record.seen_at or 0.0)
         missing = sum(count for *_, count in records)
         seen = f"{span(time.time() - newest.seen_at)} ago" if newest.seen_at is not None else "—"
         whose = f"{newest.label} (this one)" if home_id == here else newest.label
         rows.append((home_id[:8], whose, newest.path, str(len(records)), counted(missing, "checkpoint"), seen))
-        runs = [{"run_id": run_id, "not_fetched": count, "settled": one.settled} for one, run_id, count in records]
-        told = {"id": home_id, "label": newest.label, "path": newest.path, "seen_at": newest.seen_at}
-        listed.append({**told, "this_one": home_id == here, "runs": runs})
+        listed.append(
+            {
+                "id": home_id,
+                "label": newest.label,
+                "path": newest.path,
+                "seen_at": newest.seen_at,
+                "this_one": home_id == here,
+                "runs": [
+                    {"run_id": run_id, "not_fetched": count, "settled": one.settled} for one, run_id, count in records
+                ],
+            }
+        )
     if options.json:
         print_json(listed)
     elif rows:

@@ -13,17 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli import connections, homes, provision, release, trust
 from armada.cli.disks import foreseen, room
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.cli.context import Context
     from armada.config.hosts import Host
+    from armada.protocol.facts import Facts, Gpu
     from armada.store.hosts import DiskForecast
     from armada.sync.transfer.link_quality import Judged
+
+
+_DOUBTS_SHOWN = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Checked:
+    """What a host that answers said; `queue` of one with a batch system alone."""
+
+    facts: Facts
+    link: Judged
+    queue: dict[str, Any] | None
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -89,7 +104,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Remove a host from hosts.yaml",
         description="Remove a host from hosts.yaml and forget its SSH key. Nothing on the host changes.",
     )
-    remove.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(remove)
     remove.add_argument("--json", action="store_true", help="Print a JSON object")
     remove.set_defaults(handler=_remove)
 
@@ -259,24 +274,25 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.monitor.queue import look_at_queue
+    from armada.provision.facts import ask_facts
     from armada.rpc.session import HostSession
     from armada.store import hosts as records
     from armada.sync.schedule.disk_forecast import note_forecast
     from armada.sync.transfer.link_quality import judge_link
 
-    def ask(host: Host) -> tuple[dict[str, Any], Judged] | ArmadaError:
+    def ask(host: Host) -> _Checked | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
-                facts = session.call("host.facts", {})
-                link = judge_link(session, facts)
-                return (facts if host.batch is None else {**facts, "queue": look_at_queue(session)}), link
+                facts = ask_facts(session)
+                queue = look_at_queue(session) if host.batch is not None else None
+                return _Checked(facts, judge_link(session, facts.as_json()), queue)
         except ArmadaError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(32, len(wanted))) as pool:
         answers = list(pool.map(ask, wanted))
     code = 0
-    listed: list[dict[str, Any]] = []
+    listed: list[dict[str, object]] = []
     for host, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, ArmadaError):
             code = answer.exit_code
@@ -291,47 +307,45 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
-        facts, link = answer
-        records.record_facts(context.database, host.name, facts)
+        told = answer.facts.as_json() | ({"queue": answer.queue} if host.batch is not None else {})
+        records.record_facts(context.database, host.name, told)
         forecast = note_forecast(context.database, host.name)
         disk = dataclasses.asdict(forecast) if forecast is not None else None
-        shown = {"forecast": disk, "transfer": dataclasses.asdict(link)}
-        listed.append({"name": host.name, "reachable": True, **facts, **shown})
+        shown = {"forecast": disk, "transfer": dataclasses.asdict(answer.link)}
+        listed.append({"name": host.name, "reachable": True, **told, **shown})
         if not as_json:
-            _say_facts(context, host, facts, forecast, link)
+            _say_facts(context, host, answer, forecast)
     if as_json:
         print_json(listed)
     return code
 
 
-def _say_facts(
-    context: Context, host: Host, facts: dict[str, Any], forecast: DiskForecast | None, link: Judged
-) -> None:
+def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskForecast | None) -> None:
     from armada.provision.state import environment_state
 
-    who = f"{sanitize_line(facts['user'])} at {sanitize_line(facts['hostname'])}"
-    machine = (
-        f"{facts['cpu_count']} cores, {amount(facts['memory_bytes'])} memory, Python {sanitize_line(facts['python'])}"
+    facts, link = checked.facts, checked.link
+    memory = amount(facts.memory_bytes) if facts.memory_bytes is not None else "unknown"
+    print(
+        f"✓ {host.name}: {facts.user} at {facts.hostname}, {facts.cpu_count} cores, {memory} memory, Python {facts.python}"
     )
-    print(f"✓ {host.name}: {who}, {machine}")
-    if facts.get("setup"):
-        print(f"    ⚠ {sanitize_line(facts['setup'], 600)}")
-    for doubt in sentences(facts.get("doubts")):
+    if facts.setup:
+        print(f"    ⚠ {sanitize_line(facts.setup, 600)}")
+    for doubt in facts.doubts[:_DOUBTS_SHOWN]:
         print(f"    ⚠ {doubt}")
     if host.batch is None:
-        _say_gpus(facts["gpus"])
-    disk = facts["disk"]
-    free = f"{amount(disk['free_bytes'])} of {amount(disk['total_bytes'])} free at {sanitize_line(facts['root'])}"
+        _say_gpus(facts.gpus)
+    disk = facts.disk
+    free = f"{amount(disk.free_bytes)} of {amount(disk.total_bytes)} free at {sanitize_line(facts.root)}"
     mark = "⚠ " if forecast is not None and forecast.full_at is not None else ""
     print(f"    {mark}{'; '.join(filter(None, [free, foreseen(forecast)]))}")
-    if not host.local and not facts["tools"]["rsync"]:
+    if not host.local and not facts.tools.rsync:
         print("    no rsync: files go there as a tar stream, slower on long links")
     print(f"    checkpoints come by {'rsync' if link.method == 'rsync' else 'the stream'}: {link.reason}")
     if host.batch is not None:
-        _say_queue(host, facts["queue"])
+        _say_queue(host, checked.queue)
         if host.profile is None:
             return
-    found = environment_state(host, facts, context.home)
+    found = environment_state(host, facts.hardware, facts.environments, context.home)
     if found.key is None:
         print(f"    ⚠ {sanitize_line(found.trouble)}")
         return
@@ -340,13 +354,12 @@ def _say_facts(
     print(f"    environment {found.key} {there}")
 
 
-def _say_gpus(gpus: list[dict[str, Any]]) -> None:
+def _say_gpus(gpus: Sequence[Gpu]) -> None:
     if not gpus:
         print("    no NVIDIA GPUs")
         return
-    busy = sum(1 for gpu in gpus if gpu["processes"])
-    kind, driver = sanitize_line(gpus[0]["name"]), sanitize_line(gpus[0]["driver_version"])
-    print(f"    {len(gpus)} × {kind} ({busy} in use), driver {driver}")
+    busy = sum(1 for gpu in gpus if gpu.processes)
+    print(f"    {len(gpus)} × {gpus[0].name} ({busy} in use), driver {gpus[0].driver_version}")
 
 
 def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:

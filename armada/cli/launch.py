@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from armada.cli.options import add_experiment, add_following
 from armada.errors import UsageError
 
 
@@ -30,33 +31,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _take_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "experiment", metavar="EXPERIMENT", help="Experiment file (YAML), or `quickstart` for the bundled one"
-    )
-    parser.add_argument("--host", required=True, metavar="NAME", help="Host to use; `local` is this machine")
-    parser.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        dest="overrides",
-        help="Override a setting of the experiment; repeatable",
-    )
-    parser.add_argument("--gpus", metavar="N", help="Use this many GPUs, or `all`, instead of resources.gpus")
+    add_experiment(parser, host="Host to use; `local` is this machine", required=True)
     parser.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
-    parser.add_argument(
-        "--follow", "-f", action="store_true", help="Watch the run until it ends, then bring its checkpoints home"
-    )
-    parser.add_argument(
-        "--no-daemon",
-        action="store_true",
-        help="Do not start the daemon, which watches the run and syncs its checkpoints",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
-    )
+    add_following(parser, what="run", results="its checkpoints", daemon="watches the run and syncs its checkpoints")
 
 
 def _launch(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.options import add_run
 from armada.cli.printing import print_line
 from armada.errors import ArmadaError, HostUnreachable, NotFound, ProvisionFailed
 from armada.foundation.sanitize import OutputText, sanitize_line
@@ -34,7 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Show the log of a run, read from its host. If the host does not answer, show the part "
         "that is already at home.",
     )
-    logs.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    add_run(logs)
     logs.add_argument(
         "-f",
         "--follow",

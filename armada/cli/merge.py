@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.options import add_following, add_run
+
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
 
@@ -20,7 +22,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Merge the adapter of a LoRA run into its base model. The merge is a separate run on "
         "CPUs. The merged model comes home like a checkpoint.",
     )
-    parser.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    add_run(parser)
     parser.add_argument(
         "--checkpoint",
         metavar="N",
@@ -33,13 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument("--name", metavar="TEXT", help="Name of the merge (default: made from the training's name)")
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
-    parser.add_argument(
-        "--follow", "-f", action="store_true", help="Watch the merge until it ends, then bring the model home"
-    )
-    parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which brings the model home")
-    parser.add_argument(
-        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
-    )
+    add_following(parser, what="merge", results="the model", daemon="brings the model home")
     parser.set_defaults(handler=_merge)
 
 

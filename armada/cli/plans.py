@@ -23,7 +23,7 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
     """
     say_plan(reporter, plan, everything=True)
     if as_json:
-        print_json({"spec": plan.spec, "files": plan.files, "checks": _checks(plan)})
+        print_json({"spec": plan.spec.as_json(), "files": plan.files, "checks": _checks(plan)})
     refuse_failures(plan.checks, plan.host.name)
     return 0
 
@@ -61,7 +61,7 @@ def _size(plan: Plan) -> list[str]:
         step = f"{batch.global_} samples a step = micro {batch.micro} × accumulate {batch.accumulation} × {ranks}"
         return [step, *([plan.profile.train.precision] if plan.profile is not None else [])]
     if isinstance(plan.experiment, Script):
-        on = gpus if plan.gpus else f"{plan.spec['processes']} on CPUs"
+        on = gpus if plan.gpus else f"{plan.spec.processes} on CPUs"
         return [f"{plan.experiment.script} under accelerate", on]
     return [gpus] if plan.gpus else []
 

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.errors import ArmadaError
 
 FORMAT = 1
 """Of all shapes together. Fields may be added; where one goes or means something else, the number rises."""
 
 
-def with_format(value: Any) -> Any:
+def with_format(value: object) -> object:
     """An object, or each object of a list, with the number of its format."""
     if isinstance(value, dict):
         return {"format": FORMAT, **value}
     return [with_format(each) for each in value] if isinstance(value, list) else value
 
 
-def print_json(value: Any, *, indent: int | None = 1) -> None:
+def print_json(value: object, *, indent: int | None = 1) -> None:
     """Print what a command found."""
     print(json.dumps(with_format(value), indent=indent))
 
 
-def print_line(value: dict[str, Any]) -> None:
+def print_line(value: Mapping[str, object]) -> None:
     """Print one object of a stream of them, a line each."""
     print(json.dumps(with_format(value)), flush=True)
 

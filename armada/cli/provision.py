@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from armada.cli.options import add_host_name, add_profile
 from armada.cli.printing import print_json
 
 
@@ -16,8 +17,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         description="Build the Python environment of the host's profile on the host, unless it exists. A "
         "launch does the same.",
     )
-    provision.add_argument("name", help="Name of the host, as in hosts.yaml")
-    provision.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
+    add_host_name(provision)
+    add_profile(provision)
     provision.add_argument("--json", action="store_true", help="Print a JSON object")
     provision.set_defaults(handler=_provision)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
@@ -16,6 +16,43 @@ if TYPE_CHECKING:
 
 WRONG = 7
 """The exit code where something that lies at home is not what it says: no such thing."""
+
+
+class _Damaged(TypedDict):
+    run_id: str
+    why: str
+
+
+class _Host(TypedDict):
+    """What was found on one host."""
+
+    host: str
+    runs: int
+    added: list[str]
+    elsewhere: list[str]
+    damaged: list[_Damaged]
+    error: str | None
+
+
+class _Wrong(TypedDict):
+    path: str
+    why: str
+
+
+class _Recovered(TypedDict):
+    """What `--json` prints."""
+
+    dry_run: bool
+    store: str
+    problems: list[str]
+    kept_as: str | None
+    salvaged: dict[str, int]
+    hosts: list[_Host]
+    runs_from_home: list[str]
+    recognised: list[str]
+    known_before: int
+    wrong: list[_Wrong]
+    gone: list[str]
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -98,7 +135,7 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
         reporter.line("nothing was changed: --dry-run")
 
 
-def _listed(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
+def _listed(recovery: Recovery, *, dry_run: bool) -> _Recovered:
     return {
         "dry_run": dry_run,
         "store": recovery.found.condition,

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import Conflict, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -33,7 +34,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         description="List what would be lost if you destroyed the host. Exits with 0 if nothing, with 8 "
         "otherwise. Deletes the secrets on the host.",
     )
-    release.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(release)
     release.add_argument("--drain", action="store_true", help="Bring everything home first")
     release.add_argument(
         "--ignore-work",

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from armada.cli.homes import add_flag, ask_owner
+from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
+class _Removal(TypedDict):
+    """What `--json` prints of every removal; what it deletes or gives up is added."""
+
+    run_id: str
+    host: str
+    kept_home: list[str]
+    given_up: dict[str, object] | None
+    host_error: str | None
+
+
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     remove = commands.add_parser(
         "rm",
@@ -30,7 +41,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "home stay. If the host is gone, --force forgets the run at home only and lists what is "
         "lost. --dry-run lists it in advance.",
     )
-    remove.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    add_run(remove)
     remove.add_argument(
         "--force",
         action="store_true",
@@ -206,7 +217,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     return 0
 
 
-def _told(context: Context, run: Run) -> dict[str, Any]:
+def _told(context: Context, run: Run) -> _Removal:
     from armada.store import checkpoints
 
     home = [str(c.home_path) for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]

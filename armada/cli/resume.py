@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from armada.cli.homes import add_flag, ask_owner
+from armada.cli.options import add_following, add_run
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,15 +17,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Resume a failed or cancelled run on the same host, from its last complete checkpoint "
         "there. It keeps its run id.",
     )
-    parser.add_argument("run", metavar="RUN", help="Run id, or its first characters")
-    parser.add_argument(
-        "--follow", "-f", action="store_true", help="Watch the run until it ends, then bring its checkpoints home"
-    )
+    add_run(parser)
     add_flag(parser)
-    parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which watches the run")
-    parser.add_argument(
-        "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
-    )
+    add_following(parser, what="run", results="its checkpoints", daemon="watches the run")
     parser.set_defaults(handler=_resume)
 
 

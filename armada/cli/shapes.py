@@ -6,15 +6,35 @@ may be missing knowledge. A field whose name ends in `?` is not always there. Fi
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypedDict
 
 from armada.cli.printing import FORMAT
 
 STR, INT, NUM, BOOL, OBJ = "string", "integer", "number", "boolean", "object"
 STR_, INT_, NUM_, OBJ_ = "string | null", "integer | null", "number | null", "object | null"
 
-_FORMAT = {"format": INT}
-RUN = {
+Shape: TypeAlias = "str | Sequence[Shape] | Mapping[str, Shape]"
+Fields: TypeAlias = Mapping[str, Shape]
+
+JsonSchema = TypedDict(
+    "JsonSchema",
+    {
+        "$schema": str,
+        "title": str,
+        "definitions": "dict[str, JsonSchema]",
+        "type": "str | list[str]",
+        "required": list[str],
+        "properties": "dict[str, JsonSchema]",
+        "items": "JsonSchema",
+        "const": int,
+    },
+    total=False,
+)
+"""The words of JSON Schema (draft 7) that describe shapes."""
+
+_FORMAT: Fields = {"format": INT}
+RUN: Fields = {
     **_FORMAT,
     "run_id": STR, "name": STR, "host": STR, "task": STR, "experiment": STR_, "state": STR, "reason": STR_, "message": STR_,
     "because": STR_, "submission": INT, "attempt": INT, "gpus": [INT], "exit_code": INT_, "phase": STR_, "step": INT_,
@@ -24,23 +44,23 @@ RUN = {
 }  # fmt: skip
 """A run. Times are Unix seconds; what is not known is null."""
 
-_CHECKPOINT = {
+_CHECKPOINT: Fields = {
     "run_id": STR, "digest": STR, "step": INT, "size_bytes": INT, "file_count": INT, "created_at": NUM_, "on_host": BOOL,
     "home_path": STR_, "verified_at": NUM_, "acknowledged_at": NUM_, "trouble": STR_, "pinned": BOOL,
 }  # fmt: skip
-_KEY = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
-_GIVEN_UP = {"step": INT, "digest": STR, "size_bytes": INT}
-_PLAN = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
-_TRANSFER = {"method": STR, "reason": STR, "round_trip_s": NUM}
-_CHECKED = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
-_TRUSTED = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
-_REPORT = {"name": STR, "findings": [OBJ], "exit_code": INT}
+_KEY: Fields = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
+_GIVEN_UP: Fields = {"step": INT, "digest": STR, "size_bytes": INT}
+_PLAN: Fields = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
+_TRANSFER: Fields = {"method": STR, "reason": STR, "round_trip_s": NUM}
+_CHECKED: Shape = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
+_TRUSTED: Fields = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
+_REPORT: Fields = {"name": STR, "findings": [OBJ], "exit_code": INT}
 
-ERROR = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
+ERROR: Fields = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
 """Printed by every command that fails before it has printed its own value."""
 
-_LAUNCHED: dict[str, Any] = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
-SHAPES: dict[str, Any] = {
+_LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
+SHAPES: Fields = {
     **_LAUNCHED,
     "launch --dry-run": {**_FORMAT, **_PLAN},
     "prepare --dry-run": {**_FORMAT, **_PLAN},
@@ -113,21 +133,21 @@ SHAPES: dict[str, Any] = {
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""
 
 
-def schema_of(shape: Any) -> dict[str, Any]:
+def schema_of(shape: Shape) -> JsonSchema:
     """The JSON Schema (draft 7) of one shape."""
-    if isinstance(shape, dict):
+    if isinstance(shape, Mapping):
         fields = {name.removesuffix("?"): schema_of(each) for name, each in shape.items()}
-        made = {"type": "object", "required": [name for name in shape if not name.endswith("?")], "properties": fields}
         if "format" in fields:
             fields["format"] = {"const": FORMAT}
-        return made
-    if isinstance(shape, list):
+        required = [name for name in shape if not name.endswith("?")]
+        return {"type": "object", "required": required, "properties": fields}
+    if not isinstance(shape, str):
         return {"type": "array", "items": schema_of(shape[0])}
-    types = str(shape).split(" | ")
+    types = shape.split(" | ")
     return {} if types == ["any"] else {"type": types[0] if len(types) == 1 else types}
 
 
-def all_schemas() -> dict[str, Any]:
+def all_schemas() -> JsonSchema:
     """Every shape, in one schema: `definitions` has one for each command, and `error`."""
     named = {**{command: schema_of(shape) for command, shape in SHAPES.items()}, "error": schema_of(ERROR)}
     return {

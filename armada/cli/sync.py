@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada.cli.options import add_runs
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
@@ -42,7 +43,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Sync runs now",
         description="Sync runs now, all hosts in parallel (default: all runs that may have new results).",
     )
-    now.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters")
+    add_runs(now)
     now.add_argument(
         "--dry-run",
         action="store_true",
@@ -65,7 +66,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Compare checkpoints at home with their manifests. Fetch damaged ones again if the host "
         "still has them.",
     )
-    verify.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters (default: all runs)")
+    add_runs(verify, default="all runs")
     verify.add_argument("--read-data", action="store_true", help="Verify every byte, not only names and sizes")
     verify.add_argument("--no-repair", action="store_true", help="Report damage; repair nothing")
     verify.add_argument("--json", action="store_true", help="Print a JSON object")
@@ -77,7 +78,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Delete checkpoints that no retention rule keeps. On a host, delete only those that are "
         "verified at home.",
     )
-    retention.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters (default: all runs)")
+    add_runs(retention, default="all runs")
     retention.add_argument(
         "--dry-run",
         action="store_true",

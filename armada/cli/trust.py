@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
+from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import HostKeyChanged, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -21,11 +22,30 @@ if TYPE_CHECKING:
     from armada.transport.ssh.host_keys import HostKey
 
 
+class _Key(TypedDict):
+    """A key, as `--json` prints it."""
+
+    alias: str
+    algorithm: str
+    fingerprint: str
+    machine: str
+
+
+class _Trusted(TypedDict):
+    """What `--json` prints."""
+
+    host: str
+    ssh: str | None
+    offered: list[_Key]
+    pinned_before: list[_Key]
+    pinned: bool
+
+
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust = verbs.add_parser(
         "trust", help="Pin a host's changed SSH key", description="Show the SSH key that the host has now and pin it."
     )
-    trust.add_argument("name", help="Name of the host, as in hosts.yaml")
+    add_host_name(trust)
     trust.add_argument("--yes", "-y", action="store_true", help="Pin without asking")
     trust.add_argument("--dry-run", action="store_true", help="Show the new key and the pinned one; pin nothing")
     add_expect(trust)
@@ -148,12 +168,17 @@ def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str], hin
 
 def _told(
     host: Host, offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], *, pinned: bool
-) -> dict[str, Any]:
-    listed = {"offered": _listed(offered, whose), "pinned_before": _listed(former, whose)}
-    return {"host": host.name, "ssh": host.ssh, **listed, "pinned": pinned}
+) -> _Trusted:
+    return {
+        "host": host.name,
+        "ssh": host.ssh,
+        "offered": _listed(offered, whose),
+        "pinned_before": _listed(former, whose),
+        "pinned": pinned,
+    }
 
 
-def _listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[dict[str, str]]:
+def _listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[_Key]:
     return [
         {
             "alias": key.alias,

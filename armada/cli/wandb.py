@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.units import counted
 
@@ -22,7 +23,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Upload a run's offline records with the wandb program and the API key of this machine. "
         "All attempts of a run become one W&B run.",
     )
-    sync.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    add_run(sync)
     sync.add_argument("--project", metavar="NAME", help="W&B project (default: the experiment's)")
     sync.add_argument("--entity", metavar="NAME", help="W&B entity (default: your own default there)")
     sync.add_argument("--all", action="store_true", help="Also upload records that were uploaded before")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.cli.homes import owner
+from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
@@ -32,7 +33,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "log lines of the rank that failed first, its checkpoints, the retries used, and what to "
         "do next. If a batch system manages the run, show its answer too.",
     )
-    why.add_argument("run", metavar="RUN", help="Run id, or its first characters")
+    add_run(why)
     why.add_argument("--json", action="store_true", help="Print a JSON object")
     why.set_defaults(handler=_why)
 

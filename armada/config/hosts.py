@@ -165,7 +165,7 @@ class Host(Settings):
 class ProjectFile(Settings):
     """A project's armada.yaml."""
 
-    hosts: dict[str, Any] | None = None
+    hosts: dict[str, object] | None = None
     """How to reach each host, and what it is."""
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from armada.config.documents import Document, Location, read_document, shown
-from armada.config.settings import Environment, FilledText, Settings, Text, problem, shaped
+from armada.config.settings import Environment, FilledText, SchemaPart, Settings, Text, problem, shaped
 from armada.config.validation import nearest, validate, written_places
 from armada.errors import NotFound
 from armada.paths import HomePaths, bundled
@@ -117,7 +117,7 @@ class TrainSettings(Settings):
 class EnvironmentSettings(Settings):
     """The Python environment: everything pinned."""
 
-    also_written: ClassVar[dict[str, dict[str, Any]]] = {
+    also_written: ClassVar[dict[str, SchemaPart]] = {
         "requirements": {"type": "string", "pattern": f"^(?:{_NAME.pattern})$"}
     }
 
@@ -186,7 +186,7 @@ class Profile(Settings):
 
     @field_validator("accelerate")
     @classmethod
-    def _known_to_accelerate(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _known_to_accelerate(cls, value: dict[str, object]) -> dict[str, object]:
         for key in value:
             if key not in ACCELERATE_KEYS:
                 near = nearest(key, ACCELERATE_KEYS)
@@ -230,18 +230,17 @@ def load_profile(name: str, home: HomePaths) -> Profile:
     return validate(document, Profile, given=given)
 
 
-def choose_profile(facts: Mapping[str, Any], home: HomePaths) -> str:
+def choose_profile(names: Sequence[str], home: HomePaths) -> str:
     """The profile for a host that names none, by the GPUs its agent saw.
 
     Args:
-        facts: What `host.facts` answered.
+        names: Of its GPUs, one each, as nvidia-smi prints them.
         home: Whose profiles come before the bundled ones.
 
     Raises:
         NotFound: None fits, or several do; the hint lists them.
         ConfigError: A profile's file is wrong.
     """
-    names = [str(gpu["name"]) for gpu in facts["gpus"]]
     if not names:
         return "cpu"
     profiles = [load_profile(name, home) for name in list_profiles(home)]
@@ -261,7 +260,7 @@ def choose_profile(facts: Mapping[str, Any], home: HomePaths) -> str:
     )
 
 
-def _matches(profile: Profile, names: list[str]) -> bool:
+def _matches(profile: Profile, names: Sequence[str]) -> bool:
     return bool(names) and all(any(part.lower() in name.lower() for part in profile.match) for name in names)
 
 
@@ -315,7 +314,7 @@ def _laid_over(name: str, home: HomePaths) -> Document:
     return laid
 
 
-def _lay(below: Document, over: Document, location: Location, values: dict[str, Any]) -> None:
+def _lay(below: Document, over: Document, location: Location, values: Mapping[str, object]) -> None:
     """Mappings merge, everything else (lists too) replaces."""
     for key, value in values.items():
         here = (*location, key)

@@ -33,7 +33,7 @@ _PART = "Part"
 _NULL = {"type": "null"}
 
 
-def schema_of(kind: str) -> dict[str, Any]:
+def schema_of(kind: str) -> JsonSchemaValue:
     """The JSON Schema of one of `FILES`."""
     if kind == "experiment":
         made = _of_experiments()
@@ -63,7 +63,7 @@ class _Generator(GenerateJsonSchema):
         return made
 
 
-def _schema(model: type[Settings]) -> dict[str, Any]:
+def _schema(model: type[Settings]) -> JsonSchemaValue:
     return model.model_json_schema(schema_generator=_Generator)
 
 
@@ -111,7 +111,7 @@ def _widen(made: JsonSchemaValue, model: type[Settings]) -> None:
         made["properties"][name] = {"anyOf": [known, more], **said}
 
 
-def _of_hosts(model: type[ProjectFile]) -> dict[str, Any]:
+def _of_hosts(model: type[ProjectFile]) -> JsonSchemaValue:
     """A hosts file; its entries are read one by one, by the name that is their key."""
     made, host = _schema(model), _schema(Host)
     defs = {**made.pop("$defs", {}), **host.pop("$defs", {}), "Host": host}
@@ -129,11 +129,11 @@ def _of_hosts(model: type[ProjectFile]) -> dict[str, Any]:
     return {**made, "$defs": defs}
 
 
-def _of_experiments() -> dict[str, Any]:
+def _of_experiments() -> JsonSchemaValue:
     """An experiment: its task decides which keys it has. One without a task (yet) is offered those of all."""
     tasks = {task: (model.__name__, _schema(model)) for task, model in models().items()}
-    defs: dict[str, Any] = {}
-    offered: dict[str, list[Any]] = {}
+    defs: dict[str, JsonSchemaValue] = {}
+    offered: dict[str, list[JsonSchemaValue]] = {}
     for name, made in tasks.values():
         defs.update(made.pop("$defs", {}))
         defs[name] = made
@@ -162,10 +162,10 @@ def _of_experiments() -> dict[str, Any]:
     }
 
 
-def _of_profiles() -> dict[str, Any]:
+def _of_profiles() -> JsonSchemaValue:
     """A profile; one that extends another says only what is different."""
     whole = _schema(Profile)
-    defs: dict[str, Any] = whole.pop("$defs", {})
+    defs: dict[str, JsonSchemaValue] = whole.pop("$defs", {})
     parts = {f"{name}{_PART}": _without_required(value) for name, value in {**defs, "Profile": whole}.items()}
     extends = {"required": ["extends"], "properties": {"extends": {"type": "string"}}}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,14 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"ARMADA_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER", re.DOTALL)
 
 
+class SchemaPart(TypedDict, total=False):
+    """JSON Schema of one spelling of a value."""
+
+    type: str | list[str]
+    pattern: str
+    items: SchemaPart
+
+
 class Settings(BaseModel):
     """Strict (no `"5"` for 5), closed (no unknown keys), unchangeable."""
 
@@ -35,7 +43,7 @@ class Settings(BaseModel):
     other_names: ClassVar[dict[str, str]] = {}
     """What other trainers call the same thing, for the hint on an unknown key."""
 
-    also_written: ClassVar[dict[str, dict[str, Any]]] = {}
+    also_written: ClassVar[dict[str, SchemaPart]] = {}
     """Fields with other spellings that a validator takes before they are looked at: the JSON Schema of those."""
 
     from_elsewhere: ClassVar[frozenset[str]] = frozenset()

@@ -6,9 +6,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
-from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable
+from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, UnexpectedAnswer
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import sentences
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.doctor.measure import Measured
     from armada.paths import HomePaths
+    from armada.protocol.facts import Facts
+    from armada.protocol.host import Examination
 
 CLOCK_S = 120.0
 LOW_BYTES = 5_000_000_000
@@ -25,12 +26,16 @@ OLDEST_RSYNC = (3, 1)
 FEW_SESSIONS = 4
 CANNOT_LAUNCH = 3
 _WHERE = "hosts.yaml"
+_DOUBTS_SHOWN = 20
 
 
 def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     """Log in, look at everything, measure the link. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
+    from armada.protocol.host import Examination, Examine
+    from armada.protocol.message import parse
+    from armada.provision.facts import ask_facts
     from armada.rpc.session import HostSession
 
     findings: list[Finding] = []
@@ -38,14 +43,18 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     with HostSession(host, home, patience_s=0) as session:
         try:
             say("logging in")
-            facts = session.call("host.facts", {}, timeout_s=180.0)
+            facts = ask_facts(session, timeout_s=180.0)
             say("looking")
-            seen = session.call("host.examine", {}, timeout_s=60.0)
+            examined = session.call(Examine.method, {}, timeout_s=60.0)
+            seen = parse(Examination, examined, host=host.name, method=Examine.method)
             queue = look_at_queue(session) if host.batch is not None else None
             say("measuring")
             measured = measure(session, home)
             findings += judge(host, facts, seen, measured, queue=queue, noise=session.noise)
             code = CANNOT_LAUNCH if any(finding.outcome == "fail" for finding in findings) else 0
+        except UnexpectedAnswer as error:
+            findings.append(fail("agent", error.message, error.hint))
+            code = CANNOT_LAUNCH
         except ArmadaError as error:
             findings.append(_refusal(host, error))
             code = error.exit_code
@@ -72,8 +81,8 @@ def _refusal(host: Host, error: ArmadaError) -> Finding:
 
 def judge(
     host: Host,
-    facts: Mapping[str, Any],
-    seen: Mapping[str, Any],
+    facts: Facts,
+    seen: Examination,
     measured: Measured,
     *,
     queue: Mapping[str, Any] | None = None,
@@ -89,11 +98,11 @@ def judge(
         queue: What its batch system said, if it has one.
         noise: What start-up files printed.
     """
-    who = f"{sanitize_line(facts['user'], 60)} at {sanitize_line(facts['hostname'], 100)}"
+    who = f"{sanitize_line(facts.user, 60)} at {sanitize_line(facts.hostname, 100)}"
     findings = [ok("connection", f"{who}; {_link(measured)}"), _key(host)]
     findings += [
         _clock(measured),
-        ok("agent", f"runs on Python {sanitize_line(facts['python'], 40)} ({facts['machine']})"),
+        ok("agent", f"runs on Python {sanitize_line(facts.python, 40)} ({facts.machine})"),
     ]
     findings += [_shell(seen, noise), *_variables(seen), _setup(host, facts)]
     findings += [
@@ -136,8 +145,8 @@ def _clock(measured: Measured) -> Finding:
     return ok("clock", f"agrees with home's to {max(abs(off_s), measured.spread_s[0] / 2):.3f} s")
 
 
-def _shell(seen: Mapping[str, Any], noise: str) -> Finding:
-    shell = sanitize_line(seen["shell"] or "unknown", 100)
+def _shell(seen: Examination, noise: str) -> Finding:
+    shell = sanitize_line(seen.shell or "unknown", 100)
     if noise:
         return warn(
             "shell",
@@ -148,8 +157,8 @@ def _shell(seen: Mapping[str, Any], noise: str) -> Finding:
     return ok("shell", f"{shell}, silent")
 
 
-def _variables(seen: Mapping[str, Any]) -> list[Finding]:
-    variables: dict[str, Any] = seen["variables"]
+def _variables(seen: Examination) -> list[Finding]:
+    variables = seen.variables
     found = []
     if left_out := variables.get("ARMADA_LEFT_OUT"):
         found.append(
@@ -185,43 +194,43 @@ def _variables(seen: Mapping[str, Any]) -> list[Finding]:
     return found or [ok("variables", "no LD_LIBRARY_PATH, LD_PRELOAD, conda or PYTHONPATH at login")]
 
 
-def _setup(host: Host, facts: Mapping[str, Any]) -> Finding:
-    if facts.get("setup"):
-        return fail("setup", facts["setup"], f"mend `setup:` of {host.name} in {host.origin or _WHERE}")
+def _setup(host: Host, facts: Facts) -> Finding:
+    if facts.setup:
+        return fail("setup", facts.setup, f"mend `setup:` of {host.name} in {host.origin or _WHERE}")
     return ok(
         "setup", f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are asked for"
     )
 
 
-def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
-    root: dict[str, Any] = seen["root"]
-    where = f"{sanitize_line(root['path'], 200)} on {sanitize_line(root['kind'] or 'an unknown file system', 40)}"
+def _root(host: Host, seen: Examination) -> Finding:
+    root = seen.root
+    where = f"{sanitize_line(root.path, 200)} on {sanitize_line(root.kind or 'an unknown file system', 40)}"
     move = f"set `root:` of {host.name} in {host.origin or _WHERE} to a folder on a local disk"
-    if root["problem"]:
-        return fail("root", f"{where}: {root['problem']}", move)
-    if root["is_shared"] and host.batch is None:
+    if root.problem:
+        return fail("root", f"{where}: {root.problem}", move)
+    if root.is_shared and host.batch is None:
         return warn(
             "root", f"{where}, which other machines share: slower, and a run's liveness is harder to tell", move
         )
-    if not root["is_shared"] and host.batch is not None:
+    if not root.is_shared and host.batch is not None:
         return warn(
             "root",
             f"{where}: do its workers see that folder too?",
-            f"srun ls -d {shlex.quote(str(root['path']))}  # there",
+            f"srun ls -d {shlex.quote(str(root.path))}  # there",
         )
     return ok("root", f"{where}: takes files, programs run there")
 
 
-def _owners(facts: Mapping[str, Any]) -> list[Finding]:
+def _owners(facts: Facts) -> list[Finding]:
     """Who may write there; what armada refuses never gets as far as this."""
     away = "a `root:` in a folder of your own, or what it says there, by that folder's owner"
-    found = [warn("owners", doubt, away) for doubt in sentences(facts.get("doubts"))]
+    found = [warn("owners", doubt, away) for doubt in facts.doubts[:_DOUBTS_SHOWN]]
     return found or [ok("owners", "nobody else may write in the root, or put another folder in its place")]
 
 
-def _disk(seen: Mapping[str, Any]) -> Finding:
-    root: dict[str, Any] = seen["root"]
-    free, total = root["free_bytes"], root["total_bytes"]
+def _disk(seen: Examination) -> Finding:
+    root = seen.root
+    free, total = root.free_bytes, root.total_bytes
     if free is None or total is None:
         return warn("disk", "how much is free cannot be seen")
     text = f"{amount(free)} of {amount(total)} free"
@@ -234,9 +243,9 @@ def _disk(seen: Mapping[str, Any]) -> Finding:
     return ok("disk", text)
 
 
-def _inodes(seen: Mapping[str, Any]) -> Finding:
-    root: dict[str, Any] = seen["root"]
-    free, total = root["free_inodes"], root["total_inodes"]
+def _inodes(seen: Examination) -> Finding:
+    root = seen.root
+    free, total = root.free_inodes, root.total_inodes
     if free is None or not total:
         return ok("inodes", "not counted by this file system")
     if free < LOW_INODES:
@@ -248,10 +257,10 @@ def _inodes(seen: Mapping[str, Any]) -> Finding:
     return ok("inodes", f"{free:,} of {total:,} free")
 
 
-def _quota(seen: Mapping[str, Any]) -> list[Finding]:
-    if not seen["quota"]:
+def _quota(seen: Examination) -> list[Finding]:
+    if not seen.quota:
         return []
-    text = str(seen["quota"])
+    text = str(seen.quota)
     lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
     # quota(1) marks what is over its soft limit with a star.
     if any("*" in line for line in lines):
@@ -259,8 +268,8 @@ def _quota(seen: Mapping[str, Any]) -> list[Finding]:
     return [ok("quota", lines[-1] if lines else "none")]
 
 
-def _locks(seen: Mapping[str, Any]) -> Finding:
-    has_locks = seen["root"]["has_locks"]
+def _locks(seen: Examination) -> Finding:
+    has_locks = seen.root.has_locks
     if has_locks is False:
         return warn(
             "locks",
@@ -270,32 +279,32 @@ def _locks(seen: Mapping[str, Any]) -> Finding:
     return ok("locks", "work on the root" if has_locks else "could not be tried")
 
 
-def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
+def _mounts(seen: Examination) -> list[Finding]:
     found = []
-    home, tmp = seen["home"], seen["tmp"]
-    if not home["is_writable"] or "ro" in home["options"]:
+    home, tmp = seen.home, seen.tmp
+    if not home.is_writable or "ro" in home.options:
         found.append(
             warn(
                 "home folder",
-                f"{sanitize_line(home['path'], 200)} cannot be written: caches of other programs fail there",
+                f"{sanitize_line(home.path, 200)} cannot be written: caches of other programs fail there",
                 "give runs HF_HOME and XDG_CACHE_HOME in `env:`, and the host a `root:` elsewhere",
             )
         )
-    if "noexec" in tmp["options"]:
+    if "noexec" in tmp.options:
         found.append(ok("tmp", "is mounted noexec; armada runs nothing from it (own programs: env: {TMPDIR: …})"))
-    if not tmp["is_writable"]:
+    if not tmp.is_writable:
         found.append(warn("tmp", "cannot be written", "env: {TMPDIR: …} in experiments"))
     return found
 
 
-def _umask(seen: Mapping[str, Any]) -> Finding:
-    return ok("umask", f"{sanitize_line(seen['umask'], 8)} at login; armada's own files are private whatever it is")
+def _umask(seen: Examination) -> Finding:
+    return ok("umask", f"{sanitize_line(seen.umask, 8)} at login; armada's own files are private whatever it is")
 
 
-def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
+def _rsync(host: Host, facts: Facts) -> Finding:
     if host.local:
         return ok("rsync", "not needed: files are copied")
-    version = facts["tools"]["rsync"]
+    version = facts.tools.rsync
     if not version:
         return warn(
             "rsync",
@@ -312,8 +321,8 @@ def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
     return ok("rsync", sanitize_line(version, 40))
 
 
-def _sessions(seen: Mapping[str, Any]) -> Finding:
-    sessions, startups = seen["max_sessions"], sanitize_line(seen["max_startups"] or "10:30:100", 20)
+def _sessions(seen: Examination) -> Finding:
+    sessions, startups = seen.max_sessions, sanitize_line(seen.max_startups or "10:30:100", 20)
     if isinstance(sessions, int) and sessions < FEW_SESSIONS:
         return warn(
             "sshd",
@@ -323,8 +332,8 @@ def _sessions(seen: Mapping[str, Any]) -> Finding:
     return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not to be seen)'}, MaxStartups {startups}")
 
 
-def _logout(host: Host, seen: Mapping[str, Any]) -> Finding:
-    if seen["ends_processes_at_logout"] and host.batch is None:
+def _logout(host: Host, seen: Examination) -> Finding:
+    if seen.ends_processes_at_logout and host.batch is None:
         return fail(
             "logout",
             "systemd ends a person's processes at logout there (KillUserProcesses=yes): runs would die with the connection",
@@ -333,16 +342,16 @@ def _logout(host: Host, seen: Mapping[str, Any]) -> Finding:
     return ok("logout", "runs outlive the connection; neither tmux nor linger is needed")
 
 
-def _leftovers(seen: Mapping[str, Any]) -> Finding:
-    left: dict[str, Any] = seen["leftovers"]
-    if not left["count"]:
+def _leftovers(seen: Examination) -> Finding:
+    left = seen.leftovers
+    if not left.count:
         return ok("leftovers", "no temporary files older than a day")
-    names = ", ".join(sanitize_line(name, 80) for name in left["names"][:3])
+    names = ", ".join(sanitize_line(name, 80) for name in left.names[:3])
     find = (
         "find {root} -maxdepth 2 \\( -name '.new-*' -o -name '.part-*' -o -name '.trash-*' -o -name '*.tmp' -o -name '*.part' \\) "
         "-mtime +0 -exec rm -rf {{}} +"
     )
-    said = f"{left['count']} temporary files older than a day, {amount(left['size_bytes'])}: {names}"
+    said = f"{left.count} temporary files older than a day, {amount(left.size_bytes)}: {names}"
     return warn("leftovers", said, _on(seen, find))
 
 
@@ -357,5 +366,5 @@ def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
     return ok("batch system", f"{host.scheduler} answers")
 
 
-def _on(seen: Mapping[str, Any], command: str) -> str:
-    return command.format(root=shlex.quote(sanitize_line(seen["root"]["path"], 400))) + "  # there"
+def _on(seen: Examination, command: str) -> str:
+    return command.format(root=shlex.quote(sanitize_line(seen.root.path, 400))) + "  # there"

@@ -8,7 +8,7 @@ import statistics
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.sync.transfer.bandwidth import allowance_for
 
@@ -99,7 +99,7 @@ def _take(stream: Stream, session: HostSession, home: HomePaths, size: int) -> f
 def _exchange(stream: Stream, down_bytes: int, up_bytes: int) -> float:
     # Random, so that a connection that compresses does not flatter itself; base64, because it travels in JSON.
     padding = base64.b64encode(os.urandom(up_bytes * 3 // 4)).decode("ascii")
-    question: dict[str, Any] = {"send_bytes": down_bytes, "padding": padding}
+    question: dict[str, object] = {"send_bytes": down_bytes, "padding": padding}
     began = time.perf_counter()
     stream.exchange("host.probe", question)
     return time.perf_counter() - began

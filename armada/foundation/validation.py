@@ -9,7 +9,7 @@ from armada.foundation.sanitize import sanitize_line
 MOST = 1 << 53
 """What JSON's numbers keep exactly; more steps, bytes or records there are not."""
 
-_YEAR_10000 = 253_402_214_400.0
+YEAR_10000 = 253_402_214_400.0
 
 
 def whole(value: object) -> int | None:
@@ -35,4 +35,4 @@ def sentences(value: object) -> list[str]:
 def moment(value: object) -> float | None:
     """Unix seconds that are a date, or None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < _YEAR_10000 else None  # type: ignore[arg-type, operator]  # as was looked at
+    return float(value) if is_number and 0 <= value < YEAR_10000 else None  # type: ignore[arg-type, operator]  # as was looked at

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.monitor.observe import observe
+from armada.protocol.recorded import recorded_spec
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
@@ -61,7 +62,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     _refuse(run)
-    question: dict[str, Any] = {"run_id": run.run_id, "submission": run.submission + 1}
+    question: dict[str, object] = {"run_id": run.run_id, "submission": run.submission + 1}
     question |= {"keep_secrets": True} if unattended else {"secrets": _secrets(database, run)}
     # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
     # First its state: a sync of what ended that is done in between must not call this the last.
@@ -108,7 +109,8 @@ def _refuse(run: Run) -> None:
 
 
 def _secrets(database: Database, run: Run) -> dict[str, str]:
-    names = [str(name) for name in (runs.spec(database, run.run_id).get("job") or {}).get("secrets") or []]
+    job = recorded_spec(runs.spec(database, run.run_id)).job
+    names = (job.secrets or ()) if job is not None else ()
     if missing := [name for name in names if not os.environ.get(name)]:
         raise UsageError(
             f"{', '.join(missing)} is not set here, and {run.run_id} needs it",

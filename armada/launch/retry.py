@@ -15,6 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
+from armada.protocol.recorded import recorded_spec
 from armada.store import runs
 from armada.verdicts.again import may_have_succeeded
 
@@ -74,7 +75,7 @@ class Retries:
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         words = f"{run.reason}: retry {run.submission} of {retries}"
         evidence = mapping(ask_about(self._session, run).get("evidence"))
-        announces = not runs.spec(database, run.run_id).get("watch")
+        announces = not recorded_spec(runs.spec(database, run.run_id)).watch
         rebooted = evidence.get("rebooted") is True
         said = evidence.get("may_have_succeeded")
         if may_have_succeeded(said, run.reason, announces=announces, rebooted=rebooted):

@@ -19,6 +19,7 @@ from armada.launch.plans.registry import task_of
 from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, launch_key, refuse_second
 from armada.launch.resume import resume_run
 from armada.launch.start import start
+from armada.protocol.recorded import recorded_spec
 from armada.provision.admission import admit, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import checkpoints, runs
@@ -111,7 +112,7 @@ def find_source(
         PreflightRefused: The run was no LoRA training.
         NotFound: It has no such checkpoint.
     """
-    spec = runs.spec(database, run.run_id)
+    spec = recorded_spec(runs.spec(database, run.run_id))
     refuse_unmergeable(run, spec)
     try:
         with connect(run.host) as session:
@@ -163,7 +164,9 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
                 return former.run
             plan = launch.plan(former.run.run_id if former else None)
             recorded.concerns(plan.run_id)
-            host_records.record_facts(database, host.name, plan.facts, origin=str(host.origin) if host.origin else None)
+            host_records.record_facts(
+                database, host.name, plan.facts.as_json(), origin=str(host.origin) if host.origin else None
+            )
             host_records.mark_released(database, host.name, None)
             caller.planned(plan)
             lock = order.home.lock(f"host-{host.name}")

@@ -16,6 +16,8 @@ from armada.home import own
 from armada.launch.checks.check import refuse_failures
 from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
+from armada.protocol.homes import AskingHome
+from armada.protocol.spec import CreateRun
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
 from armada.provision.exclusive_lock import exclusive_lock
@@ -53,22 +55,21 @@ def start(
             it (`armada ps`) finds out.
     """
     refuse_failures(plan.checks, plan.host.name)
-    plan = dataclasses.replace(plan, spec={**plan.spec, "home": own(session.home).as_json()})
+    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": _home(session)}))
     if again:
-        runs.set_spec(database, plan.run_id, plan.spec)
+        runs.set_spec(database, plan.run_id, plan.spec.as_json())
         runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
     else:
         runs.insert(
             database,
             run_id=plan.run_id,
-            name=plan.spec["name"],
+            name=plan.spec.name,
             host=plan.host.name,
-            task=plan.spec["task"],
+            task=plan.spec.task,
             experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
-            spec=plan.spec,
+            spec=plan.spec.as_json(),
         )
-    root_id = plan.facts.get("root_id")
-    runs.set_root(database, plan.run_id, root_id if isinstance(root_id, str) else None)
+    runs.set_root(database, plan.run_id, plan.facts.root_id)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
@@ -112,12 +113,18 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     if runs.find(database, plan.run_id).ended:
         raise _stopped(plan)
     secrets = {name: os.environ[name] for name in plan.experiment.secrets}
-    question = {"run_id": plan.run_id, "spec": plan.spec, "files": plan.files, "secrets": secrets}
-    question["home"] = own(session.home).as_json()
+    request = CreateRun(
+        run_id=plan.run_id,
+        spec=plan.spec,
+        files=plan.files,
+        secrets=secrets,
+        submission=SUBMISSION,
+        home=_home(session),
+    )
     try:
         # A batch system's controller may take its time, and answers late rather than never.
         patience_s = 60.0 if plan.host.batch is None else 240.0
-        session.call("run.create", {**question, "submission": SUBMISSION}, timeout_s=patience_s)
+        session.call(request.method, request.as_params(), timeout_s=patience_s)
     except OutcomeUnknown as error:
         runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise
@@ -138,6 +145,10 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         session.call("run.stop", {"run_id": plan.run_id, "grace_s": plan.experiment.stop_grace_s}, timeout_s=60.0)
         raise _stopped(plan)
     runs.set_state(database, plan.run_id, "submitted")
+
+
+def _home(session: HostSession) -> AskingHome:
+    return AskingHome(**own(session.home).as_json())
 
 
 def _arrived_late(database: Database, session: HostSession, plan: Plan) -> bool:

@@ -10,6 +10,7 @@ from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.monitor.observe import ask_about, observe, where
+from armada.protocol.recorded import recorded_spec
 from armada.store import runs
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
+
+_GRACE_S = 60.0
+"""Where a plan does not say how long a run may take to end."""
 
 KILL_S = 30.0
 """After the grace time: signalling every process, and the supervisor's last words."""
@@ -46,7 +50,8 @@ def stop_run(
         OutcomeUnknown: It had not ended well after the grace time, or its folder is gone and it may run where that cannot be seen.
     """
     if grace_s is None:
-        grace_s = float(runs.spec(database, run.run_id).get("stop_grace_s", 60.0))
+        told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
+        grace_s = told_s if told_s is not None else _GRACE_S
     question = {"run_id": run.run_id, "grace_s": grace_s, "root": run.root_id}
     try:
         answer = session.call("run.stop", question, timeout_s=60.0)
@@ -89,7 +94,8 @@ def stop_run(
 
 def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     """Write the end of a run of which its host has nothing, where it can be known: nobody there can."""
-    scheduler = str(mapping(runs.spec(database, run.run_id).get("scheduler")).get("kind") or "")
+    spec = recorded_spec(runs.spec(database, run.run_id))
+    scheduler = (spec.scheduler.kind or "") if spec.scheduler is not None else ""
     look = ask_about(session, run)
     there = where(run, look)
     seen = stopping.NotSeen(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.recorded import recorded_facts
 from armada.store import checkpoints, operations, run_sync, runs
 from armada.store import hosts as host_records
 from armada.units import amount, span
@@ -205,9 +206,9 @@ def _failing_since(
 def _full_disks(database: Database, recent: list[Run], now: float, soon_s: float) -> Iterator[Event]:
     busy = {run.host for run in recent if not run.ended}
     for record in host_records.every(database):
-        disk = (record.facts or {}).get("disk") or {}
-        free, total = disk.get("free_bytes"), disk.get("total_bytes")
-        if record.name not in busy or not isinstance(free, int) or not isinstance(total, int):
+        disk = recorded_facts(record.facts).disk
+        free, total = (disk.free_bytes, disk.total_bytes) if disk is not None else (None, None)
+        if record.name not in busy or free is None or total is None:
             continue
         foreseen = record.forecast
         full_at = foreseen.full_at if foreseen is not None else None

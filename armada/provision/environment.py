@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.facts import GpuKind
 from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.foundation.progress import Progress
+    from armada.protocol.facts import Facts
     from armada.rpc.session import HostSession
 
 BUILD_S = 3 * 3600.0
@@ -33,17 +36,18 @@ class Environment:
     flash_attn: FlashAttention | None = None
 
 
-def plan_environment(session: HostSession, profile: Profile, facts: dict[str, Any]) -> Environment:
+def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> Environment:
     """Name the environment a profile asks for on this host, and ask whether it is there.
 
     Raises:
         PreflightRefused: A wheel of flash-attn was asked for and there is none that fits.
     """
+    hardware = facts.hardware
     if session.host.batch is not None and profile.gpus.count:
         # One logs in where no GPUs are; what runs gets those the profile is for.
-        facts = {**facts, "gpus": [{"name": profile.gpus.model}]}
-    key = environment_key(profile, facts)
-    flash_attn = choose_flash_attention(profile, facts, cuda_major(profile, facts))
+        hardware = dataclasses.replace(hardware, gpus=(GpuKind(profile.gpus.model or ""),))
+    key = environment_key(profile, hardware)
+    flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
     if flash_attn.mode == "none" and flash_attn.required:
         raise PreflightRefused(
             f"profile {profile.name} wants a wheel of flash-attn: {flash_attn.why}",
@@ -58,7 +62,7 @@ def plan_environment(session: HostSession, profile: Profile, facts: dict[str, An
         requirements_text(profile),
         wanted.torch_index,
         status.get(key) == "ready",
-        optional_text(profile, facts),
+        optional_text(profile, hardware),
         flash_attn,
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from armada.config.profiles import Profile
 from armada.errors import ConfigError
 from armada.provision.flash_attention import choose_flash_attention
+
+if TYPE_CHECKING:
+    from armada.config.profiles import Profile
+    from armada.protocol.facts import Hardware
 
 _PYPI_BUILDS = {"2.13": "cu130"}
 """Which CUDA the wheels of a torch version on PyPI are for (its `cuda-toolkit` requirement: 13.0.3)."""
@@ -39,49 +41,49 @@ def has_package(requirements: str, name: str) -> bool:
     return re.search(rf"^{re.escape(name)}(?![\w.-])", requirements, re.MULTILINE | re.IGNORECASE) is not None
 
 
-def environment_key(profile: Profile, facts: Mapping[str, Any]) -> str:
+def environment_key(profile: Profile, hardware: Hardware) -> str:
     """The name of the environment's folder: another one as soon as anything in it would be another.
 
     Args:
         profile: Whose environment.
-        facts: What `host.facts` answered.
+        hardware: Of the machine that it is for.
 
     Returns:
         `cpu-4f2a9c1b07d3`, `cu130-…`.
     """
-    has_gpus = _has_gpus(profile, facts)
-    flash_attn = choose_flash_attention(profile, facts, cuda_major(profile, facts))
-    made_of: dict[str, Any] = {
+    has_gpus = _has_gpus(profile, hardware)
+    flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
+    made_of: dict[str, object] = {
         "requirements": sorted(requirements_text(profile).splitlines()),
         "python": profile.environment.python,
-        "machine": facts["machine"],
+        "machine": hardware.machine,
         "gpus": has_gpus,
         "torch_index": profile.environment.torch_index,
     }
     # Only where there is any, so that environments without keep the names they were built under.
-    if optional := optional_text(profile, facts):
+    if optional := optional_text(profile, hardware):
         made_of["optional"] = sorted(optional.splitlines())
     if flash_attn.request is not None:
-        made_of["flash_attn"] = flash_attn.request
+        made_of["flash_attn"] = flash_attn.request.model_dump(mode="json")
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return f"{_build(profile.environment.torch) if has_gpus else 'cpu'}-{digest[:12]}"
 
 
-def optional_text(profile: Profile, facts: Mapping[str, Any]) -> str | None:
+def optional_text(profile: Profile, hardware: Hardware) -> str | None:
     """The pinned packages a host may do without: kernels are for GPUs."""
-    if not profile.environment.optional or not _has_gpus(profile, facts):
+    if not profile.environment.optional or not _has_gpus(profile, hardware):
         return None
     return "".join(f"{line}\n" for line in profile.environment.optional)
 
 
-def cuda_major(profile: Profile, facts: Mapping[str, Any]) -> int | None:
+def cuda_major(profile: Profile, hardware: Hardware) -> int | None:
     """The CUDA that the environment's torch is for; None without GPUs, or where it is not known."""
     found = re.match(r"cu(\d{2})", _build(profile.environment.torch))
-    return int(found[1]) if found and _has_gpus(profile, facts) else None
+    return int(found[1]) if found and _has_gpus(profile, hardware) else None
 
 
-def _has_gpus(profile: Profile, facts: Mapping[str, Any]) -> bool:
-    return bool(facts["gpus"]) and profile.gpus.count > 0
+def _has_gpus(profile: Profile, hardware: Hardware) -> bool:
+    return bool(hardware.gpus) and profile.gpus.count > 0
 
 
 def _build(torch: str) -> str:

@@ -8,12 +8,16 @@ compiled unless a profile asks for it: that takes hours.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+from armada.protocol.environment import FlashAttention as FlashAttentionRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.config.profiles import Profile
+    from armada.protocol.facts import Hardware
 
 RELEASES_URL = "https://github.com/Dao-AILab/flash-attention/releases/download"
 BUILT_VERSION = "2.8.3.post2"
@@ -69,30 +73,30 @@ class FlashAttention:
     required: bool = False
 
     @property
-    def request(self) -> dict[str, Any] | None:
+    def request(self) -> FlashAttentionRequest | None:
         """What the agent is told; None where there is nothing to do."""
         if self.mode == "none":
             return None
-        return {
-            "mode": self.mode,
-            "url": self.url,
-            "version": self.version,
-            "capabilities": list(self.capabilities),
-            "required": self.required,
-        }
+        return FlashAttentionRequest(
+            mode=self.mode,
+            url=self.url,
+            version=self.version,
+            capabilities=self.capabilities,
+            required=self.required,
+        )
 
 
-def choose_flash_attention(profile: Profile, facts: Mapping[str, Any], cuda: int | None) -> FlashAttention:
+def choose_flash_attention(profile: Profile, hardware: Hardware, cuda: int | None) -> FlashAttention:
     """Decide for one profile on one host.
 
     Args:
         profile: Says what is wanted, and which torch.
-        facts: What `host.facts` answered.
+        hardware: Of the machine that it is for.
         cuda: Major version of the CUDA that torch is for; None on CPUs.
     """
     wanted = profile.environment.flash_attn
-    capabilities = tuple(sorted({str(gpu.get("compute_capability") or "") for gpu in facts["gpus"]} - {""}))
-    if not facts["gpus"] or not profile.gpus.count:
+    capabilities = tuple(sorted({gpu.compute_capability for gpu in hardware.gpus if gpu.compute_capability}))
+    if not hardware.gpus or not profile.gpus.count:
         return FlashAttention("none", "there are no GPUs")
     if wanted == "none":
         return FlashAttention("none", "the profile's environment.flash_attn is none")
@@ -109,11 +113,11 @@ def choose_flash_attention(profile: Profile, facts: Mapping[str, Any], cuda: int
     torch = profile.environment.torch
     if cuda is None:
         return FlashAttention("none", f"for which CUDA torch {torch} is cannot be told", required=wanted == "wheel")
-    found, why = find_wheel(torch, cuda, facts.get("glibc"), str(facts["machine"]), RELEASES)
+    found, why = find_wheel(torch, cuda, hardware.glibc, hardware.machine, RELEASES)
     if found is None:
         return FlashAttention("none", why, required=wanted == "wheel")
     base = profile.environment.flash_attn_url or RELEASES_URL
-    name = wheel_name(found.version, torch, cuda, str(facts["machine"]))
+    name = wheel_name(found.version, torch, cuda, hardware.machine)
     return FlashAttention(
         "wheel", why, url=f"{base.rstrip('/')}/v{found.version}/{name}", version=found.version,
         capabilities=capabilities, required=wanted == "wheel",

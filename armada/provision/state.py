@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.errors import ArmadaError
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.paths import HomePaths
+    from armada.protocol.facts import Hardware
 
 CONDITIONS = ("ready", "building", "partial", "absent")
-"""What a host says of an environment; `partial` is one whose build was given up half-way."""
+"""What is said of an environment; `partial` is one whose build was given up half-way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +30,31 @@ class EnvironmentState:
     trouble: str | None = None
 
 
-def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> EnvironmentState:
+def environment_state(
+    host: Host, hardware: Hardware | None, environments: Mapping[str, str] | None, home: HomePaths
+) -> EnvironmentState:
     """Find the environment a training on this host would use among those it has.
 
     Args:
         host: As configured.
-        facts: What it last said; of any shape, since a host made them up.
+        hardware: What it last said of itself; None where that makes no sense.
+        environments: Those it has, each with its condition; None: it was not looked for them yet.
         home: Whose profiles.
     """
     if host.profile is None and host.batch is not None:
         return EnvironmentState(
             None, None, "unknown", f"which GPUs {host.scheduler} hands out is not to be seen: name a `profile:`"
         )
+    if hardware is None:
+        return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
     try:
-        name = host.profile or choose_profile(facts, home)
-        key = environment_key(load_profile(name, home), facts)
+        name = host.profile or choose_profile(hardware.gpu_names, home)
+        key = environment_key(load_profile(name, home), hardware)
     except ArmadaError as error:
         return EnvironmentState(
             host.profile, None, "unknown", f"{error.message}{f' ({error.hint})' if error.hint else ''}"
         )
-    except (KeyError, TypeError, AttributeError):
-        return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
-    there = facts.get("environments")
-    if not isinstance(there, dict):
+    if environments is None:
         return EnvironmentState(name, key, "unknown", "not looked at yet")
-    condition = there.get(key, "absent")
+    condition = environments.get(key, "absent")
     return EnvironmentState(name, key, condition if condition in CONDITIONS else "unknown")

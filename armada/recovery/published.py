@@ -8,7 +8,7 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync
 from armada.foundation.progress import TransferProgress
@@ -170,7 +170,7 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     return True
 
 
-def adopt_spec(database: Database, run_id: str, spec: dict[str, Any], *, host: str | None) -> bool:
+def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host: str | None) -> bool:
     """Record a run by its plan.
 
     Args:
@@ -196,7 +196,7 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, Any], *, host: s
     return runs.adopt(database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at)
 
 
-def _is_plan(spec: dict[str, Any]) -> bool:
+def _is_plan(spec: dict[str, object]) -> bool:
     """Whether those who read a plan find in it what they expect; a host may have put anything there."""
     parts = [spec.get(name) for name in _PARTS]
     job = spec.get("job")
@@ -238,7 +238,7 @@ def _pieces(path: Path) -> Iterator[tuple[str, int]]:
         return
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, object] | None:
     try:
         with path.open("rb") as stream:
             value = json.loads(stream.read(_LARGEST_SPEC_BYTES))

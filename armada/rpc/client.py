@@ -19,8 +19,9 @@ from armada import __version__
 from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.paths import HomePaths
+from armada.protocol.version import OLDEST_PROTOCOL, PROTOCOL
 from armada.rpc.agent_errors import call_error, start_error
-from armada.transport.bootstrap import MARK, OLDEST_PROTOCOL, PROTOCOL, opening, upload
+from armada.transport.bootstrap import MARK, opening, upload
 from armada.transport.interface import Channel, Transport, root_of
 from armada.transport.ssh.names import has_control_characters
 

@@ -14,15 +14,10 @@ import zlib
 from typing import TYPE_CHECKING
 
 from armada.paths import bundled
+from armada.protocol.version import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-PROTOCOL = 1
-"""What this home speaks. What was only added (a method, a field, a word) leaves it; what an older side would get wrong raises it."""
-
-OLDEST_PROTOCOL = 1
-"""The oldest it still understands."""
 
 MARK = b"@@ARMADA "  # begins the lines meant for armada; what a shell's start-up files print does not count
 

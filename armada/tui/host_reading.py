@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from armada.protocol.recorded import recorded_facts
 from armada.tui.snapshot import HostView
 
 if TYPE_CHECKING:
@@ -117,18 +118,16 @@ class HostReader:
         )
 
     def _environment(self, host: Host, record: HostRecord | None) -> EnvironmentState | None:
-        facts = record.facts if record is not None else None
-        if not isinstance(facts, dict):
+        if record is None or record.facts is None:
             return None
+        facts = recorded_facts(record.facts)
         # Reading profiles takes milliseconds: not for every host each time one of them says something.
-        gpus, there = facts.get("gpus"), facts.get("environments")
-        names = [gpu.get("name") if isinstance(gpu, dict) else None for gpu in gpus] if isinstance(gpus, list) else gpus
-        stamp = (host.profile, repr(names), repr(facts.get("machine")), repr(there))
+        stamp = (host.profile, repr(facts.hardware), repr(facts.environments))
         known = self._environments.get(host.name)
         if known is not None and known[0] == stamp and time.monotonic() - known[1] < ENVIRONMENT_S:
             return known[2]
         from armada.provision.state import environment_state
 
-        found = environment_state(host, facts, self._home)
+        found = environment_state(host, facts.hardware, facts.environments, self._home)
         self._environments[host.name] = (stamp, time.monotonic(), found)
         return found

@@ -160,10 +160,10 @@ def test_every_method_of_the_protocol_is_there_and_no_other() -> None:
 def test_both_sides_speak_the_protocol_that_is_written_down() -> None:
     import armada_agent
 
-    from armada.transport import bootstrap
+    from armada.protocol import version
 
     written = json.loads(bundled("remote_payload", "protocol.json").read_text("utf-8"))["versions"]
-    for side in (armada_agent, bootstrap):
+    for side in (armada_agent, version):
         assert (written["protocol"], written["oldest_protocol"]) == (side.PROTOCOL, side.OLDEST_PROTOCOL)
 
 

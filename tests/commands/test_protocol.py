@@ -101,7 +101,7 @@ def test_the_plan_of_a_training_is_a_spec_of_the_protocol(verb: str, capsys: pyt
         armada([verb, "--host", "local", "quickstart", "--dry-run", "--json", "--set", "resources.time_limit=2h"]) == 0
     )
     spec = json.loads(capsys.readouterr().out)["spec"]
-    check(spec, "$defs", "spec")
+    check(spec, "files", "spec.json")
     assert spec["time_limit_s"] == 7200.0  # for the supervisor's own clock, where no batch system has one
 
 

@@ -1,4 +1,4 @@
-"""Write docs/schemas, and the pages of docs/reference that are made from the code: `make reference`.
+"""Write docs/schemas, protocol.json, and the pages of docs/reference that are made from the code: `make reference`.
 
 Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from `armada.errors`,
 JSON shapes from `armada.cli.shapes`, launch checks from the table that stands where they are numbered.
@@ -20,6 +20,7 @@ from armada import errors
 from armada.cli.main import build_parser
 from armada.cli.shapes import ERROR, SHAPES, all_schemas
 from armada.config.schema import FILES, schema_of
+from armada.protocol.schema import text as protocol_text
 from tests.tools.reflow import reflow
 
 ROOT = Path(__file__).parents[2]
@@ -283,6 +284,7 @@ def main() -> int:
         ROOT / "docs/schemas" / name: f"{json.dumps(schema, indent=1, ensure_ascii=name == 'output.schema.json')}\n"
         for name, schema in schemas.items()
     }
+    wanted[ROOT / "remote_payload/protocol.json"] = protocol_text()
     for path, text in (wanted | {FOLDER / name: text for name, text in pages().items()}).items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")

@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.paths import HomePaths
+from armada.protocol.facts import GpuKind, Hardware
 from armada.provision.environment_key import environment_key
 from armada.store import hosts, telemetry
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
@@ -23,7 +24,7 @@ def gpu(index: int, *users: dict[str, Any]) -> dict[str, Any]:
 def cpu_key(home: HomePaths) -> str:
     from armada.config.profiles import load_profile
 
-    return environment_key(load_profile("cpu", home), {"machine": "x86_64", "gpus": [gpu(0)]})
+    return environment_key(load_profile("cpu", home), Hardware("x86_64", gpus=(GpuKind("NVIDIA A100"),)))
 
 
 def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:

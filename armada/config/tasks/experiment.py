@@ -11,7 +11,16 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.schedulers import Duration, Size
-from armada.config.settings import Environment, FilePath, FilledText, Settings, VariableName, problem, shaped
+from armada.config.settings import (
+    Environment,
+    FilePath,
+    FilledText,
+    SchemaPart,
+    Settings,
+    VariableName,
+    problem,
+    shaped,
+)
 from armada.config.sync import SyncSettings
 from armada.config.tasks.registry import tasks_with
 from armada.config.training import Data
@@ -60,7 +69,7 @@ class Experiment(Settings):
         "envs": "env",
     }
 
-    also_written: ClassVar[dict[str, dict[str, Any]]] = {"resume": {"type": "array", "items": {"type": "string"}}}
+    also_written: ClassVar[dict[str, SchemaPart]] = {"resume": {"type": "array", "items": {"type": "string"}}}
 
     takes_gpus: ClassVar[bool] = True
     """Without `resources.gpus` it runs on every GPU of its profile, and so needs a profile."""

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.checkpoints import Checkpoint, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.model_names import mistyped_folder
-from armada.config.settings import FilePath, FilledText, Settings, problem
+from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file
 from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, TinyChoice, Train
 
@@ -28,7 +28,7 @@ class Tracking(Settings):
 class Sft(Experiment):
     """What to train, on what, and how."""
 
-    also_written: ClassVar[dict[str, dict[str, Any]]] = {
+    also_written: ClassVar[dict[str, SchemaPart]] = {
         **{key: {"type": "null"} for key in _WITH_DEFAULTS},
         "resume": {"type": ["array", "null"], "items": {"type": "string"}},
         "start_from": {"type": "string"},

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import counted
 
 if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject
+    from armada.protocol.facts import Gpu
 
 
 def check_number(subject: Subject) -> Answer | None:
     """A GPU is asked for that the host does not have."""
     if subject.host.batch is not None:
         return None
-    wanted, there = subject.gpus, len(subject.facts["gpus"])
+    wanted, there = subject.gpus, len(subject.facts.gpus)
     if wanted > there:
         return fail(
             f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {there}",
@@ -31,7 +33,7 @@ def check_kind(subject: Subject) -> Answer | None:
         return None
     if not subject.gpus or profile is None or not profile.match:
         return ok("no kind of GPU is asked for")
-    names = [gpu["name"] for gpu in subject.facts["gpus"]]
+    names = [gpu.name for gpu in subject.facts.gpus]
     strange = [name for name in names if not any(word.lower() in name.lower() for word in profile.match)]
     if strange:
         return warn(
@@ -45,17 +47,17 @@ def check_bf16(subject: Subject) -> Answer | None:
     """bf16 on a GPU without it."""
     if subject.host.batch is not None:
         return None
-    old = [gpu for gpu in subject.facts["gpus"] if (_capability(gpu) or 9.0) < 8.0]
+    old = [gpu for gpu in subject.facts.gpus if (_capability(gpu) or 9.0) < 8.0]
     if subject.gpus and subject.precision == "bf16" and old:
         return fail(
-            f"bf16 needs compute capability 8.0; {old[0]['name']} has {old[0]['compute_capability']}",
+            f"bf16 needs compute capability 8.0; {old[0].name} has {sanitize_line(old[0].compute_capability, 20)}",
             "set precision: fp16 in a profile of your own",
         )
     return ok(f"precision {subject.precision or 'is the command’s own business'}")
 
 
-def _capability(gpu: dict[str, Any]) -> float | None:
+def _capability(gpu: Gpu) -> float | None:
     try:
-        return float(gpu.get("compute_capability") or "")
+        return float(gpu.compute_capability or "")
     except ValueError:
         return None

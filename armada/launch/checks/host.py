@@ -22,7 +22,7 @@ CLOCK_S = 120.0
 
 def check_disk(subject: Subject) -> Answer:
     """Environment, files and checkpoints against what is free."""
-    free = int(subject.facts["disk"]["free_bytes"])
+    free = subject.facts.disk.free_bytes
     travelling, checkpoints = subject.travelling_bytes + subject.fetched_bytes, subject.checkpoint_bytes
     environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
     needed = travelling + environment + checkpoints + FLOOR_BYTES
@@ -37,7 +37,7 @@ def check_rsync(subject: Subject) -> Answer:
     """By which way files travel."""
     if subject.host.local or not subject.travelling_bytes:
         return ok("nothing has to travel by rsync")
-    sides = (("here", shutil.which("rsync")), ("on the host", subject.facts["tools"]["rsync"]))
+    sides = (("here", shutil.which("rsync")), ("on the host", subject.facts.tools.rsync))
     missing = [where for where, there in sides if not there]
     if missing:
         return ok(f"rsync is missing {' and '.join(missing)}: files travel as a tar stream, checked the same")
@@ -46,7 +46,7 @@ def check_rsync(subject: Subject) -> Answer:
 
 def check_clock(subject: Subject) -> Answer:
     """The host's clock is off."""
-    off = float(subject.facts["time"]) - time.time()
+    off = subject.facts.time - time.time()
     if abs(off) > CLOCK_S:
         ahead = "ahead" if off > 0 else "behind"
         return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as it tells them")
@@ -57,7 +57,7 @@ def check_cores(subject: Subject) -> Answer | None:
     """More processes than cores; a batch system hands cores out."""
     if subject.host.batch is not None:
         return None
-    cores = int(subject.facts["cpu_count"])
+    cores = subject.facts.cpu_count
     if not subject.gpus and subject.processes > cores:
         return warn(f"{subject.processes} processes share {cores} cores", f"resources.processes: {cores}")
     return ok(f"{cores} cores")
@@ -66,6 +66,6 @@ def check_cores(subject: Subject) -> Answer | None:
 def check_setup(subject: Subject) -> Answer:
     """A line of the host's `setup:` fails."""
     host = subject.host
-    if failure := subject.facts.get("setup"):
+    if failure := subject.facts.setup:
         return fail(sanitize_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
     return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for")

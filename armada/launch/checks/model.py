@@ -25,7 +25,7 @@ def check_hub_model(subject: Subject) -> Answer | None:
     if beside:
         sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
         return warn(sentence, "mend `model:` if a folder is meant")
-    size, free = trained.answer.size_bytes, int(subject.facts["disk"]["free_bytes"])
+    size, free = trained.answer.size_bytes, subject.facts.disk.free_bytes
     if size is not None and size > free:
         sentence = f"model {name} is {amount(size)} at the hub, and the host has {amount(free)} free"
         return warn(sentence, "it fits only if the host's Hugging Face cache has it, or lies elsewhere")

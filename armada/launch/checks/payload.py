@@ -12,9 +12,10 @@ from armada.launch.training.bundled_payload import payload_module
 from armada.provision.environment_key import has_package
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from armada.launch.checks.subject import Subject, Trained
+    from armada.launch.checks.subject import Subject
     from armada.provision.environment import Environment
 
 _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-]*")
@@ -22,21 +23,33 @@ _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-
 
 def check_payload(subject: Subject) -> Answer | None:
     """Ask the payload's own checks what they would say on the host."""
-    return ask_payload(subject.trained) if subject.trained is not None else None
+    trained = subject.trained
+    if trained is None:
+        return None
+    return ask_payload(trained.section.as_json(), trained.environment, model=trained.model, kind=trained.kind)
 
 
-def ask_payload(trained: Trained) -> Answer:
-    """Run the payload's checks here, of settings, model and environment."""
-    failures, model = payload_module("failure"), trained.model
+def ask_payload(
+    section: Mapping[str, object], environment: Environment, *, model: Path | None = None, kind: str | None = None
+) -> Answer:
+    """Run the payload's checks here, of settings, model and environment.
+
+    Args:
+        section: spec["training"], as JSON.
+        environment: In which it will run.
+        model: The model's folder here; None for one that only the host can look at.
+        kind: Of the data's rows; None where only the host can read them.
+    """
+    failures = payload_module("failure")
     try:
-        section = payload_module("specification.section").Section(trained.section, "training")
-        training = payload_module("specification.parser").parse_training(section)
+        parsed = payload_module("specification.section").Section(section, "training")
+        training = payload_module("specification.parser").parse_training(parsed)
         here = dataclasses.replace(training, model=str(model)) if model is not None else training
         is_here = _is_here(training, model)
-        findings = payload_module("model.files").check_model(here, trained.kind) if is_here else []
+        findings = payload_module("model.files").check_model(here, kind) if is_here else []
     except failures.PayloadFailure as failure:
         return fail(_sentence(failure.message), "the run would end with this on the host")
-    if lacking := _lacking(training, trained.environment):
+    if lacking := _lacking(training, environment):
         hint = (
             f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"
         )

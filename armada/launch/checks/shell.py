@@ -36,7 +36,7 @@ def check_variables(subject: Subject) -> Answer:
     """Name what a training may want of the shell and does not see: names, never values."""
     experiment, profile = subject.experiment, subject.profile
     given = {*experiment.env, *experiment.secrets, *(profile.env if profile else ())}
-    there = {name for name in subject.facts.get("left_out") or () if isinstance(name, str)}
+    there = set(subject.facts.left_out)
     here = set() if subject.host.local else {name for name in os.environ if _MEANT_FOR_JOBS.fullmatch(name)}
     missing = sorted(sanitize_line(name) for name in (there | here) - given)
     if not missing:

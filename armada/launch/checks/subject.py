@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.launch.checks.check import SchedulerAnswer
 from armada.provision.hub import HubAnswer
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
+    from armada.protocol.facts import Facts
+    from armada.protocol.spec import TrainingSection
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
 
@@ -32,7 +34,7 @@ class Trained:
         max_steps: After which it ends; None where epochs end it.
     """
 
-    section: dict[str, Any]
+    section: TrainingSection
     environment: Environment
     model: Path | None = None
     kind: str | None = None
@@ -59,7 +61,7 @@ class Subject:
     experiment: Experiment
     host: Host
     profile: Profile | None
-    facts: dict[str, Any]
+    facts: Facts
     gpus: int
     processes: int
     precision: str | None = None

@@ -26,7 +26,7 @@ def check_checkpoints(subject: Subject) -> Answer:
 def check_wandb(subject: Subject) -> Answer:
     """W&B online where runs have no internet."""
     host = subject.host
-    wandb = subject.trained.section["tracking"]["wandb"] if subject.trained else None
+    wandb = subject.trained.section.tracking.wandb if subject.trained else None
     if wandb is None or wandb == "off":
         return ok("nothing is reported to W&B by the payload")
     if host.has_internet:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import SchedulerAnswer
 from armada.launch.engines import htcondor, slurm
 from armada.launch.engines.request import JobRequest, job_request
+from armada.protocol.spec import SchedulerSpec
 from armada.rpc.agent_archive import build
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
     from armada.paths import HostPaths
+    from armada.protocol.spec import Spec
     from armada.rpc.session import HostSession
 
 _LONGEST_WAIT_S = 366 * 86_400.0
@@ -43,23 +45,23 @@ ENGINES: dict[str, Engine] = {
 """By a host's `scheduler`; where it is `direct`, the agent starts the supervisor itself and nothing is rendered."""
 
 
-def scheduler_settings(host: Host) -> dict[str, Any] | None:
+def scheduler_settings(host: Host) -> SchedulerSpec | None:
     """What the agent has to know of the host's batch system; None for `direct`."""
     batch = host.batch
-    if batch is None:
+    if batch is None or host.scheduler == "direct":
         return None
-    return {
-        "kind": host.scheduler,
-        "poll_s": batch.poll_s,
-        "max_retries": batch.max_retries,
-        "requeue_at_time_limit": batch.requeue_at_time_limit,
-        "max_attempts_without_progress": batch.max_attempts_without_progress,
-        **({"quota": list(host.quota)} if host.quota else {}),
-    }
+    settings = SchedulerSpec(
+        kind=host.scheduler,
+        poll_s=batch.poll_s,
+        max_retries=batch.max_retries,
+        requeue_at_time_limit=batch.requeue_at_time_limit,
+        max_attempts_without_progress=batch.max_attempts_without_progress,
+    )
+    return settings.model_copy(update={"quota": host.quota}) if host.quota else settings
 
 
 def job_files(
-    host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: dict[str, Any]
+    host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: Spec
 ) -> dict[str, str]:
     """Render what the host's batch system is handed; nothing for `direct`.
 
@@ -74,9 +76,9 @@ def job_files(
         paths,
         profile,
         experiment.resources,
-        run_id=spec["run_id"],
-        gpus=spec["gpus"],
-        processes=spec["processes"],
+        run_id=spec.run_id,
+        gpus=spec.gpus,
+        processes=spec.processes,
         grace_s=experiment.stop_grace_s,
         agent_sha=build()[1],
     )

@@ -21,6 +21,6 @@ class CommandTask(Task[Command]):
         return Parts(
             argv=list(self.settings.command),
             contents=tuple(data.contents),
-            links=data.links,
+            links=tuple(data.links),
             watch=watch_of(self.settings),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ConfigError
+from armada.protocol.spec import JobLink
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class JobData:
     """What travels, and `links` for the host: the content's path there, and the name in the folder the job works in."""
 
     contents: list[Content] = field(default_factory=list)
-    links: list[dict[str, str]] = field(default_factory=list)
+    links: list[JobLink] = field(default_factory=list)
 
 
 def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: HostPaths) -> JobData:
@@ -41,7 +42,7 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
     sent = set(snapshot.content.files) if snapshot else set()
     for path in experiment.data.paths:
         name = _name(path, base)
-        if name in (link["name"] for link in found.links):
+        if name in (link.name for link in found.links):
             hint = "rename one; what is outside `code` is found as data/NAME"
             raise ConfigError(f"two of `data:` would both be {name} where the job works", path=path, hint=hint)
         if name in sent:
@@ -49,7 +50,7 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
         real = path.resolve()  # people keep links to data; what travels is the file behind it
         content = take_stock("data", real.parent, names_below(real))
         found.contents.append(content)
-        found.links.append({"content": str(paths.content("data", content.sha) / real.name), "name": name})
+        found.links.append(JobLink(content=str(paths.content("data", content.sha) / real.name), name=name))
     return found
 
 

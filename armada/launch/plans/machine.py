@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.errors import PreflightRefused
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Resources
     from armada.paths import HomePaths
+    from armada.protocol.facts import Facts
 
 
-def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gpus: bool) -> Profile | None:
+def find_profile(host: Host, facts: Facts, home: HomePaths, *, takes_gpus: bool) -> Profile | None:
     """The profile of the GPUs that are there; the GPUs of a cluster cannot be seen from where one logs in.
 
     Raises:
         PreflightRefused: They cannot be seen, and the task needs a profile.
     """
     if host.batch is None:
-        return load_profile(choose_profile(facts, home), home)
+        return load_profile(choose_profile(facts.hardware.gpu_names, home), home)
     if not takes_gpus:
         return None
     raise PreflightRefused(
@@ -31,9 +32,7 @@ def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gp
     )
 
 
-def count_gpus(
-    resources: Resources, host: Host, profile: Profile | None, facts: dict[str, Any], *, takes_gpus: bool
-) -> int:
+def count_gpus(resources: Resources, host: Host, profile: Profile | None, facts: Facts, *, takes_gpus: bool) -> int:
     """How many GPUs the run takes; `all` are those the host has, up to what its profile is for.
 
     Raises:
@@ -50,7 +49,7 @@ def count_gpus(
             )
         return 0
     if asked == "all" or (asked is None and takes_gpus):
-        there = len(facts["gpus"]) if host.batch is None else 0
+        there = len(facts.gpus) if host.batch is None else 0
         return min(profile.gpus.count, there) or profile.gpus.count
     if asked == 0 and takes_gpus:
         raise PreflightRefused(

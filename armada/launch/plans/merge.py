@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.config.sync import SyncSettings
@@ -14,6 +14,8 @@ from armada.config.tasks.command import Command
 from armada.errors import NotFound, PreflightRefused
 from armada.launch.plans.payload import payload_variables
 from armada.launch.plans.task import Parts, Task
+from armada.protocol.recorded import RecordedTraining
+from armada.protocol.spec import MergeRequest, MergeSection
 from armada.provision.content import Content, take_stock
 from armada.provision.environment import plan_environment
 from armada.provision.model import model_content
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Order, Place
     from armada.paths import HostPaths
+    from armada.protocol.facts import Facts
+    from armada.protocol.recorded import RecordedSpec
     from armada.store.checkpoints import Checkpoint
     from armada.store.runs import Run
 
@@ -35,25 +39,30 @@ class Source:
     """What is merged: a run, its plan, and one of its checkpoints."""
 
     run: Run
-    spec: dict[str, Any]
+    spec: RecordedSpec
     checkpoint: Checkpoint
 
     @property
+    def training(self) -> RecordedTraining:
+        """What is known of the training; nothing, where its plan is not one."""
+        return self.spec.training or RecordedTraining()
+
+    @property
     def title(self) -> str:
-        return f"{self.spec['name']} merged"
+        return f"{self.spec.name or self.run.name} merged"
 
 
-def refuse_unmergeable(run: Run, spec: dict[str, Any]) -> None:
+def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
     """Say at once that there is nothing to merge.
 
     Raises:
         PreflightRefused: The run was no LoRA training.
     """
-    if spec.get("task") != "sft":
+    if spec.task != "sft":
         raise PreflightRefused(
-            f"{run.run_id} is a {spec.get('task')}, not a training of armada's own", hint="only those can be merged"
+            f"{run.run_id} is a {spec.task}, not a training of armada's own", hint="only those can be merged"
         )
-    if not (spec.get("training") or {}).get("lora"):
+    if spec.training is None or spec.training.lora is None:
         raise PreflightRefused(
             f"{run.run_id} trained every weight: there is no adapter to merge",
             hint=f"armada pull {run.run_id} --to DIR",
@@ -95,21 +104,21 @@ class MergeTask(Task[Command]):
     @property
     def profile_name(self) -> str | None:
         """That of the training, where its environment is there already."""
-        return self.source.spec.get("profile") if self._is_there else self.order.session.host.profile
+        return self.source.spec.profile if self._is_there else self.order.session.host.profile
 
-    def profile(self, facts: dict[str, Any]) -> Profile:
+    def profile(self, facts: Facts) -> Profile:
         """Any will do: a merge needs no GPU."""
         if self.named_profile is not None:
             return self.named_profile
         host, home = self.order.session.host, self.order.home
         # A cluster's own GPUs cannot be seen from here.
-        return load_profile("cpu" if host.batch is not None else choose_profile(facts, home), home)
+        return load_profile("cpu" if host.batch is not None else choose_profile(facts.hardware.gpu_names, home), home)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
         """Nothing of the training's: the base may have to be fetched where trainings need not."""
         return {"PYTHONUNBUFFERED": "1"}
 
-    def recorded(self) -> dict[str, Any]:
+    def recorded(self) -> dict[str, object]:
         run, checkpoint = self.source.run, self.source.checkpoint
         return {"merge": {"run": run.run_id, "checkpoint": checkpoint.digest, "dtype": self.dtype}}
 
@@ -118,29 +127,33 @@ class MergeTask(Task[Command]):
 
         Raises:
             NotFound: The checkpoint, or the base model, can be had neither there nor here.
+            PreflightRefused: The recorded plan of the training is not whole.
         """
         paths, source, is_there = place.paths, self.source, self._is_there
-        training, checkpoint = source.spec["training"], source.checkpoint
+        training, checkpoint = source.training, source.checkpoint
         environment = plan_environment(place.session, place.need_profile(), place.facts)
         payload = payload_content()
         contents = [payload]
-        request = {
-            "adapter": _adapter(source, paths, contents, is_there=is_there),
-            "base": _base(source, paths, contents, is_there=is_there),
-            "precision": training["precision"],
-            "quantized": (training["lora"].get("quantize") or "none") != "none",
-            "dtype": self.dtype,
-            "step": checkpoint.step,
-            "rows": _rows(source, paths, contents, is_there=is_there),
-            "memory_bytes": place.facts.get("memory_bytes"),
-        }
+        lora = training.lora
+        if training.precision is None:
+            raise PreflightRefused(f"the recorded plan of {source.run.run_id} does not say its precision")
+        request = MergeRequest(
+            adapter=_adapter(source, paths, contents, is_there=is_there),
+            base=_base(source, paths, contents, is_there=is_there),
+            precision=training.precision,
+            quantized=lora is not None and (lora.quantize or "none") != "none",
+            dtype=self.dtype,
+            step=checkpoint.step,
+            rows=_rows(source, paths, contents, is_there=is_there),
+            memory_bytes=place.facts.memory_bytes,
+        )
         python, spec = paths.environment_python(environment.key), paths.run(place.run_id) / "spec.json"
         return Parts(
             argv=[str(python), *_MERGING, "--spec", str(spec)],
             variables=payload_variables(paths, payload),
             environment=environment,
             contents=tuple(contents),
-            training={"merge": request},
+            training=MergeSection(merge=request),
             watch=None,
             checkpoint_bytes=3 * checkpoint.size_bytes,
             on_cpu=True,
@@ -149,9 +162,10 @@ class MergeTask(Task[Command]):
 
 def _settings(source: Source, name: str | None) -> Command:
     """What the launch has to know of a merge as of any experiment; its command is made final when its place is known."""
-    asked = source.spec["job"]["secrets"]
+    job = source.spec.job
+    asked = (job.secrets or ()) if job is not None else ()
     secrets = tuple(name for name in asked if name == _NEEDED_SECRET and os.environ.get(name))
-    sync = SyncSettings.model_validate_json(json.dumps(source.spec.get("sync") or {}))
+    sync = SyncSettings.model_validate_json(json.dumps(source.spec.sync or {}))
     return Command(name=name or source.title, task="command", command=_MERGING, secrets=secrets, sync=sync)
 
 
@@ -175,11 +189,13 @@ def _adapter(source: Source, paths: HostPaths, contents: list[Content], *, is_th
 
 def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> str | None:
     """The base model on the merging host; None for one made on the spot, which travels beside its adapter."""
-    path: str | None = source.spec["training"]["model"].get("path")
+    model = source.training.model
+    path = model.path if model is not None else None
     if path is None or is_there or not path.startswith("/"):
         return path
-    given = source.spec["experiment"].get("model")
-    if not isinstance(given, str) or not (Path(given) / "config.json").is_file():
+    asked = source.spec.experiment
+    given = asked.model if asked is not None else None
+    if given is None or not (Path(given) / "config.json").is_file():
         raise NotFound(
             f"the base model of {source.run.run_id} lies on {source.run.host}, and not here (it was {given})",
             hint=f"--host {source.run.host} merges there",
@@ -189,12 +205,12 @@ def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there
     return str(paths.content("models", content.sha))
 
 
-def _rows(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> list[str]:
+def _rows(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> tuple[str, ...]:
     """Files to compare the two models on: the evaluation's, else the training's; none is no hindrance."""
-    data: dict[str, Any] = source.spec["training"]["data"] if is_there else source.spec["experiment"]["data"]
-    named = [item["path"] for part in ("eval", "train") for item in data.get(part) or () if item.get("path")]
+    told = source.training if is_there else source.spec.experiment
+    named = told.data.files if told is not None and told.data is not None else ()
     if is_there:
-        return named
+        return tuple(named)
     places = []
     for file in map(Path, named[:1]):
         if file.is_file():
@@ -202,4 +218,4 @@ def _rows(source: Source, paths: HostPaths, contents: list[Content], *, is_there
             content = take_stock("data", real.parent, [real.name])
             contents.append(content)
             places.append(str(paths.content("data", content.sha) / real.name))
-    return places
+    return tuple(places)

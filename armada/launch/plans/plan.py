@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject
@@ -15,7 +15,9 @@ from armada.launch.engines.request import time_limit_s
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.task import Place
 from armada.paths import new_run_id
+from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find
+from armada.provision.facts import ask_facts
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from armada.launch.plans.task import Parts, Task
     from armada.launch.training.batch import Batch
     from armada.paths import HostPaths
+    from armada.protocol.facts import Facts
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
     from armada.provision.hub import HubModel
 
-SPEC_FORMAT = 1
+SPEC_FORMAT: Literal[1] = 1
 
 SUBMISSION = 1
 """The first hand-over; a later one (after a lost host, say) gets the next number."""
@@ -55,13 +58,13 @@ class Plan:
     environment: Environment | None
     contents: tuple[Content, ...]
     missing: tuple[Content, ...]
-    spec: dict[str, Any]
+    spec: Spec
     files: dict[str, str]
     checks: tuple[Check, ...]
     dataset_rows: int
     counts_on_host: bool
     """Whether some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
-    facts: dict[str, Any]
+    facts: Facts
     hub: HubModel | None = None
 
 
@@ -83,15 +86,15 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     place = _place(task, run_id)
     parts = task.parts(place)
     gpus, processes = (0, 1) if parts.on_cpu else (place.gpus, place.processes)
-    job = {
-        "argv": parts.argv,
-        "env": place.variables | parts.variables,
-        "code": str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
-        "secrets": list(task.settings.secrets),
-        **({"data": parts.links} if parts.links else {}),
-    }
+    job = JobSpec(
+        argv=tuple(parts.argv),
+        env=place.variables | parts.variables,
+        code=str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
+        secrets=task.settings.secrets,
+    )
+    job = job.model_copy(update={"data": parts.links}) if parts.links else job
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
-    command = {"argv": job["argv"], "cwd": str(place.paths.work(place.run_id)), "env": job["env"]}
+    command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = (*([snapshot.content] if snapshot else []), *parts.contents)
@@ -122,7 +125,7 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
     """Ask the host what it is, and take from it what the experiment asks for."""
     session, resources = task.order.session, task.settings.resources
     _ = task.named_profile  # a wrong one is said before the host is asked
-    facts = session.call("host.facts", {})
+    facts = ask_facts(session)
     profile = task.profile(facts)
     gpus = count_gpus(resources, session.host, profile, facts, takes_gpus=task.takes_gpus)
     processes = gpus or resources.processes or 1
@@ -135,7 +138,7 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
         title=task.title,
         gpus=gpus,
         processes=processes,
-        cores=int(facts["cpu_count"]) if session.host.batch is None else resources.cpus or processes,
+        cores=facts.cpu_count if session.host.batch is None else resources.cpus or processes,
         variables=task.variables(profile, run_id),
     )
 
@@ -147,33 +150,33 @@ def _spec(
     *,
     gpus: int,
     processes: int,
-    job: dict[str, Any],
+    job: JobSpec,
     launch_key: str | None,
-) -> dict[str, Any]:
+) -> Spec:
     settings, host = task.settings, place.host
-    return {
-        "format": SPEC_FORMAT,
-        "run_id": place.run_id,
-        "name": place.title,
-        "task": task.kind,
-        "created_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "host": host.name,
-        "profile": place.profile.name if place.profile else None,
-        "job": job,
-        "gpus": gpus,
-        "processes": processes,
-        "environment": _environment(parts.environment, place.paths),
-        "scheduler": scheduler_settings(host),
-        "stop_grace_s": settings.stop_grace_s,
-        "time_limit_s": time_limit_s(host, settings.resources),
-        "outbox": {"keep": task.outbox_keep, "disk_floor_bytes": OUTBOX_FLOOR_BYTES},
-        "watch": parts.watch,
-        "training": parts.training,
-        "sync": json.loads(settings.sync.model_dump_json()),
-        "experiment": task.recorded(),
-        "project": _project(task.snapshot),
-        "launch_key": launch_key,
-    }
+    return Spec(
+        format=SPEC_FORMAT,
+        run_id=place.run_id,
+        name=place.title,
+        task=task.kind,
+        created_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        host=host.name,
+        profile=place.profile.name if place.profile else None,
+        job=job,
+        gpus=gpus,
+        processes=processes,
+        environment=_environment(parts.environment, place.paths),
+        scheduler=scheduler_settings(host),
+        stop_grace_s=settings.stop_grace_s,
+        time_limit_s=time_limit_s(host, settings.resources),
+        outbox=OutboxSpec(keep=task.outbox_keep, disk_floor_bytes=OUTBOX_FLOOR_BYTES),
+        watch=parts.watch,
+        training=parts.training,
+        sync=json.loads(settings.sync.model_dump_json()),
+        experiment=task.recorded(),
+        project=_project(task.snapshot),
+        launch_key=launch_key,
+    )
 
 
 def _subject(
@@ -196,12 +199,13 @@ def _subject(
     )
 
 
-def _project(snapshot: Snapshot | None) -> dict[str, Any] | None:
-    return {"revision": snapshot.revision, "dirty": snapshot.dirty} if snapshot else None
+def _project(snapshot: Snapshot | None) -> ProjectSpec | None:
+    return ProjectSpec(revision=snapshot.revision, dirty=snapshot.dirty) if snapshot else None
 
 
-def _environment(environment: Environment | None, paths: HostPaths) -> dict[str, str] | None:
+def _environment(environment: Environment | None, paths: HostPaths) -> EnvironmentSpec | None:
     if environment is None:
         return None
-    place = {"key": environment.key, "path": str(paths.environment(environment.key))}
-    return place | ({"flash_attn": environment.flash_attn.why} if environment.flash_attn else {})
+    place = EnvironmentSpec(key=environment.key, path=str(paths.environment(environment.key)))
+    chosen = environment.flash_attn
+    return place.model_copy(update={"flash_attn": chosen.why}) if chosen is not None else place

@@ -43,7 +43,7 @@ class ScriptTask(Task[Script]):
             variables=self._variables(place, profile, str(paths.content("code", payload.sha))),
             environment=environment,
             contents=(*data.contents, payload),
-            links=data.links,
+            links=tuple(data.links),
             files={"launch/accelerate.yaml": self._accelerate(place, profile)},
             watch=watch_of(settings),
             precision=profile.train.precision,

@@ -9,12 +9,13 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from armada.config.profiles import load_profile
 from armada.config.tasks.experiment import Experiment
 from armada.errors import PreflightRefused
 from armada.launch.plans.machine import find_profile
+from armada.protocol.spec import WatchSpec
 from armada.provision.code import take_snapshot
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from armada.launch.checks.subject import Trained
     from armada.launch.training.batch import Batch
     from armada.paths import HomePaths, HostPaths
+    from armada.protocol.facts import Facts
+    from armada.protocol.spec import JobLink, MergeSection, TrainingSection
     from armada.provision.code import Snapshot
     from armada.provision.content import Content
     from armada.provision.environment import Environment
@@ -63,7 +66,7 @@ class Place:
     """
 
     session: HostSession
-    facts: dict[str, Any]
+    facts: Facts
     profile: Profile | None
     run_id: str
     title: str
@@ -118,10 +121,10 @@ class Parts:
     variables: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
     contents: tuple[Content, ...] = ()
-    links: list[dict[str, str]] = field(default_factory=list)
+    links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
-    training: dict[str, Any] | None = None
-    watch: dict[str, Any] | None = field(default_factory=lambda: {"checkpoints": None, "resume": []})
+    training: TrainingSection | MergeSection | None = None
+    watch: WatchSpec | None = field(default_factory=lambda: WatchSpec(checkpoints=None, resume=()))
     batch: Batch | None = None
     hub: HubModel | None = None
     precision: str | None = None
@@ -198,7 +201,7 @@ class Task(ABC, Generic[S]):
             ArmadaError: A file it names is missing or wrong.
         """
 
-    def profile(self, facts: dict[str, Any]) -> Profile | None:
+    def profile(self, facts: Facts) -> Profile | None:
         """The profile to run with: the named one, else that of the GPUs that are there.
 
         Raises:
@@ -220,9 +223,9 @@ class Task(ABC, Generic[S]):
             **self.settings.env,
         }
 
-    def recorded(self) -> dict[str, Any]:
+    def recorded(self) -> dict[str, object]:
         """spec["experiment"]: what a person asked for."""
-        recorded: dict[str, Any] = json.loads(self.settings.model_dump_json())
+        recorded: dict[str, object] = json.loads(self.settings.model_dump_json())
         return recorded
 
     @abstractmethod

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from armada.launch.plans.job_data import names_below
 from armada.launch.plans.payload import payload_variables
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
+from armada.protocol.spec import (
+    BatchSection,
+    DataSection,
+    HubData,
+    ModelSection,
+    StartSection,
+    TrackingSection,
+    TrainedData,
+    TrainingSection,
+)
 from armada.provision.content import Content, take_stock
 from armada.provision.hub import HubModel
 from armada.provision.model import model_content
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.profiles import Profile
+    from armada.config.settings import Settings
     from armada.config.tasks.sft import Sft
     from armada.config.training import DataSource
     from armada.launch.training.batch import Batch
@@ -158,74 +169,76 @@ class Training:
         more = {} if deepspeed is None else {"launch/deepspeed.json": json.dumps(deepspeed, indent=1)}
         return {"launch/accelerate.yaml": accelerate} | more
 
-    def section(self) -> dict[str, Any]:
+    def section(self) -> TrainingSection:
         """spec["training"], which only the payload reads."""
-        values = self.settings.model_dump(mode="json")
-        profile, tracking = self.profile, values["tracking"]
-        wandb = {"wandb": self.wandb} if self.wandb else {}
-        deepspeed = str(self.paths.launch(self.run_id) / "deepspeed.json")
-        return {
-            "model": self._model_section(values["model"]),
-            "data": self._data_section(),
-            "batch": self._batch_section(),
-            "train": _without(values["train"], *_DECIDED)
+        settings, profile = self.settings, self.profile
+        section = TrainingSection(
+            model=self._model_section(),
+            data=self._data_section(),
+            batch=self._batch_section(),
+            train=_dump(settings.train, *_DECIDED)
             | {"activation_checkpointing": profile.train.activation_checkpointing},
-            "lora": values["lora"],
-            "precision": profile.train.precision,
-            "attention": profile.train.attention,
-            "device": self.device,
-            "checkpoint": _without(values["checkpoint"], "pattern", "quiet_s"),
-            "resume": _without(values["resume"], "arguments"),
-            "evaluation": values["evaluation"],
-            "peak_flops": profile.peak_flops if self.device == "cuda" else None,
-            "tracking": {**tracking, **wandb, "name": self.title, "id": self.run_id},
-            **({} if self.files.deepspeed is None else {"deepspeed": deepspeed}),
-            "prepared": str(self.paths.prepared),
-            "start_from": self._start_section(),
-        }
+            lora=_dump(settings.lora) if settings.lora is not None else None,
+            precision=profile.train.precision,
+            attention=profile.train.attention,
+            device=self.device,
+            checkpoint=_dump(settings.checkpoint, "pattern", "quiet_s"),
+            resume=_dump(settings.resume, "arguments"),
+            evaluation=_dump(settings.evaluation),
+            peak_flops=profile.peak_flops if self.device == "cuda" else None,
+            tracking=TrackingSection(
+                wandb=self.wandb or settings.tracking.wandb,
+                project=settings.tracking.project,
+                name=self.title,
+                id=self.run_id,
+            ),
+            prepared=str(self.paths.prepared),
+            start_from=self._start_section(),
+        )
+        if self.files.deepspeed is None:
+            return section
+        return section.model_copy(update={"deepspeed": str(self.paths.launch(self.run_id) / "deepspeed.json")})
 
-    def _model_section(self, model: Any) -> dict[str, Any]:
+    def _model_section(self) -> ModelSection:
         """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""
-        if isinstance(model, dict):
-            return model
-        path = self.model_path
-        return {"path": model} if path is None or path == model else {"path": path, "name": model}
+        model, path = self.settings.model, self.model_path
+        if not isinstance(model, str):
+            return ModelSection(tiny=_dump(model.tiny))
+        return ModelSection(path=model) if path is None or path == model else ModelSection(path=path, name=model)
 
-    def _data_section(self) -> dict[str, Any]:
+    def _data_section(self) -> DataSection:
         data = self.settings.data
-        return {
-            "train": [{**self._origin(source), "weight": source.weight} for source in data.train],
-            "eval": [self._origin(source) for source in data.eval],
-            "workers": data.workers,
-        }
+        return DataSection(
+            train=tuple(self._origin(source).model_copy(update={"weight": source.weight}) for source in data.train),
+            eval=tuple(map(self._origin, data.eval)),
+            workers=data.workers,
+        )
 
-    def _origin(self, source: DataSource) -> dict[str, Any]:
+    def _origin(self, source: DataSource) -> TrainedData:
         if source.hub is not None:
             more = source.model_dump(include={"split", "config", "revision"}, exclude_none=True)
-            return {"hub": {"id": source.hub, **more}}
+            return TrainedData(hub=HubData(id=source.hub, **more))
         if source.hook is not None:
-            return {"hook": source.hook}
+            return TrainedData(hook=source.hook)
         if source.path is None:
-            return {}
-        return {"path": str(self.paths.content("data", self.data[source.path].sha) / source.path.resolve().name)}
+            return TrainedData()
+        place = self.paths.content("data", self.data[source.path].sha) / source.path.resolve().name
+        return TrainedData(path=str(place))
 
-    def _batch_section(self) -> dict[str, int]:
+    def _batch_section(self) -> BatchSection:
         batch = self.batch
-        return {
-            "global": batch.global_,
-            "micro": batch.micro,
-            "accumulation": batch.accumulation,
-            "processes": batch.processes,
-        }
+        return BatchSection(
+            global_=batch.global_, micro=batch.micro, accumulation=batch.accumulation, processes=batch.processes
+        )
 
-    def _start_section(self) -> dict[str, Any] | None:
+    def _start_section(self) -> StartSection | None:
         start = self.start
         if start is None:
             return None
         place = str(self.paths.content("models", start.content.sha)) if start.content else start.place
-        return {"path": place, "optimizer": "moments" if start.moments else False}
+        return StartSection(path=place, optimizer="moments" if start.moments else False)
 
 
-def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Leave out what is for jobs of the user's own, or decided elsewhere."""
-    return {key: value for key, value in values.items() if key not in names}
+def _dump(settings: Settings, *without: str) -> dict[str, object]:
+    """Settings as JSON, without those that are for jobs of the user's own, or decided elsewhere."""
+    return settings.model_dump(mode="json", exclude=set(without))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from armada.protocol.spec import CheckpointPattern, WatchSpec
 
 if TYPE_CHECKING:
     from armada.config.tasks.experiment import Experiment
 
 
-def watch_of(experiment: Experiment) -> dict[str, Any]:
+def watch_of(experiment: Experiment) -> WatchSpec:
     """spec["watch"]: how its checkpoints are found, and what it is told to go on from one."""
     checkpoint, resume = experiment.checkpoint, experiment.resume
-    found = {"pattern": checkpoint.pattern, "quiet_s": checkpoint.quiet_s} if checkpoint else None
-    return {"checkpoints": found, "resume": list(resume.arguments) if resume else []}
+    found = None
+    if checkpoint is not None and checkpoint.pattern is not None:
+        found = CheckpointPattern(pattern=checkpoint.pattern, quiet_s=checkpoint.quiet_s)
+    return WatchSpec(checkpoints=found, resume=resume.arguments if resume else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from armada.config.documents import shown, yaml_text
 from armada.errors import PreflightRefused
@@ -24,9 +24,9 @@ def render_accelerate(
     processes: int,
     device: Literal["cpu", "cuda"],
     precision: Literal["bf16", "fp16", "fp32"],
-    extras: Mapping[str, Any],
+    extras: Mapping[str, object],
     extras_from: str,
-    checked: Mapping[str, Any] | None = None,
+    checked: Mapping[str, object] | None = None,
 ) -> str:
     """Write launch/accelerate.yaml.
 
@@ -64,7 +64,8 @@ def render_accelerate(
     settings.update({key: value for key, value in extras.items() if key not in settings})
     if settings["distributed_type"] == "FSDP":
         # accelerate's own default is version 1, the trainer's is 2.
-        settings["fsdp_config"] = {"fsdp_version": 2, **(extras.get("fsdp_config") or {})}
+        given = extras.get("fsdp_config")
+        settings["fsdp_config"] = {"fsdp_version": 2, **(given if isinstance(given, Mapping) else {})}
     # accelerate reads it with PyYAML, where a bare `no` is false and `1e-05` is text.
     return yaml_text(settings, version=(1, 1))
 
@@ -96,7 +97,7 @@ def _decided(processes: int, device: str, precision: str) -> dict[str, tuple[obj
     }
 
 
-def _distribution(processes: int, device: str, extras: Mapping[str, Any], extras_from: str) -> str:
+def _distribution(processes: int, device: str, extras: Mapping[str, object], extras_from: str) -> str:
     # MULTI_GPU is accelerate's word for torchrun; its MULTI_CPU and --cpu start one process, without a word.
     default = "MULTI_GPU" if processes > 1 else "NO"
     wanted = extras.get("distributed_type", default)
@@ -114,7 +115,7 @@ def _distribution(processes: int, device: str, extras: Mapping[str, Any], extras
     return "FSDP"
 
 
-def _keys_below(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _keys_below(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         if above:
             yield f"{above}.{key}", key

@@ -59,8 +59,8 @@ class Decided:
 class UserFiles:
     """The user's files, read: `accelerate` are keys for accelerate.yaml, `deepspeed` is a DeepSpeed configuration."""
 
-    accelerate: dict[str, Any]
-    deepspeed: dict[str, Any] | None
+    accelerate: dict[str, object]
+    deepspeed: dict[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def read_user_files(facts: Facts) -> UserFiles:
         PreflightRefused: Values differ; each with both places.
     """
     problems: list[str] = []
-    accelerate: dict[str, Any] = {}
-    deepspeed: dict[str, Any] | None = None
+    accelerate: dict[str, object] = {}
+    deepspeed: dict[str, object] | None = None
     plugin: dict[Location, Decided] = {}
     _refuse_fsdp(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
     if facts.accelerate is not None:
@@ -145,7 +145,7 @@ def read_json(path: Path) -> Document:
     return document
 
 
-def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> dict[str, Any]:
+def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> dict[str, object]:
     for key in document.data:
         if key not in ACCELERATE_KEYS:
             near = nearest(key, ACCELERATE_KEYS)
@@ -291,7 +291,7 @@ def _refuse_on_cpu(facts: Facts, document: Document) -> None:
         )
 
 
-def _refuse_fsdp(facts: Facts, settings: Mapping[str, Any], place: object) -> None:
+def _refuse_fsdp(facts: Facts, settings: Mapping[str, object], place: object) -> None:
     """Refuse FSDP for the bundled trainer; on CPUs it is refused for another reason, which comes first."""
     if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
         raise PreflightRefused(

@@ -1,11 +1,12 @@
-"""What the Hosts screen says of a host: its row, and the lines under it. Facts come from hosts: any shape, any text."""
+"""What the Hosts screen says of a host: its row, and the lines under it."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.recorded import recorded_facts
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span
@@ -14,6 +15,7 @@ from armada.units import amount, counted, span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from armada.protocol.recorded import RecordedFacts, RecordedGpu, RecordedQueue
     from armada.store.hosts import HostRecord
     from armada.store.telemetry import Point
     from armada.tui.snapshot import HostView, RunRow, Snapshot
@@ -40,8 +42,9 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     """One host's row, and under it what is wrong with it, who waits there, and its GPUs."""
     history = HISTORY if width >= NARROW else HISTORY_NARROW
     record = host.record
-    facts: dict[str, Any] = record.facts if record is not None and isinstance(record.facts, dict) else {}
-    gpus = gpus_of(facts)
+    is_known = record is not None and record.facts is not None
+    facts = recorded_facts(record.facts if record is not None else None)
+    gpus = facts.gpus or ()
     active = [row for row in snapshot.runs if row.run.host == host.name and not row.run.ended]
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
@@ -49,7 +52,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
         ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(gpus) if facts else "not looked at yet: k", "plain"),),
+        ((gpu_names(facts) if is_known else "not looked at yet: k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
         ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),
@@ -57,7 +60,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
         ((age(_seen_at(host, record), now), "dim"),),
     )
     more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
-    more += [(line,) for line in queue_lines(facts, snapshot, now)]
+    more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     more += [
         (_gpu_line(gpu, points_of(host.telemetry, gpu), snapshot.index, symbols, history),) for gpu in gpus[:GPUS_SHOWN]
     ]
@@ -74,22 +77,17 @@ def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
     return max(moments, default=None)
 
 
-def gpus_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return _dicts(facts.get("gpus"))
-
-
-def gpu_names(gpus: Sequence[dict[str, Any]]) -> str:
+def gpu_names(facts: RecordedFacts) -> str:
     """`8×A100-SXM4-80GB`."""
     names: dict[str, int] = {}
-    for gpu in gpus:
-        name = sanitize_line(gpu.get("name"), 60).removeprefix("NVIDIA ")
+    for gpu in facts.gpus or ():
+        name = (gpu.name or "").removeprefix("NVIDIA ")
         names[name] = names.get(name, 0) + 1
     return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
 
 
-def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: Mapping[str, Any]) -> Sequence[Point]:
-    index = gpu.get("index")
-    return telemetry.get(index, ()) if isinstance(index, int) else ()
+def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: RecordedGpu) -> Sequence[Point]:
+    return telemetry.get(gpu.index, ()) if gpu.index is not None else ()
 
 
 def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
@@ -103,10 +101,9 @@ def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
     return ((found.condition, style), (f" {found.key}", "dim"))
 
 
-def _disk(facts: Mapping[str, Any]) -> str:
-    disk = facts.get("disk")
-    free = disk.get("free_bytes") if isinstance(disk, dict) else None
-    return amount(free) if isinstance(free, int | float) else ""
+def _disk(facts: RecordedFacts) -> str:
+    free = facts.disk.free_bytes if facts.disk is not None else None
+    return amount(free) if free is not None else ""
 
 
 def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator[tuple[Span, ...]]:
@@ -124,67 +121,49 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
         yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 
 
-def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Iterator[tuple[Span, ...]]:
-    """Who waits for GPUs (`queue.waiting`, in order), and what a batch system said when it was asked (`scheduler.queue`)."""
-    queue = facts.get("queue")
-    if not isinstance(queue, dict):
+def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> Iterator[tuple[Span, ...]]:
+    """Who waits for GPUs, in order, and what a batch system said when it was asked."""
+    if queue is None:
         return
-    if waiting := _dicts(queue.get("waiting")):
+    if waiting := queue.waiting:
         names = []
         for each in waiting[:QUEUE_SHOWN]:
-            since = _number(each.get("since"))
-            lasted = f" {short(now - since)}" if since is not None else ""
-            names.append(f"{_whose(each.get('run_id'), snapshot.index)}{lasted}")
+            lasted = f" {short(now - each.since)}" if each.since is not None else ""
+            names.append(f"{_whose(each.run_id, snapshot.index)}{lasted}")
         more = f", {len(waiting) - QUEUE_SHOWN} more" if len(waiting) > QUEUE_SHOWN else ""
         verb = "waits" if len(waiting) == 1 else "wait"
         yield ((f"{len(waiting)} {verb} for GPUs: ", "accent"), (", ".join(names) + more, "plain"))
-    jobs = [f"{whose}: {said}" for whose in ("mine", "others") if (said := _counts(queue.get(whose)))]
-    if isinstance(queue.get("quota"), str) and queue["quota"].strip():
-        jobs.append(f"quota: {sanitize_line(queue['quota'].strip().splitlines()[-1], 120)}")
+    counts = {"mine": _counts(queue.mine), "others": _counts(queue.others)}
+    jobs = [f"{whose}: {said}" for whose, said in counts.items() if said]
+    if queue.quota is not None and queue.quota.strip():
+        jobs.append(f"quota: {sanitize_line(queue.quota.strip().splitlines()[-1], 120)}")
     if jobs:
         yield (("queue  ", "accent"), (" · ".join(jobs), "plain"))
-    for each in _dicts(queue.get("partitions"))[:QUEUE_SHOWN]:
-        free, all_there = sanitize_line(each.get("gpus_free"), 8), sanitize_line(each.get("gpus"), 8)
-        state = f" · {sanitize_line(each['state'], 30)}" if each.get("state") else ""
-        limit = f" · at most {sanitize_line(each['time_limit'], 30)}" if each.get("time_limit") else ""
-        room = f"  {free} of {_plural(all_there, 'GPU')} free · {_plural(sanitize_line(each.get('nodes'), 8), 'node')}{state}{limit}"
-        yield ((sanitize_line(each.get("name"), 40), "strong"), (room, "plain"))
-    if queue.get("error"):
-        yield ((f"its batch system does not answer: {sanitize_line(queue['error'], 300)}", "warn"),)
+    for part in queue.partitions[:QUEUE_SHOWN]:
+        state = f" · {sanitize_line(part.state, 30)}" if part.state else ""
+        limit = f" · at most {sanitize_line(part.time_limit, 30)}" if part.time_limit else ""
+        room = f"  {part.gpus_free} of {counted(part.gpus, 'GPU')} free · {counted(part.nodes, 'node')}{state}{limit}"
+        yield ((sanitize_line(part.name, 40), "strong"), (room, "plain"))
+    if queue.error:
+        yield ((f"its batch system does not answer: {sanitize_line(queue.error, 300)}", "warn"),)
 
 
-def _plural(number: str, thing: str) -> str:
-    return f"{number} {thing}{'' if number == '1' else 's'}"
-
-
-def _dicts(listed: object) -> list[dict[str, Any]]:
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-
-
-def _counts(jobs: object) -> str:
+def _counts(jobs: Mapping[str, int]) -> str:
     """`2 running, 1 pending`."""
-    if not isinstance(jobs, dict):
-        return ""
-    return ", ".join(
-        f"{sanitize_line(count, 8)} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count
-    )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return ", ".join(f"{count} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count)
 
 
 def _gpu_line(
-    gpu: dict[str, Any], history: Sequence[Point], index: Mapping[str, RunRow], symbols: Symbols, shown: int
+    gpu: RecordedGpu, history: Sequence[Point], index: Mapping[str, RunRow], symbols: Symbols, shown: int
 ) -> tuple[Span, ...]:
     newest = history[-1] if history else None
     used = newest.utilization if newest is not None else None
-    used = used if used is not None else _number(gpu.get("utilization")) or 0.0
+    used = used if used is not None else gpu.utilization or 0.0
     memory = newest.memory_used_bytes if newest is not None else None
-    memory_used = float(memory) if memory is not None else _number(gpu.get("memory_used_bytes")) or 0.0
-    total = _number(gpu.get("memory_total_bytes")) or 0.0
+    memory_used = float(memory) if memory is not None else gpu.memory_used_bytes or 0.0
+    total = gpu.memory_total_bytes or 0.0
     spans: list[Span] = [
-        (f"{sanitize_line(gpu.get('index'), 4):>2} ", "dim"),
+        (f"{'' if gpu.index is None else gpu.index:>2} ", "dim"),
         (symbols.bar(used / 100, 10), "accent"),
         (f" {used:>3.0f}%  ", "plain"),
         (f"{memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "plain"),
@@ -204,11 +183,11 @@ def _gpu_line(
     return tuple(spans)
 
 
-def _users(gpu: dict[str, Any], index: Mapping[str, RunRow]) -> str:
+def _users(gpu: RecordedGpu, index: Mapping[str, RunRow]) -> str:
     users = []
-    for process in _dicts(gpu.get("processes")):
-        whose = process.get("run_id")
-        users.append(_whose(whose, index) if whose else f"stranger (pid {sanitize_line(process.get('pid'), 12)})")
+    for process in gpu.processes or ():
+        stranger = f"stranger (pid {'unknown' if process.pid is None else process.pid})"
+        users.append(_whose(process.run_id, index) if process.run_id else stranger)
     return ", ".join(dict.fromkeys(users)) or "free"
 
 

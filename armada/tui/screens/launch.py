@@ -16,10 +16,11 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.protocol.recorded import recorded_facts
 from armada.tui.bindings import bindings
 from armada.tui.operations import command
 from armada.tui.screens.chooser import Choice, Chooser
-from armada.tui.screens.host_text import gpu_names, gpus_of
+from armada.tui.screens.host_text import gpu_names
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.units import counted
@@ -146,8 +147,8 @@ class LaunchScreen(View):
 
     def _about(self, host: HostView) -> str:
         record = host.record
-        facts = record.facts if record is not None and isinstance(record.facts, dict) else None
-        words = [gpu_names(gpus_of(facts)) if facts is not None else "not looked at yet"]
+        facts = record.facts if record is not None else None
+        words = [gpu_names(recorded_facts(facts)) if facts is not None else "not looked at yet"]
         words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
         words += [counted(busy, "run") if busy else "idle", f"${host.price:.2f}/h" if host.price is not None else ""]

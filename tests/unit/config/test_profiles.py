@@ -19,10 +19,6 @@ def write(home: HomePaths, name: str, text: str) -> None:
     (home.profiles / f"{name}.yaml").write_text(text)
 
 
-def facts(*names: str) -> dict[str, Any]:
-    return {"machine": "x86_64", "gpus": [{"name": name} for name in names]}
-
-
 def test_the_four_real_machines_are_bundled() -> None:
     assert {"cpu", "rtx3090-2x", "a6000-8x", "a100-80gb-8x"} <= set(BUNDLED)
 
@@ -181,7 +177,7 @@ def test_an_unknown_profile_lists_the_known_ones(home: HomePaths, name: str) -> 
     ],
 )
 def test_a_profile_is_chosen_by_the_gpus(home: HomePaths, names: tuple[str, ...], profile: str) -> None:
-    assert choose_profile(facts(*names), home) == profile
+    assert choose_profile(names, home) == profile
 
 
 @pytest.mark.parametrize(
@@ -194,21 +190,21 @@ def test_a_profile_is_chosen_by_the_gpus(home: HomePaths, names: tuple[str, ...]
 )
 def test_without_a_fitting_profile_the_known_ones_are_listed(home: HomePaths, names: tuple[str, ...]) -> None:
     with pytest.raises(NotFound) as refused:
-        choose_profile(facts(*names), home)
+        choose_profile(names, home)
     assert all(name in (refused.value.hint or "") for name in BUNDLED)
 
 
 def test_another_number_of_the_same_gpus_names_the_profile_to_say(home: HomePaths) -> None:
     with pytest.raises(NotFound, match="for the same GPU there is a6000-8x"):
-        choose_profile(facts(*["NVIDIA RTX A6000"] * 4), home)
+        choose_profile(["NVIDIA RTX A6000"] * 4, home)
 
 
 def test_the_users_profile_wins_where_two_fit(home: HomePaths) -> None:
     write(home, "mine", "extends: a6000-8x\n")
-    assert choose_profile(facts(*["NVIDIA RTX A6000"] * 8), home) == "mine"
+    assert choose_profile(["NVIDIA RTX A6000"] * 8, home) == "mine"
     write(home, "other", "extends: a6000-8x\n")
     with pytest.raises(NotFound, match="several profiles fit"):
-        choose_profile(facts(*["NVIDIA RTX A6000"] * 8), home)
+        choose_profile(["NVIDIA RTX A6000"] * 8, home)
 
 
 def test_importing_the_package_imports_neither_pydantic_nor_yaml() -> None:

@@ -13,21 +13,21 @@ from armada.doctor.findings import Finding
 from armada.doctor.host import examine, judge
 from armada.doctor.measure import Measured
 from armada.paths import HomePaths
+from armada.protocol.host import Examination
 from armada.rpc.session import HostSession
+from tests import host_facts
+from tests.host_facts import IDENTITY, TOOLS
 
 HOST = Host(name="box", ssh="me@box")
 LINK = Measured(0.02, (0.018, 0.3), 0.004, 5e6, 2e6, limited=False)
-FACTS: dict[str, Any] = {
-    "user": "me", "hostname": "box", "python": "3.9.2", "machine": "x86_64", "setup": None, "tools": {"rsync": "3.2.7"},
-}  # fmt: skip
 FOLDER: dict[str, Any] = {
     "path": "/home/me/.armada", "kind": "ext4", "is_shared": False, "options": [], "is_writable": True,
-    "free_bytes": 9e11, "total_bytes": 1e12, "free_inodes": 10**7, "total_inodes": 10**8, "problem": None, "has_locks": True,
+    "free_bytes": 9 * 10**11, "total_bytes": 10**12, "free_inodes": 10**7, "total_inodes": 10**8, "problem": None, "has_locks": True,
 }  # fmt: skip
 SEEN: dict[str, Any] = {
     "shell": "/bin/bash", "umask": "0022", "variables": {}, "root": FOLDER, "home": FOLDER, "tmp": FOLDER, "quota": None,
     "max_sessions": None, "max_startups": None, "ends_processes_at_logout": False,
-    "leftovers": {"count": 0, "size_bytes": 0, "names": []},
+    "leftovers": {"count": 0, "size_bytes": 0, "names": []}, "identity": IDENTITY,
 }  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def found(
             whole[place] = {**whole[place], name: value}
         else:
             whole[place] = value
-    return judge(host, {**FACTS, **(facts or {})}, whole, link, **more)
+    return judge(host, host_facts.facts(**(facts or {})), Examination.model_validate(whole), link, **more)
 
 
 def test_a_host_in_order_has_nothing_to_mend() -> None:
@@ -59,7 +59,7 @@ def test_a_host_in_order_has_nothing_to_mend() -> None:
     [
         ({"seen": {"root.problem": "programs there do not run: Permission denied"}}, "root", "fail", "do not run", "root:"),
         ({"seen": {"root.is_shared": True, "root.kind": "nfs4"}}, "root", "warn", "nfs4", "local disk"),
-        ({"seen": {"root.free_bytes": 1e9}}, "disk", "warn", "1.0 GB of", "du -xh"),
+        ({"seen": {"root.free_bytes": 10**9}}, "disk", "warn", "1.0 GB of", "du -xh"),
         ({"seen": {"root.free_inodes": 100}}, "inodes", "warn", "100 of", "du --inodes"),
         ({"seen": {"root.has_locks": False}}, "locks", "warn", "no locks", "local_lock=flock"),
         ({"seen": {"home.options": ["ro"]}}, "home folder", "warn", "cannot be written", "HF_HOME"),
@@ -76,8 +76,8 @@ def test_a_host_in_order_has_nothing_to_mend() -> None:
         ({"seen": {"quota": "Disk quotas\n  /dev/sda1 100* 90 95"}}, "quota", "warn", "100*", "quota -s"),
         ({"facts": {"doubts": ["/scratch can be written by group lab"]}}, "owners", "warn", "group lab", "`root:`"),
         ({"facts": {"setup": "setup line 1 failed"}}, "setup", "fail", "line 1", "`setup:` of box"),
-        ({"facts": {"tools": {"rsync": None}}}, "rsync", "warn", "tar stream", "apt-get install rsync"),
-        ({"facts": {"tools": {"rsync": "3.0.9"}}}, "rsync", "warn", "older than 3.1", "apt-get install rsync"),
+        ({"facts": {"tools": {**TOOLS, "rsync": None}}}, "rsync", "warn", "tar stream", "apt-get install rsync"),
+        ({"facts": {"tools": {**TOOLS, "rsync": "3.0.9"}}}, "rsync", "warn", "older than 3.1", "apt-get install rsync"),
         ({"link": Measured(0.02, (0.01, 0.03), 7200.0, 1.0, 1.0, limited=True)}, "clock", "warn", "2 h 00 m ahead", "set-ntp"),
         ({"link": Measured(0.02, (0.01, 0.03), -7200.0, 1.0, 1.0, limited=True)}, "clock", "warn", "2 h 00 m behind", "set-ntp"),
         ({"noise": "Welcome"}, "shell", "warn", "print 7 bytes", ".bashrc"),
@@ -104,7 +104,7 @@ def test_a_batch_system_that_is_silent_is_a_failure_and_a_local_root_on_a_cluste
 
 def test_what_a_host_says_is_inert_in_messages_and_in_commands_to_paste() -> None:
     evil = "/x'; rm -rf ~; '\x1b]52;c;!\x07"
-    said = found({"root.path": evil, "root.free_bytes": 1e6, "shell": evil, "variables": {"LD_LIBRARY_PATH": evil}})
+    said = found({"root.path": evil, "root.free_bytes": 10**6, "shell": evil, "variables": {"LD_LIBRARY_PATH": evil}})
     for finding in said:
         assert "\x1b" not in finding.message + (finding.remedy or "")
     (disk,) = (finding for finding in said if finding.subject == "disk")

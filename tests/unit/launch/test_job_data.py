@@ -10,6 +10,7 @@ from armada.config.tasks.experiment import Experiment
 from armada.errors import ConfigError
 from armada.launch.plans.job_data import JobData, plan_job_data
 from armada.paths import HostPaths
+from armada.protocol.spec import JobLink
 from armada.provision.code import take_snapshot
 
 SCRIPT = "name: s\ntask: script\nscript: train.py\ncode: code\n"
@@ -47,11 +48,11 @@ def plan(project: Path, *sources: str, text: str = SCRIPT) -> JobData:
 
 def test_ignored_data_keeps_its_place_and_what_is_elsewhere_is_found_below_data(project: Path) -> None:
     found = plan(project, "code/big", "elsewhere/c.txt", "code/c.txt")
-    assert [link["name"] for link in found.links] == ["big", "data/c.txt", "c.txt"]
+    assert [link.name for link in found.links] == ["big", "data/c.txt", "c.txt"]
     big, other, _ = found.contents
     assert big.files == ["big/a.bin", "big/deep/b.bin"]
-    assert found.links[0]["content"] == f"/r/data/{big.sha}/big"
-    assert found.links[1]["content"] == f"/r/data/{other.sha}/c.txt"
+    assert found.links[0].content == f"/r/data/{big.sha}/big"
+    assert found.links[1].content == f"/r/data/{other.sha}/c.txt"
 
 
 def test_what_travels_with_the_code_is_not_sent_twice(project: Path) -> None:
@@ -61,12 +62,12 @@ def test_what_travels_with_the_code_is_not_sent_twice(project: Path) -> None:
 def test_a_link_to_data_is_found_under_its_own_name(project: Path) -> None:
     (project / "code" / "big" / "linked.txt").symlink_to(project / "elsewhere" / "c.txt")
     found = plan(project, "code/big/linked.txt")
-    assert found.links == [{"content": f"/r/data/{found.contents[0].sha}/c.txt", "name": "big/linked.txt"}]
+    assert found.links == [JobLink(content=f"/r/data/{found.contents[0].sha}/c.txt", name="big/linked.txt")]
 
 
 def test_a_command_without_code_finds_data_by_its_experiments_folder(project: Path) -> None:
     found = plan(project, "elsewhere/c.txt", text="name: c\ntask: command\ncommand: [ls]\n")
-    assert [link["name"] for link in found.links] == ["elsewhere/c.txt"]
+    assert [link.name for link in found.links] == ["elsewhere/c.txt"]
 
 
 @pytest.mark.parametrize(

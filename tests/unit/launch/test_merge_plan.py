@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -15,16 +14,16 @@ from armada.launch.plans.merge import MergeTask, Source, choose_host, refuse_unm
 from armada.launch.plans.plan import Plan, make_plan
 from armada.launch.plans.task import Order
 from armada.paths import HomePaths, HostPaths
+from armada.protocol.recorded import recorded_spec
+from armada.protocol.spec import MergeRequest, MergeSection
 from armada.rpc.session import HostSession
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.store.runs import Run
+from tests import host_facts
 
 DIGEST = "ab" * 32
-FACTS: dict[str, Any] = {
-    "gpus": [], "machine": "x86_64", "glibc": "2.39", "memory_bytes": 64_000_000_000, "cpu_count": 8, "time": 0.0,
-    "disk": {"free_bytes": 10**12}, "tools": {"rsync": "3.2.7"},
-}  # fmt: skip
+ABSENT = {"present": False, "path": "/root/.armada/x", "staging": "/root/.armada/.x"}
 
 
 class Answers:
@@ -37,7 +36,7 @@ class Answers:
     def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
-        return {"host.facts": FACTS, "content.check": {"present": False}}[method]
+        return {"host.facts": host_facts.answer(), "content.check": ABSENT}[method]
 
 
 @pytest.fixture
@@ -60,24 +59,28 @@ def source(checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, 
         "task": "sft", "name": "train", "profile": "a100-80gb-8x", "training": training, "experiment": experiment,
         "job": {"secrets": ["HF_TOKEN", "WANDB_API_KEY"]}, "sync": None,
     }  # fmt: skip
-    return Source(run, spec, checkpoint)
+    return Source(run, recorded_spec(spec), checkpoint)
 
 
-def plan(tmp_path: Path, given: Source, host: str) -> tuple[Plan, dict[str, Any]]:
+def plan(tmp_path: Path, given: Source, host: str) -> tuple[Plan, MergeRequest]:
     session = Answers(Host.model_validate({"name": host, "ssh": host, "profile": "cpu"}))
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     with Database(tmp_path / "armada.db") as database:
         made = make_plan(MergeTask(given, "auto", Order(cast("HostSession", session), home, database)))
-    return made, made.spec["training"]["merge"]
+    assert isinstance(made.spec.training, MergeSection)
+    return made, made.spec.training.merge
 
 
 def test_on_the_trainings_host_everything_is_there_already(tmp_path: Path, checkpoint: Checkpoint) -> None:
     made, request = plan(tmp_path, source(checkpoint, {"path": "/root/.armada/models/9"}, {}), "a100-1")
-    assert request["adapter"] == f"/root/.armada/runs/{'t-1'}/outbox/{DIGEST}"
-    assert request["base"] == "/root/.armada/models/9"
-    assert request["rows"] == ["/root/.armada/data/2/e.jsonl", "/root/.armada/data/1/t.jsonl"]
+    assert request.adapter == f"/root/.armada/runs/{'t-1'}/outbox/{DIGEST}"
+    assert request.base == "/root/.armada/models/9"
+    assert request.rows == (
+        "/root/.armada/data/2/e.jsonl",
+        "/root/.armada/data/1/t.jsonl",
+    )
     assert [content.kind for content in made.contents] == ["code"]
-    assert (made.spec["task"], made.spec["gpus"], made.spec["name"]) == ("merge", 0, "train merged")
+    assert (made.spec.task, made.spec.gpus, made.spec.name) == ("merge", 0, "train merged")
     assert made.profile is not None
     assert made.profile.name == "a100-80gb-8x"  # whose environment is there
 
@@ -92,9 +95,9 @@ def test_elsewhere_adapter_base_and_rows_travel_and_the_optimizer_stays(tmp_path
     by_kind = {content.kind: content for content in made.contents if content.kind != "models"}
     adapter, base = [content for content in made.contents if content.kind == "models"]
     assert set(adapter.files) == {"adapter_config.json", "adapter_model.safetensors", "base_model/x"}
-    assert request["adapter"] == f"/root/.armada/models/{adapter.sha}"
-    assert request["base"] == f"/root/.armada/models/{base.sha}"
-    assert request["rows"] == [f"/root/.armada/data/{by_kind['data'].sha}/e.jsonl"]
+    assert request.adapter == f"/root/.armada/models/{adapter.sha}"
+    assert request.base == f"/root/.armada/models/{base.sha}"
+    assert request.rows == (f"/root/.armada/data/{by_kind['data'].sha}/e.jsonl",)
     assert set(made.missing) == set(made.contents)
 
 
@@ -105,10 +108,10 @@ def test_a_base_of_the_hub_is_fetched_and_one_made_on_the_spot_lies_beside_its_a
     monkeypatch.setenv("WANDB_API_KEY", "other")
     nothing = {"model": "Qwen/x", "data": {"train": [{"path": "/gone.jsonl"}]}}
     made, request = plan(tmp_path, source(checkpoint, {"path": "Qwen/x"}, nothing), "desk")
-    assert (request["base"], request["rows"]) == ("Qwen/x", [])
-    assert made.spec["job"]["secrets"] == ["HF_TOKEN"]
+    assert (request.base, request.rows) == ("Qwen/x", ())
+    assert made.spec.job.secrets == ("HF_TOKEN",)
     _, request = plan(tmp_path, source(checkpoint, {"tiny": {}}, {"data": {}}), "desk")
-    assert request["base"] is None
+    assert request.base is None
 
 
 def test_what_can_be_had_nowhere_is_said_with_the_way_out(tmp_path: Path, checkpoint: Checkpoint) -> None:
@@ -138,4 +141,4 @@ def test_a_merge_goes_where_the_checkpoint_lies(checkpoint: Checkpoint) -> None:
 )
 def test_what_has_no_adapter_is_refused(checkpoint: Checkpoint, spec: dict[str, Any], words: str) -> None:
     with pytest.raises(PreflightRefused, match=words):
-        refuse_unmergeable(source(checkpoint, {}, {}).run, json.loads(json.dumps(spec)))
+        refuse_unmergeable(source(checkpoint, {}, {}).run, recorded_spec(spec))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from armada.launch.checks.payload import ask_payload
-from armada.launch.checks.subject import Trained
 from armada.launch.training.bundled_payload import payload_module
 from armada.provision.environment import Environment
 from tests.payload.payload_run import make_training
@@ -21,7 +20,7 @@ def environment(requirements: str = "torch==2.13.0\npeft==0.21.2\n") -> Environm
 def check(changes: dict[str, Any], requirements: str | None = None) -> tuple[str, str]:
     section = make_training(Path("/nowhere"), **changes)
     made = environment() if requirements is None else environment(requirements)
-    found = ask_payload(Trained(section, made, kind="messages"))
+    found = ask_payload(section, made, kind="messages")
     return found.outcome, found.message
 
 
@@ -54,9 +53,9 @@ def test_lists_that_may_bring_anything_are_believed(requirements: str) -> None:
 
 def test_a_model_at_home_is_looked_at_where_it_lies(tmp_path: Path) -> None:
     section = make_training(Path("/nowhere"), model={"path": "/root/of/a/host/models/1f"})
-    assert ask_payload(Trained(section, environment())).outcome == "ok"
+    assert ask_payload(section, environment()).outcome == "ok"
     (tmp_path / "config.json").write_text("{}")
-    found = ask_payload(Trained(section, environment(), model=tmp_path))
+    found = ask_payload(section, environment(), model=tmp_path)
     assert (found.outcome, found.message.partition(":")[0]) == (
         "fail",
         f"the model's folder {tmp_path} holds no weights",

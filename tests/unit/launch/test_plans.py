@@ -21,16 +21,15 @@ from armada.launch.plans.plan import Plan
 from armada.launch.plans.task import Order
 from armada.launch.service import launch_of
 from armada.paths import HomePaths, HostPaths
+from armada.protocol.spec import WatchSpec
 from armada.store.database import Database
+from tests import host_facts
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
 
-GPU = {"name": "NVIDIA A100-SXM4-80GB", "memory_mib": 81_920, "compute_capability": "8.0"}
-FACTS: dict[str, Any] = {
-    "gpus": [], "machine": "x86_64", "glibc": "2.39", "memory_bytes": 64_000_000_000, "cpu_count": 8, "time": 0.0,
-    "disk": {"free_bytes": 10**12}, "tools": {"rsync": "3.2.7"},
-}  # fmt: skip
+GPU = {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0"}
+ABSENT = {"present": False, "path": "/root/.armada/x", "staging": "/root/.armada/.x"}
 DESK = {"name": "desk", "ssh": "desk", "profile": "cpu"}
 A100 = {"name": "a100", "ssh": "a100"}
 CLUSTER = {"name": "hpc", "ssh": "hpc", "scheduler": "slurm", "profile": "a100-80gb-8x"}
@@ -51,7 +50,7 @@ class Answers:
     def __init__(self, host: dict[str, Any], gpus: int) -> None:
         self.host = Host.model_validate(host)
         self.paths = HostPaths(PurePosixPath("/root/.armada"))
-        self._facts = FACTS | {"gpus": [GPU] * gpus}
+        self._facts = host_facts.answer(gpus=[GPU] * gpus)
 
     def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
         if method == "environment.status":
@@ -59,7 +58,7 @@ class Answers:
         model = {"commit": "a" * 40, "path": "/root/.armada/models/hub/q", "size_bytes": 5_000_000}
         return {
             "host.facts": self._facts,
-            "content.check": {"present": False},
+            "content.check": ABSENT,
             "model.find": model,
             "scheduler.check": {"starts_in_s": 5.0},
         }[method]
@@ -84,13 +83,20 @@ def resolve(tmp_path: Path) -> Iterator[Resolve]:
         yield make
 
 
+def training_of(plan: Plan) -> dict[str, Any]:
+    """spec["training"] as JSON."""
+    training = plan.spec.as_json()["training"]
+    assert isinstance(training, dict)
+    return training
+
+
 def test_a_training_takes_the_gpus_of_its_profile_and_its_batch_comes_out(resolve: Resolve) -> None:
     plan = resolve(SFT, A100, gpus=8)
-    assert (plan.gpus, plan.spec["processes"], plan.dataset_rows) == (8, 8, 3)
+    assert (plan.gpus, plan.spec.processes, plan.dataset_rows) == (8, 8, 3)
     assert plan.batch is not None
     assert plan.batch.micro * plan.batch.accumulation * 8 == 16
-    assert plan.spec["training"]["model"] == {"path": "Qwen/Qwen2.5-0.5B"}
-    assert plan.spec["watch"] is None
+    assert training_of(plan)["model"] == {"path": "Qwen/Qwen2.5-0.5B"}
+    assert plan.spec.watch is None
     assert [content.kind for content in plan.contents] == ["code", "data"]
     assert set(plan.files) == {"launch/command.json", "launch/accelerate.yaml"}
     assert {"ARM001", "ARM015", "ARM016"} <= {check.code for check in plan.checks}
@@ -100,35 +106,36 @@ def test_a_training_takes_the_gpus_of_its_profile_and_its_batch_comes_out(resolv
 def test_on_a_cluster_its_model_is_fetched_beforehand_and_a_job_file_is_written(resolve: Resolve) -> None:
     plan = resolve(SFT, CLUSTER)
     assert plan.hub is not None
-    assert plan.spec["training"]["model"] == {"path": "/root/.armada/models/hub/q", "name": "Qwen/Qwen2.5-0.5B"}
-    assert plan.spec["scheduler"]["kind"] == "slurm"
+    assert training_of(plan)["model"] == {"path": "/root/.armada/models/hub/q", "name": "Qwen/Qwen2.5-0.5B"}
+    assert plan.spec.scheduler is not None
+    assert plan.spec.scheduler.kind == "slurm"
     assert "#SBATCH --gres=gpu:8" in plan.files["launch/job.sbatch"]
-    assert plan.spec["job"]["env"]["HF_HUB_OFFLINE"] == "1"
+    assert plan.spec.job.env["HF_HUB_OFFLINE"] == "1"
     codes = {check.code for check in plan.checks}
     assert ("ARM012" in codes, "ARM001" in codes) == (True, False)
 
 
 def test_a_preparation_is_the_same_training_without_its_gpus(resolve: Resolve) -> None:
     training, plan = resolve(SFT, A100, gpus=8), resolve(SFT, A100, gpus=8, only_prepare=True)
-    assert (plan.spec["task"], plan.spec["name"], plan.gpus, plan.spec["processes"]) == ("prepare", "t: data", 0, 1)
-    assert plan.spec["job"]["argv"][1:4] == ["-m", "armada_train", "prepare"]
-    assert plan.spec["training"]["batch"] == training.spec["training"]["batch"]
+    assert (plan.spec.task, plan.spec.name, plan.gpus, plan.spec.processes) == ("prepare", "t: data", 0, 1)
+    assert plan.spec.job.argv[1:4] == ("-m", "armada_train", "prepare")
+    assert training_of(plan)["batch"] == training_of(training)["batch"]
     assert set(plan.files) == {"launch/command.json"}
-    assert plan.spec["launch_key"] != training.spec["launch_key"]
+    assert plan.spec.launch_key != training.spec.launch_key
 
 
 def test_a_script_travels_with_its_project_and_finds_its_data(resolve: Resolve) -> None:
     plan = resolve(SCRIPT, DESK)
-    assert plan.spec["job"]["argv"][-4:] == ["--script", "train.py", "--", "--x"]
-    assert plan.spec["job"]["env"]["ACCELERATE_USE_CPU"] == "true"
-    assert plan.spec["watch"] == {"checkpoints": None, "resume": []}
-    assert (plan.spec["training"], plan.batch) == (None, None)
+    assert plan.spec.job.argv[-4:] == ("--script", "train.py", "--", "--x")
+    assert plan.spec.job.env["ACCELERATE_USE_CPU"] == "true"
+    assert plan.spec.watch == WatchSpec(checkpoints=None, resume=())
+    assert (plan.spec.training, plan.batch) == (None, None)
     assert "train.py" in plan.contents[0].files
 
 
 def test_a_command_is_started_as_it_is_and_brings_no_environment(resolve: Resolve) -> None:
     plan = resolve(COMMAND, A100, gpus=8)
-    assert plan.spec["job"]["argv"] == ["echo", "hi"]
+    assert plan.spec.job.argv == ("echo", "hi")
     assert (plan.gpus, plan.environment, plan.contents) == (0, None, ())
     assert json.loads(plan.files["launch/command.json"])["env"] == {"PYTHONUNBUFFERED": "1"}
 
@@ -156,7 +163,7 @@ def test_so_many_gpus_does_a_run_take(
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     made = load_profile(profile, home) if profile else None
     host = Host.model_validate(CLUSTER if cluster else DESK)
-    facts = {"gpus": [GPU] * seen}
+    facts = host_facts.facts(gpus=[GPU] * seen)
     if isinstance(count, int):
         assert count_gpus(Resources(gpus=asked), host, made, facts, takes_gpus=takes) == count
         return

@@ -13,25 +13,26 @@ from armada.config.tasks.sft import Sft
 from armada.launch.checks.check import Answer, Check, SchedulerAnswer
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject, Trained
+from armada.protocol.spec import TrackingSection, TrainingSection
 from armada.provision.environment import Environment
 from armada.provision.hub import HubAnswer
+from tests.host_facts import TOOLS, facts
 
 CLUSTER = Host(name="c", ssh="me@login", scheduler="slurm")
 DESK = Host(name="desk", ssh="desk")
-SECTION: dict[str, Any] = {"tracking": {"wandb": "off"}}
-FACTS: dict[str, Any] = {
-    "gpus": [], "cpu_count": 8, "time": 0.0, "disk": {"free_bytes": 67_000_000_000}, "tools": {"rsync": None},
-}  # fmt: skip
+TRACKING = TrackingSection(wandb="off", project=None, name="e", id="e-1")
+DISK = {"total_bytes": 10**12, "free_bytes": 67_000_000_000}
 
 
 def checks(experiment: Experiment, host: Host, **changes: Any) -> dict[str, Check]:
-    subject = Subject(experiment, host, None, FACTS, 0, 1)
+    subject = Subject(experiment, host, None, facts(disk=DISK, tools={**TOOLS, "rsync": None}), 0, 1)
     return {check.code: check for check in check_launch(dataclasses.replace(subject, **changes))}
 
 
 def of_hub(experiment: Sft, answer: HubAnswer | None = None) -> Answer | None:
     environment = Environment("cpu-0", "3.12", "", None, ready=True)
-    trained = Trained(SECTION, environment, hub_model=experiment.hub_model, answer=answer or HubAnswer())
+    section = TrainingSection.model_construct(tracking=TRACKING)
+    trained = Trained(section, environment, hub_model=experiment.hub_model, answer=answer or HubAnswer())
     return checks(experiment, DESK, trained=trained).get("ARM016")
 
 
@@ -97,9 +98,9 @@ def test_what_a_job_does_not_see_of_the_shell_is_named_without_its_value(monkeyp
     monkeypatch.setenv("WANDB_API_KEY", "k3y")
     monkeypatch.setenv("HF_HOME", "/home/me/hf")  # a path of home's means nothing on another host
     experiment = Command.model_construct(name="e", task="command", env={"NCCL_DEBUG": "INFO"}, secrets=())
-    facts = FACTS | {"left_out": ["NCCL_DEBUG", "PYTHONPATH"]}
+    told = facts(left_out=["NCCL_DEBUG", "PYTHONPATH"])
     here = Host(name="local", local=True)
-    local, remote = (checks(experiment, host, facts=facts)["ARM017"] for host in (here, CLUSTER))
+    local, remote = (checks(experiment, host, facts=told)["ARM017"] for host in (here, CLUSTER))
     assert local.outcome == "warn"
     assert local.message == "the job does not see PYTHONPATH of the shell"
     assert local.hint == "if it needs them: `env: {PYTHONPATH: …}`"

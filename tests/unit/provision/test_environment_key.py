@@ -10,11 +10,14 @@ from armada.config.hosts import Host
 from armada.config.profiles import Profile, load_profile
 from armada.errors import ConfigError
 from armada.paths import HomePaths
+from armada.protocol.facts import GpuKind, Hardware
+from armada.protocol.recorded import recorded_facts
 from armada.provision.environment_key import environment_key, requirements_text
 from armada.provision.state import CONDITIONS, environment_state
+from tests.host_facts import facts
 
-CPU: dict[str, Any] = {"machine": "x86_64", "gpus": []}
-GPU: dict[str, Any] = {"machine": "x86_64", "gpus": [{"name": "NVIDIA RTX A6000"}]}
+CPU = Hardware("x86_64")
+GPU = Hardware("x86_64", gpus=(GpuKind("NVIDIA RTX A6000"),))
 
 
 @pytest.fixture
@@ -61,11 +64,11 @@ def test_everything_that_matters_changes_the_key(home: HomePaths) -> None:
     ]
     cases = (("cpu", CPU), ("a6000-8x", GPU))
     keys = [
-        environment_key(profile(home, environment, base), facts)
+        environment_key(profile(home, environment, base), hardware)
         for environment in environments
-        for base, facts in cases
+        for base, hardware in cases
     ]
-    keys += [environment_key(load_profile("cpu", home), {**CPU, "machine": "aarch64"})]
+    keys += [environment_key(load_profile("cpu", home), Hardware("aarch64"))]
     assert len(set(keys)) == len(environments) * 2 + 1
 
 
@@ -80,7 +83,8 @@ def test_what_does_not_matter_leaves_the_key(home: HomePaths) -> None:
     before = environment_key(profile(home, "{requirements: mine.txt}"), CPU)
     mine.write_text("# a comment\nidna==3.20  # why\n\nsix==1.17.0\n")
     assert environment_key(profile(home, "{requirements: mine.txt}"), CPU) == before
-    assert environment_key(profile(home, "{requirements: mine.txt}"), {**CPU, "hostname": "other"}) == before
+    other = facts(hostname="other", glibc=None).hardware
+    assert environment_key(profile(home, "{requirements: mine.txt}"), other) == before
 
 
 @pytest.mark.parametrize("package", ["trl==1.15.0", "torch==2.12.0", "TRL==1.0", "typing_extensions==4.0.0"])
@@ -94,18 +98,20 @@ def test_a_hosts_environment_is_found_among_those_it_says_it_has(home: HomePaths
     host = Host(name="box", ssh="root@192.0.2.1", profile="cpu")
     key = environment_key(load_profile("cpu", home), CPU)
     for condition in CONDITIONS:
-        found = environment_state(host, {**CPU, "environments": {key: condition}}, home)
+        found = environment_state(host, CPU, {key: condition}, home)
         assert (found.profile, found.key, found.condition) == ("cpu", key, condition)
-    assert environment_state(host, {**CPU, "environments": {}}, home).condition == "absent"
-    assert environment_state(host, CPU, home).condition == "unknown"
+    assert environment_state(host, CPU, {}, home).condition == "absent"
+    assert environment_state(host, CPU, None, home).condition == "unknown"
 
 
 @pytest.mark.parametrize("facts", [{}, {"gpus": 7}, {"gpus": [{}]}, {"gpus": [], "machine": [1], "environments": [2]}])
 def test_facts_that_make_no_sense_say_nothing_about_the_environment(home: HomePaths, facts: dict[str, Any]) -> None:
-    assert environment_state(Host(name="box", ssh="root@192.0.2.1"), facts, home).condition == "unknown"
+    known = recorded_facts(facts)
+    found = environment_state(Host(name="box", ssh="root@192.0.2.1"), known.hardware, known.environments, home)
+    assert found.condition == "unknown"
 
 
 def test_a_gpu_that_no_profile_is_for_is_said(home: HomePaths) -> None:
-    facts = {"machine": "x86_64", "gpus": [{"name": "Voodoo 2"}], "environments": {}}
-    found = environment_state(Host(name="box", ssh="root@192.0.2.1"), facts, home)
+    hardware = Hardware("x86_64", gpus=(GpuKind("Voodoo 2"),))
+    found = environment_state(Host(name="box", ssh="root@192.0.2.1"), hardware, {}, home)
     assert "Voodoo 2" in (found.trouble or "")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,14 +8,11 @@ import pytest
 from armada.config.profiles import Profile, load_profile
 from armada.errors import ConfigError
 from armada.paths import HomePaths
+from armada.protocol.facts import GpuKind, Hardware
 from armada.provision.environment_key import cuda_major, environment_key
 from armada.provision.flash_attention import RELEASES, FlashAttention, choose_flash_attention, find_wheel, wheel_name
 
-HOST: dict[str, Any] = {
-    "machine": "x86_64",
-    "glibc": "2.39",
-    "gpus": [{"name": "NVIDIA RTX A6000", "compute_capability": "8.6"}] * 2,
-}
+HOST = Hardware("x86_64", "2.39", (GpuKind("NVIDIA RTX A6000", "8.6"),) * 2)
 
 
 @pytest.fixture
@@ -30,8 +28,8 @@ def profile(home: HomePaths, environment: str = "{}", base: str = "a6000-8x", tr
     return load_profile("mine", home)
 
 
-def choose(chosen: Profile, **facts: Any) -> FlashAttention:
-    host = HOST | facts
+def choose(chosen: Profile, **changes: Any) -> FlashAttention:
+    host = dataclasses.replace(HOST, **changes)
     return choose_flash_attention(chosen, host, cuda_major(chosen, host))
 
 
@@ -89,7 +87,7 @@ def test_a_wheel_that_fits_is_added_under_a_key_of_its_own(home: HomePaths) -> N
     keys = {
         environment_key(mine, HOST),
         environment_key(without, HOST),
-        environment_key(mine, HOST | {"glibc": "2.31"}),
+        environment_key(mine, dataclasses.replace(HOST, glibc="2.31")),
     }
     assert len(keys) == 2
     mirrored = profile(home, "{torch: 2.8.0+cu128, flash_attn_url: 'https://mirror.example/fa/'}")
@@ -100,25 +98,25 @@ def test_building_happens_only_when_asked_and_for_the_gpus_there(home: HomePaths
     chosen = choose(profile(home, "{flash_attn: build}"))
     assert (chosen.mode, chosen.required, chosen.capabilities) == ("build", True, ("8.6",))
     assert chosen.request is not None
-    assert chosen.request["version"] == "2.8.3.post2"
+    assert chosen.request.version == "2.8.3.post2"
 
 
 @pytest.mark.parametrize(
-    ("environment", "train", "facts", "why"),
+    ("environment", "train", "changes", "why"),
     [
         ("{torch: 2.8.0+cu128}", "{attention: sdpa}", {}, "the profile's attention is sdpa"),
-        ("{torch: 2.8.0+cu128}", "{}", {"gpus": []}, "there are no GPUs"),
+        ("{torch: 2.8.0+cu128}", "{}", {"gpus": ()}, "there are no GPUs"),
         ("{torch: 2.99.0}", "{}", {}, "for which CUDA torch 2.99.0 is cannot be told"),
         (
-            "{torch: 2.8.0+cu128}", "{}", {"gpus": [{"name": "Tesla T4", "compute_capability": "7.5"}]},
+            "{torch: 2.8.0+cu128}", "{}", {"gpus": (GpuKind("Tesla T4", "7.5"),)},
             "needs compute capability 8.0, and the GPUs have 7.5",
         ),
     ],
 )  # fmt: skip
 def test_where_it_would_be_of_no_use_there_is_none(
-    home: HomePaths, environment: str, train: str, facts: dict[str, Any], why: str
+    home: HomePaths, environment: str, train: str, changes: dict[str, Any], why: str
 ) -> None:
-    chosen = choose(profile(home, environment, train=train), **facts)
+    chosen = choose(profile(home, environment, train=train), **changes)
     assert chosen.mode == "none"
     assert why in chosen.why
 

@@ -1,0 +1,9 @@
+"""Print protocol.json as the models make it: `python -m armada.protocol`."""
+
+from __future__ import annotations
+
+import sys
+
+from armada.protocol.schema import text
+
+sys.stdout.write(text())

@@ -1,0 +1,116 @@
+"""`environment.*` and `model.*`: what a training needs on its host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, RootModel
+
+from armada.protocol.message import (
+    MAY_MISS,
+    EnvironmentKey,
+    Line,
+    Many,
+    Message,
+    OrMissing,
+    Request,
+    Seconds,
+    Size,
+    Text,
+    any_word,
+    word,
+)
+
+Variables = dict[str, Text]
+"""Where the hub is, where the plan says so: HF_ENDPOINT, proxies."""
+
+
+class FlashAttention(Message):
+    """How flash-attn is put into an environment."""
+
+    mode: Literal["wheel", "build"]
+    url: str | None
+    version: str | None
+    capabilities: Many[str]
+    required: bool
+
+
+class BuiltEnvironment(Message):
+    """An environment that is there; `notes` say what became of its optional parts."""
+
+    outcome: Annotated[str, word("ready", "built")]
+    path: Text
+    python: Text
+    seconds: Seconds
+    freeze: Text | None = None
+    notes: Many[Line] = ()
+
+
+class EnsureEnvironment(Request[BuiltEnvironment]):
+    """Make an environment unless it is there. `optional` are requirements that are skipped where the index has them not."""
+
+    method = "environment.ensure"
+    answer = BuiltEnvironment
+    key: EnvironmentKey
+    requirements: str
+    python: str
+    torch_index: Annotated[str | None, MAY_MISS] = None
+    optional: Annotated[str | None, MAY_MISS] = None
+    flash_attn: Annotated[FlashAttention | None, MAY_MISS] = None
+
+
+class EnvironmentStates(RootModel[dict[str, Annotated[str, any_word("ready", "building", "absent", "partial")]]]):
+    """The state of each environment asked for, by its key."""
+
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True, hide_input_in_errors=True)
+
+
+class AskEnvironments(Request[EnvironmentStates]):
+    """Ask for the states of environments."""
+
+    method = "environment.status"
+    answer = EnvironmentStates
+    keys: Many[EnvironmentKey]
+
+
+class FoundModel(Message):
+    """A model on the hub, and whether the host has it; `refused`: the hub answered, and said no."""
+
+    commit: Text | None
+    path: Text | None
+    present: bool
+    size_bytes: Size | None
+    error: Line | None
+    refused: bool
+
+
+class FindModel(Request[FoundModel]):
+    """Look for a model on the hub and on the host."""
+
+    method = "model.find"
+    answer = FoundModel
+    repo: str
+    revision: str
+    variables: OrMissing[Variables] = None
+    token: Annotated[str | None, MAY_MISS] = None
+
+
+class FetchedModel(Message):
+    """Where a model is on the host."""
+
+    outcome: Annotated[str, word("ready", "fetched")]
+    path: Text
+    size_bytes: Size
+
+
+class FetchModel(Request[FetchedModel]):
+    """Let the host download a model."""
+
+    method = "model.fetch"
+    answer = FetchedModel
+    repo: str
+    revision: str
+    variables: OrMissing[Variables] = None
+    token: Annotated[str | None, MAY_MISS] = None
+    commit: str
+    environment: EnvironmentKey

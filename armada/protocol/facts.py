@@ -1,0 +1,146 @@
+"""`host.facts`: what a host is made of. How home reads what it recorded of that: `armada.protocol.recorded`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from armada.protocol.host import Disk
+from armada.protocol.message import (
+    Count,
+    EnvironmentKey,
+    Integer,
+    Line,
+    Many,
+    Message,
+    Positive,
+    Request,
+    RootId,
+    RunId,
+    Size,
+    Text,
+    UnixTime,
+    Unsaid,
+    any_word,
+    line,
+)
+from armada.protocol.records import Identity
+
+CONDITIONS = ("ready", "building", "partial")
+"""Of environments, as a host lists them; `partial` is one whose build was given up half-way."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKind:
+    """What an environment depends on of a GPU."""
+
+    name: str
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What an environment depends on of a host; `machine` is its architecture, `glibc` None with another C library."""
+
+    machine: str
+    glibc: str | None = None
+    gpus: tuple[GpuKind, ...] = ()
+
+    @property
+    def gpu_names(self) -> list[str]:
+        return [gpu.name for gpu in self.gpus]
+
+
+class GpuUser(Message):
+    """A process on a GPU; `run_id` None: a stranger's."""
+
+    pid: Integer
+    run_id: Text | None
+
+
+class Gpu(Message):
+    """A GPU and its use when it was asked for."""
+
+    index: Count
+    uuid: Text
+    name: Line
+    memory_total_bytes: Size | None
+    memory_used_bytes: Size | None
+    utilization: float | None
+    compute_capability: Text | None
+    driver_version: Line
+    processes: Many[GpuUser]
+
+
+class WaitingRun(Message):
+    """A run that waits for GPUs."""
+
+    run_id: RunId
+    since: UnixTime
+
+
+class GpuQueue(Message):
+    """The runs that wait for GPUs, the first one first."""
+
+    waiting: Many[WaitingRun]
+
+
+class Tools(Message):
+    """Programs on the host: the version, else the path; None where there is none."""
+
+    rsync: Line | None
+    git: Line | None
+    uv: Text | None
+    nvidia_smi: Text | None
+    sbatch: Text | None
+    condor_submit: Text | None
+
+
+class Facts(Message):
+    """What a host is made of.
+
+    Attributes:
+        setup: Why the lines of `setup:` did not work.
+        doubts: Who else may write in the folders above the root, where that is not refused; a sentence each.
+        left_out: Names of variables of the agent's environment that a training may want and jobs do not see.
+    """
+
+    hostname: Line
+    user: Line
+    home: Text
+    root: Text
+    root_id: RootId | None = None
+    python: Line
+    platform: Line
+    machine: Line
+    glibc: Line | None
+    cpu_count: Positive
+    memory_bytes: Size | None
+    disk: Disk
+    gpus: Many[Gpu]
+    queue: GpuQueue = GpuQueue(waiting=())
+    environments: dict[EnvironmentKey, Annotated[str, any_word(*CONDITIONS)]] = Field(default_factory=dict)
+    tools: Tools
+    setup: Text | None = None
+    doubts: Many[Annotated[str, line(600)]] = ()
+    left_out: Many[Line] = ()
+    time: UnixTime
+    identity: Unsaid[Identity] = None
+
+    @property
+    def hardware(self) -> Hardware:
+        kinds = tuple(GpuKind(gpu.name, gpu.compute_capability) for gpu in self.gpus)
+        return Hardware(self.machine, self.glibc, kinds)
+
+    def as_json(self) -> dict[str, object]:
+        """All that the host said, as the store keeps it and `--json` prints it."""
+        return self.model_dump(exclude_unset=True)
+
+
+class AskFacts(Request[Facts]):
+    """Ask a host what it is made of."""
+
+    method = "host.facts"
+    answer = Facts

@@ -1,0 +1,255 @@
+"""Files on a host that supervisors, agents and jobs write, where `records` does not have them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from armada.protocol.host import GpuLoad
+from armada.protocol.message import (
+    MAY_MISS,
+    Count,
+    Digest,
+    EnvironmentKey,
+    HomeId,
+    Integer,
+    Line,
+    Many,
+    ManyOrNone,
+    Message,
+    Positive,
+    Reason,
+    RelativePath,
+    RunId,
+    Seconds,
+    Size,
+    Text,
+    UnixTime,
+    Unsaid,
+    UnsaidOrNull,
+    line,
+)
+from armada.protocol.records import StateWord
+from armada.protocol.runs import Allowance
+
+CheckpointKind = Literal["periodic", "final"]
+
+
+class Event(Message):
+    """A line of events.jsonl, of whatever kind; only the supervisor, or what clears up after a dead one, writes it."""
+
+    open_ended = True
+    seq: Unsaid[Positive] = None
+    time: Unsaid[UnixTime] = None
+    attempt: Unsaid[Count] = None
+    kind: Unsaid[Annotated[str, line(100)]] = None
+
+
+class StateEvent(Event):
+    """A run's state changed."""
+
+    open_ended = False
+    kind: Literal["state"] = "state"
+    state: StateWord
+    reason: UnsaidOrNull[Reason] = None
+    message: UnsaidOrNull[Text] = None
+
+
+class CheckpointEvent(Event):
+    """A checkpoint is in the outbox."""
+
+    open_ended = False
+    kind: Literal["checkpoint"] = "checkpoint"
+    digest: Digest
+    step: Count
+    final: bool
+    size_bytes: Size
+    file_count: Count
+
+
+class ThinnedEvent(Event):
+    """A checkpoint was deleted from the outbox."""
+
+    open_ended = False
+    kind: Literal["thinned"] = "thinned"
+    digest: Digest
+    step: Count
+    acknowledged: bool
+    message: UnsaidOrNull[Text] = None
+
+
+class FindingEvent(Event):
+    """Something that a person may want to know."""
+
+    open_ended = False
+    kind: Literal["finding"] = "finding"
+    message: Annotated[str, line(300)] = ""
+
+
+class Complaint(Message):
+    """What another rank complained of: no cause."""
+
+    rank: UnsaidOrNull[Count] = None
+    message: Annotated[str, line(300)] = ""
+
+
+class FailureEvent(Event):
+    """An attempt failed; `rank` failed first, `lines` are the last of its output.
+
+    `submission` is which hand-over the attempt belongs to; the first release does not say.
+    """
+
+    open_ended = False
+    kind: Literal["failure"] = "failure"
+    submission: Annotated[Unsaid[Positive], MAY_MISS] = None
+    reason: UnsaidOrNull[Reason] = None
+    message: UnsaidOrNull[Text] = None
+    rank: UnsaidOrNull[Count] = None
+    lines: ManyOrNone[Annotated[str, line(400)]] = ()
+    others: ManyOrNone[Complaint] = ()
+    exit_code: UnsaidOrNull[Integer] = None
+    signal: UnsaidOrNull[Integer] = None
+
+
+AnyEvent = StateEvent | CheckpointEvent | ThinnedEvent | FindingEvent | FailureEvent
+
+
+class MetricsLine(Message):
+    """A line of metrics.jsonl; each further number in it is a point of a curve."""
+
+    open_ended = True
+    kind: Literal["train", "eval", "summary"]
+    step: Count
+    time: UnixTime
+    attempt: Count
+
+
+class TelemetryLine(Message):
+    """A line of telemetry.jsonl."""
+
+    time: UnixTime
+    gpus: Many[GpuLoad]
+    load1: float
+    memory_used_bytes: Size | None
+
+
+class StopRequest(Message):
+    """stop.json; `submission` is the newest at that time, null when there was none: then no submission may start."""
+
+    time: UnixTime
+    grace_s: Seconds
+    submission: Count | None
+
+
+class Claim(Message):
+    """submissions/<k>/claim.json: who may hand this submission over."""
+
+    time: UnixTime
+    by: Text
+
+
+class FailureRecord(Message):
+    """failure.json, from a job that knows why it failed; `lines` are of its traceback, the exception last."""
+
+    open_ended = True
+    reason: Annotated[str, Field(pattern=r"^(signal_[A-Z0-9+]+|[a-z0-9_]{1,64})$")]
+    message: Text | None
+    rank: Annotated[Count | None, MAY_MISS] = None
+    lines: Annotated[Many[Text], MAY_MISS] = ()
+
+
+class Announcement(Message):
+    """.announce.json: a job says that a checkpoint is whole."""
+
+    step: Count
+    kind: Annotated[CheckpointKind, MAY_MISS] = "periodic"
+    time: Annotated[UnixTime, MAY_MISS] = 0.0
+    metrics: Annotated[dict[str, object], MAY_MISS] = Field(default_factory=dict)
+    size_bytes: Annotated[Size, MAY_MISS] = 0
+
+
+class ManifestFile(Message):
+    """A file of a checkpoint."""
+
+    path: RelativePath
+    size: Size
+    sha256: Digest
+
+
+class ManifestRecord(Message):
+    """MANIFEST.json: what a checkpoint holds."""
+
+    format: Literal[1]
+    run_id: RunId
+    attempt: Count
+    step: Count
+    kind: CheckpointKind
+    created_at: UnixTime
+    metrics: dict[str, object]
+    files: Many[ManifestFile]
+
+
+class Dated(Message):
+    """When it was written is all that it says."""
+
+    time: UnixTime
+
+
+class EnvironmentReady(Message):
+    """envs/<key>/READY: an environment is whole."""
+
+    key: EnvironmentKey
+    python: Text
+    time: UnixTime
+    freeze: Text | None
+    notes: Annotated[Many[Line], MAY_MISS] = ()
+
+
+class CheckpointWatch(Message):
+    """harvest.json: what was taken of the files that match a plan's pattern.
+
+    `origins`, by the SHA-256 of step and files: the attempt and unix time under which a checkpoint came first.
+    """
+
+    count: Count
+    copies: bool
+    taken: Many[dict[str, object]]
+    left: dict[str, Text]
+    came: Annotated[dict[str, Text], MAY_MISS] = Field(default_factory=dict)
+    origins: Annotated[
+        dict[str, Annotated[Many[float], Field(min_length=2, max_length=2)]],
+        MAY_MISS,
+    ] = Field(default_factory=dict)
+
+
+class QuotaRecord(Message):
+    """submissions/<k>/quota.json: what was left of an allowance."""
+
+    command: Many[Text]
+    before: Allowance | None
+    after: Allowance | None
+
+
+class HomeRecord(Message):
+    """homes/<home>/home.json: a home that wants to hear of the run."""
+
+    id: HomeId
+    label: Text
+    path: Text
+    time: UnixTime
+
+
+class SettledRecord(Message):
+    """homes/<home>/settled.json: a home has all it wants of a submission."""
+
+    time: UnixTime
+    submission: Count | None
+    digests: Many[Digest]
+
+
+class ForgottenRecord(Message):
+    """homes/<home>/forgotten.json: a person said that a home is gone."""
+
+    time: UnixTime
+    by: Text

@@ -1,0 +1,154 @@
+"""`host.*` but `host.facts`: the load of a host, its set-up, and what is deleted there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armada.protocol.homes import AskingHome
+from armada.protocol.message import (
+    Count,
+    Fitting,
+    Line,
+    Many,
+    Message,
+    OrMissing,
+    Request,
+    RunId,
+    Size,
+    Text,
+    UnixTime,
+    Unsaid,
+    UnsaidOrNull,
+)
+from armada.protocol.records import Identity
+
+
+class Disk(Message):
+    """The file system that the root lies on."""
+
+    total_bytes: Size
+    free_bytes: Size
+
+
+class GpuLoad(Message):
+    """How busy a GPU is."""
+
+    index: Count
+    utilization: UnsaidOrNull[float] = None
+    memory_used_bytes: UnsaidOrNull[Size] = None
+    power_w: UnsaidOrNull[float] = None
+    temperature_c: UnsaidOrNull[float] = None
+
+
+class Load(Message):
+    """How busy a host is."""
+
+    time: Unsaid[UnixTime] = None
+    gpus: Fitting[GpuLoad] = ()
+    load1: Unsaid[float] = None
+    memory_used_bytes: UnsaidOrNull[Size] = None
+    disk: Unsaid[Disk] = None
+
+
+class AskLoad(Request[Load]):
+    """Ask how busy a host is."""
+
+    method = "host.load"
+    answer = Load
+
+
+class ExaminedFolder(Message):
+    """A folder, and the file system that it lies on."""
+
+    path: Text
+    kind: Text | None
+    is_shared: bool
+    options: Many[Text]
+    is_writable: bool
+    free_bytes: Size | None
+    total_bytes: Size | None
+    free_inodes: Size | None
+    total_inodes: Size | None
+    problem: Text | None
+    has_locks: bool | None
+
+
+class Leftovers(Message):
+    """Files that an earlier armada left in the temporary folder."""
+
+    count: Count
+    size_bytes: Size
+    names: Many[Text]
+
+
+class Examination(Message):
+    """What `armada doctor` wants to know of a host."""
+
+    shell: Text | None
+    umask: Annotated[str, Field(pattern=r"^0[0-7]{3}$")]
+    variables: dict[str, Text]
+    root: ExaminedFolder
+    home: ExaminedFolder
+    tmp: ExaminedFolder
+    quota: Text | None
+    max_sessions: int | None
+    max_startups: Text | None
+    ends_processes_at_logout: bool
+    leftovers: Leftovers
+    identity: Identity
+
+
+class Examine(Request[Examination]):
+    """Examine a host's set-up."""
+
+    method = "host.examine"
+    answer = Examination
+
+
+class Echo(Message):
+    """How much arrived, and how many bytes follow this line."""
+
+    time: UnixTime
+    received_bytes: Size
+    size_bytes: Size
+
+
+class Probe(Request[Echo]):
+    """Measure a link: the line of the answer is followed by exactly `send_bytes` random bytes, 16 MiB at most."""
+
+    method = "host.probe"
+    answer = Echo
+    send_bytes: Size
+    padding: str
+
+
+class ForgottenSecrets(Message):
+    """The runs whose secrets were deleted, and those that need theirs."""
+
+    removed: Many[RunId]
+    kept: Many[RunId]
+
+
+class ForgetSecrets(Request[ForgottenSecrets]):
+    """Delete the secrets of runs that have ended."""
+
+    method = "host.forget_secrets"
+    answer = ForgottenSecrets
+
+
+class Wiped(Message):
+    """What was deleted below the root, what was left, and the root's name."""
+
+    removed: Many[Line]
+    left: Many[Line]
+    root: Text | None = None
+
+
+class WipeRoot(Request[Wiped]):
+    """Delete everything of armada's on a host."""
+
+    method = "host.wipe"
+    answer = Wiped
+    home: OrMissing[AskingHome] = None

@@ -1,0 +1,100 @@
+"""`run.observe`: what a host shows about many runs at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armada.protocol.message import (
+    MAY_MISS,
+    Count,
+    Entries,
+    Fitting,
+    Flag,
+    Line,
+    Many,
+    Message,
+    Request,
+    RootId,
+    RunId,
+    Seconds,
+    Size,
+    Text,
+    UnixTime,
+    Unsaid,
+    UnsaidOrNull,
+    line,
+)
+from armada.protocol.records import Checkpoint, Evidence
+
+
+class Lines(Message):
+    """Whole lines of a file; `next_offset` counts bytes."""
+
+    text: Text = ""
+    next_offset: Size = 0
+
+
+class Moment(Message):
+    """Seconds since a boot of a machine or container, and which: a clock that nobody sets."""
+
+    boot: Annotated[str, line(300)]
+    seconds: Seconds
+
+
+class Wipe(Message):
+    """A former name of the root, and who wiped that root when."""
+
+    open_ended = True
+    root: RootId
+    time: Annotated[Unsaid[UnixTime], MAY_MISS] = None
+    by: Annotated[Unsaid[Annotated[str, line(200)]], MAY_MISS] = None
+
+
+class Remains(Message):
+    """Of a run whose folder is not there: its processes, and whether other machines use this file system."""
+
+    processes: Unsaid[Count] = None
+    is_shared: Flag = False
+
+
+class Observation(Message):
+    """What a host shows of one run; `findings` are what could not be read."""
+
+    run_id: RunId
+    exists: bool
+    evidence: Evidence | None = None
+    findings: Many[Line] = ()
+    metrics: Lines = Lines()
+    events: Lines = Lines()
+    outbox: Fitting[Checkpoint] = ()
+    log_size_bytes: Unsaid[Size] = None
+    remains: Annotated[Unsaid[Remains], MAY_MISS] = None
+
+
+class Observations(Message):
+    """The answer: a run whose part does not fit is refused alone."""
+
+    time: Unsaid[UnixTime] = None
+    root: UnsaidOrNull[RootId] = None
+    moment: Unsaid[Moment] = None
+    runs: Entries[Observation]
+    wiped: Fitting[Wipe] = ()
+
+
+class ObservedRun(Message):
+    """A run to look at, and how much of its files is known."""
+
+    run_id: RunId
+    metrics_offset: Size
+    events_offset: Size
+
+
+class Observe(Request[Observations]):
+    """Look at runs."""
+
+    method = "run.observe"
+    answer = Observations
+    runs: Annotated[Many[ObservedRun], Field(max_length=1000)]
+    limit_bytes: Annotated[int, Field(ge=1024), MAY_MISS] = 65536

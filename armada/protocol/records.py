@@ -1,0 +1,206 @@
+"""What lies in a run's folder and is said of it: processes, jobs, states, attempts.
+
+Jobs, old supervisors and broken disks write here, so a field that does not fit is read as not said.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from armada.protocol.message import (
+    EMPTY,
+    MAY_MISS,
+    Count,
+    Digest,
+    Flag,
+    Integer,
+    Line,
+    Many,
+    ManyOrNone,
+    Message,
+    Positive,
+    Reason,
+    Seconds,
+    Size,
+    Text,
+    UnixTime,
+    Unsaid,
+    UnsaidOrNull,
+    any_word,
+    line,
+    word,
+)
+
+STATE_WORDS = ("queued", "running", "succeeded", "failed", "cancelled")
+END_WORDS = ("succeeded", "failed", "cancelled")
+
+StateWord = Annotated[str, any_word(*STATE_WORDS)]
+"""What a supervisor writes; a word of a newer one stays, so that the verdict can name it."""
+
+Phase = Annotated[
+    str, any_word("loading", "preparing", "training", "evaluating", "saving", "merging", "running", "ended")
+]
+Nodes = Annotated[str, line(100)]
+
+
+class Identity(Message):
+    """One process of one boot of one machine or container; `start_time` is field 22 of /proc/<pid>/stat."""
+
+    hostname: Text
+    boot_id: Text
+    pid_namespace: Text
+    init_start: Text
+    pid: Integer
+    start_time: Text
+
+
+class Job(Message):
+    """Who or what took a submission up: a supervisor of our own (`direct`), or a batch system's job."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"properties": {"scheduler": {"const": "direct"}}, "required": ["supervisor"]},
+                {"properties": {"scheduler": {"enum": ["slurm", "htcondor"]}}, "required": ["job_id", "name"]},
+            ]
+        }
+    )
+
+    submission: Unsaid[Positive] = None
+    scheduler: Unsaid[Annotated[str, any_word("direct", "slurm", "htcondor")]] = None
+    time: Unsaid[UnixTime] = None
+    supervisor: Annotated[Unsaid[Identity], MAY_MISS] = None
+    guardian: Annotated[UnsaidOrNull[Identity], MAY_MISS] = None
+    job_id: Annotated[Unsaid[Line], MAY_MISS] = None
+    name: Annotated[Unsaid[Line], MAY_MISS] = None
+
+
+class Heartbeat(Message):
+    """How far one process of a job is, by its own words."""
+
+    rank: Unsaid[Count] = None
+    phase: Unsaid[Phase] = None
+    step: UnsaidOrNull[Count] = None
+    total_steps: UnsaidOrNull[Count] = None
+    time: Unsaid[UnixTime] = None
+    attempt: Annotated[Unsaid[Count], MAY_MISS] = None
+
+
+class State(Message):
+    """state.json: what the supervisor last wrote. `seq` orders what it writes within an attempt."""
+
+    state: Unsaid[StateWord] = None
+    reason: UnsaidOrNull[Reason] = None
+    message: UnsaidOrNull[Text] = None
+    submission: Unsaid[Count] = None
+    attempt: Unsaid[Count] = None
+    gpus: Unsaid[Many[Count]] = None
+    exit_code: UnsaidOrNull[Integer] = None
+    signal: UnsaidOrNull[Integer] = None
+    queued_at: UnsaidOrNull[UnixTime] = None
+    started_at: UnsaidOrNull[UnixTime] = None
+    ended_at: UnsaidOrNull[UnixTime] = None
+    seq: Unsaid[Count] = None
+
+
+class OomKills(Message):
+    """Processes that the kernel had ended for memory when the job started; None: nobody says."""
+
+    cgroup: UnsaidOrNull[Count] = None
+    machine: UnsaidOrNull[Count] = None
+
+
+class RunRecord(Message):
+    """attempts/<n>/run.json: how an attempt began.
+
+    `log_offset` is the size of output.log when the job started; `clock_s` is CLOCK_MONOTONIC then, which the kernel's log counts by.
+    """
+
+    attempt: Unsaid[Count] = None
+    submission: Unsaid[Count] = None
+    supervisor: Unsaid[Identity] = None
+    process: Unsaid[Identity] = None
+    started_at: Unsaid[UnixTime] = None
+    gpus: ManyOrNone[Count] = ()
+    log_offset: Annotated[Unsaid[Size], MAY_MISS] = None
+    oom_kills: Annotated[Unsaid[OomKills], MAY_MISS] = None
+    clock_s: Annotated[Unsaid[float], MAY_MISS] = None
+
+
+class ExitRecord(Message):
+    """attempts/<n>/exit.json: how an attempt ended.
+
+    `step_before` is the step of the newest whole checkpoint before the attempt, `step` that after it; null: there was none.
+    """
+
+    attempt: Unsaid[Count] = None
+    exit_code: UnsaidOrNull[Integer] = None
+    signal: UnsaidOrNull[Integer] = None
+    state: Unsaid[Annotated[str, any_word(*END_WORDS, "requeued")]] = None
+    reason: UnsaidOrNull[Reason] = None
+    message: UnsaidOrNull[Text] = None
+    ended_at: Unsaid[UnixTime] = None
+    step_before: Annotated[UnsaidOrNull[Count], MAY_MISS] = None
+    step: Annotated[UnsaidOrNull[Count], MAY_MISS] = None
+
+
+class Attempt(Message):
+    """The newest attempt of a run."""
+
+    number: Unsaid[Count] = None
+    run: UnsaidOrNull[RunRecord] = None
+    exit: UnsaidOrNull[ExitRecord] = None
+
+
+class Submission(Message):
+    """The newest submission of a run: whether it was claimed, and what took it up."""
+
+    number: Unsaid[Count] = None
+    claimed: Flag = False
+    job: UnsaidOrNull[Job] = None
+
+
+class SchedulerStatus(Message):
+    """What the host's batch system says of the newest submission."""
+
+    state: Annotated[str, word("pending", "held", "running", "ending", "ended", "gone", "unknown")] = "unknown"
+    seen_at: UnsaidOrNull[UnixTime] = None
+    detail: UnsaidOrNull[Annotated[str, line(60)]] = None
+    reason: UnsaidOrNull[Reason] = None
+    message: UnsaidOrNull[Text] = None
+    node: UnsaidOrNull[Nodes] = None
+    error: UnsaidOrNull[Line] = None
+
+
+class Evidence(Message):
+    """What a host can show about a run: records and processes, never conclusions.
+
+    `supervisor`: none: nothing took the run up; unknown: another machine's, or its record is damaged. `may_have_succeeded` is of
+    a job that ended and whose exit nobody saw. `stopped`: processes of the run, or its supervisor, that SIGSTOP has stopped.
+    """
+
+    submission: UnsaidOrNull[Submission] = None
+    supervisor: Annotated[str, word("alive", "dead", "none", "unknown")] = "unknown"
+    stop_wished: Annotated[Flag, MAY_MISS] = False
+    may_have_succeeded: Annotated[UnsaidOrNull[bool], MAY_MISS] = None
+    rebooted: Flag = False
+    state: UnsaidOrNull[State] = None
+    attempt: UnsaidOrNull[Attempt] = None
+    processes: Unsaid[Count] = None
+    heartbeat: UnsaidOrNull[Heartbeat] = None
+    scheduler: UnsaidOrNull[SchedulerStatus] = None
+    quiet_s: Annotated[UnsaidOrNull[Seconds], MAY_MISS] = None
+    stopped: Annotated[Many[Positive], Field(max_length=20), EMPTY, MAY_MISS] = ()
+
+
+class Checkpoint(Message):
+    """A finished checkpoint in a host's outbox."""
+
+    digest: Digest
+    step: Count
+    size_bytes: Size
+    file_count: Count
+    created_at: Annotated[float, Field(ge=0, lt=1 << 62)]
+    acknowledged: Flag = False

@@ -1,0 +1,178 @@
+"""Make `remote_payload/protocol.json` from the models: what crosses between home and a host, and what lies on a host."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from armada.protocol import (
+    content,
+    environment,
+    facts,
+    files,
+    handshake,
+    homes,
+    host,
+    observation,
+    outbox,
+    records,
+    runs,
+    scheduler,
+    spec,
+    sync,
+)
+from armada.protocol.message import MayMiss, Message, Request
+from armada.protocol.version import OLDEST_PROTOCOL, PROTOCOL
+
+_ABOUT = (
+    "Made by `make reference` from armada/protocol. `methods`, `lines` and `files` hold one schema each under a name; their $ref "
+    "point into $defs of this document. A method has `params` and `result`; in files, <…> stands for a number, a step, a rank, "
+    "a key or a digest."
+)
+_VERSIONS = (
+    "A side says which protocols it understands, `oldest_protocol` to `protocol`; two sides work together where these meet, and "
+    "otherwise the one that is behind is named. Who reads ignores fields it does not know and takes a word it does not know for "
+    "`unknown`, so what was only added (a method, a field, a word) raises neither number. What an older side would take wrongly "
+    "raises `protocol`; what is no longer understood raises `oldest_protocol`. Files in a run's folder are written by the "
+    "supervisor that the run was started with, and read by agents of any age."
+)
+
+LINES: dict[str, type[Message]] = {
+    "head": handshake.Head,
+    "agent": handshake.AgentUpload,
+    "need": handshake.Need,
+    "hello": handshake.Hello,
+    "failure": handshake.Failure,
+    "request": handshake.RequestLine,
+    "answer": handshake.AnswerLine,
+    "refusal": handshake.RefusalLine,
+    "progress": handshake.ProgressLine,
+}
+
+FILES: dict[str, Any] = {
+    "spec.json": spec.Spec,
+    "state.json": records.State,
+    "events.jsonl": files.AnyEvent,
+    "metrics.jsonl": files.MetricsLine,
+    "heartbeat-<rank>.json": records.Heartbeat,
+    "telemetry.jsonl": files.TelemetryLine,
+    "stop.json": files.StopRequest,
+    "secrets.env": runs.Secrets,
+    "submissions/<k>/claim.json": files.Claim,
+    "submissions/<k>/job.json": records.Job,
+    "attempts/<n>/run.json": records.RunRecord,
+    "attempts/<n>/exit.json": records.ExitRecord,
+    "attempts/<n>/failure.json": files.FailureRecord,
+    "attempts/<n>/failure-<rank>.json": files.FailureRecord,
+    "outbox/.new-<step>/.announce.json": files.Announcement,
+    "outbox/<digest>/MANIFEST.json": files.ManifestRecord,
+    "outbox/<digest>.ack": files.Dated,
+    "envs/<key>/READY": files.EnvironmentReady,
+    "harvest.json": files.CheckpointWatch,
+    "submissions/<k>/quota.json": files.QuotaRecord,
+    "homes/<home>/home.json": files.HomeRecord,
+    "homes/<home>/<digest>.ack": files.Dated,
+    "homes/<home>/settled.json": files.SettledRecord,
+    "homes/<home>/forgotten.json": files.ForgottenRecord,
+    "homes/<home>/<digest>.unwanted": files.Dated,
+}
+
+_FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs, scheduler, spec, sync)
+
+
+def requests() -> dict[str, type[Request[Any]]]:
+    """The methods that a host understands, each with the model of its parameters."""
+    found = (value for family in _FAMILIES for value in vars(family).values() if isinstance(value, type))
+    asked = [cls for cls in found if issubclass(cls, Request) and "method" in vars(cls)]
+    return {cls.method: cls for cls in sorted(asked, key=lambda cls: cls.method)}
+
+
+class _Schema(GenerateJsonSchema):
+    """As the writer of a message keeps to it: every field is there, and no other, unless its model says so."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        found.pop("title", None)
+        cls: type[BaseModel] = schema["cls"]
+        if not issubclass(cls, Message):
+            return found
+        found["required"] = [
+            name
+            for name, told in cls.model_fields.items()
+            if not any(isinstance(each, MayMiss) for each in told.metadata)
+        ]
+        found["additionalProperties"] = cls.open_ended
+        return found
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        found = super().dict_schema(schema)
+        if "patternProperties" not in found:
+            return found
+        (pattern, values), *_ = found["patternProperties"].items()
+        return {"type": "object", "propertyNames": {"pattern": pattern}, "additionalProperties": values}
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # pydantic gives it
+        return False
+
+
+def document() -> dict[str, Any]:
+    """The whole of protocol.json."""
+    methods = requests()
+    wanted: dict[str, Any] = {f"params {name}": asked for name, asked in methods.items()}
+    wanted |= {f"result {name}": asked.answer for name, asked in methods.items()}
+    wanted |= {f"line {name}": model for name, model in LINES.items()}
+    wanted |= {f"file {name}": model for name, model in FILES.items()}
+    made, shared = TypeAdapter.json_schemas(
+        [(name, "validation", TypeAdapter(model)) for name, model in wanted.items()], schema_generator=_Schema
+    )
+    schemas = {name: schema for (name, _), schema in made.items()}
+    definitions: dict[str, Any] = shared.get("$defs", {})
+    found: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What crosses between home and a host, and what lies on a host",
+        "description": _ABOUT,
+        "versions": {"description": _VERSIONS, "protocol": PROTOCOL, "oldest_protocol": OLDEST_PROTOCOL},
+        "methods": {
+            name: {"params": schemas[f"params {name}"], "result": schemas[f"result {name}"]} for name in methods
+        },
+        "lines": {name: schemas[f"line {name}"] for name in LINES},
+        "files": {name: schemas[f"file {name}"] for name in FILES},
+        "$defs": definitions,
+    }
+    found["methods"] = dict(sorted(found["methods"].items()))
+    found["$defs"] = dict(sorted(_used(found, definitions).items()))
+    return found
+
+
+def _used(found: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what nothing refers to: parts of a field whose schema is given by hand."""
+    kept: dict[str, Any] = {}
+    where = json.dumps({**found, "$defs": {}})
+    while more := {name: made for name, made in definitions.items() if name not in kept and f'/{name}"' in where}:
+        kept |= more
+        where = json.dumps(more)
+    return kept
+
+
+def text() -> str:
+    """The file's text: JSON, folded so that what fits on a line stands on one."""
+    return _folded(document(), "", 120) + "\n"
+
+
+def _folded(value: object, indent: str, width: int) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(flat) + len(indent) <= width or not isinstance(value, dict | list) or not value:
+        return flat
+    deeper = indent + "  "
+    if isinstance(value, list):
+        parts = [_folded(item, deeper, width) for item in value]
+        return "[\n" + ",\n".join(f"{deeper}{part}" for part in parts) + f"\n{indent}]"
+    named = [f"{deeper}{json.dumps(key)}: {_folded(item, deeper, width - len(key) - 4)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(named) + f"\n{indent}" + "}"
