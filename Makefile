@@ -105,7 +105,7 @@ durations: | python
 
 # MUTANTS chooses some of them, and how many random stories each is told: MUTANTS='--stories 200 proof.py'
 mutants: venv
-	$(VENV)/bin/python tests/tools/mutants.py $(MUTANTS)
+	$(VENV)/bin/python -m tests.tools.mutants $(MUTANTS)
 
 # After a change of what the dashboard looks like; tests/tui/pictures are the tests' own: ARMADA_UPDATE_PICTURES=1 pytest tests/tui/test_pictures.py
 screenshots: venv

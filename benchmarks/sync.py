@@ -30,13 +30,13 @@ from pathlib import Path
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import runs
-from armada.store.runs import Verdict
 from armada.sync.context import HostContext, SyncContext
 from armada.sync.runs.sync_host import sync_host
 from armada.sync.runs.sync_hosts import sync_hosts
 from armada.sync.runs.sync_run import sync_run
 from armada.transport.ssh.config_file import write_ssh_config
 from armada.transport.ssh.resolve import resolve
+from armada.verdicts.states import Verdict
 from tests.fleet import machines
 from tests.fleet.conftest import Fleet
 from tests.fleet.remote_run import Remote

@@ -367,7 +367,7 @@ def _remove(options: argparse.Namespace) -> int:
     from armada.provision.admission import forget_host
     from armada.store import hosts as records
     from armada.store import runs
-    from armada.sync.release.given_up import given_up
+    from armada.sync.release.only_on_host import find_only_on_host
     from armada.transport.ssh.host_keys import unpin
     from armada.transport.ssh.shared_connection import end_connections
 
@@ -377,7 +377,9 @@ def _remove(options: argparse.Namespace) -> int:
         raise NotFound("`local` is always there; it cannot be removed")
     left = runs.every(context.database, host=host.name)
     only_there = [
-        c for run in left for c in given_up(context.database, run, price_per_hour=None, now=time.time()).checkpoints
+        c
+        for run in left
+        for c in find_only_on_host(context.database, run, price_per_hour=None, now=time.time()).checkpoints
     ]
     forget_host(context.database, host.name, lambda: remove_host(context.home, host.name))
     end_connections(host.name, context.home)

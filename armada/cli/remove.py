@@ -168,7 +168,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     """
     from armada.store import runs
     from armada.sync.checkpoints.apply_retention import tidy
-    from armada.sync.release.given_up import given_up
+    from armada.sync.release.only_on_host import find_only_on_host
 
     runs.require(context.database, run.run_id)
     run = runs.find(context.database, run.run_id)
@@ -176,7 +176,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         tidy(context.database, context.home, run.run_id)
     host = context.hosts().get(run.host)
     price = host.price_per_hour if host is not None else None
-    found = given_up(context.database, run, price_per_hour=price, now=time.time())
+    found = find_only_on_host(context.database, run, price_per_hour=price, now=time.time())
     lost = found.sentences(run.host)
     told = {**_told(context, run), "given_up": {**found.as_json(), "sentences": lost}, "host_error": str(why)}
     if options.dry_run:

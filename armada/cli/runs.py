@@ -342,8 +342,10 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.store import checkpoints, runs
     from armada.store.running_operations import operation
+    from armada.sync.checkpoints.copy import copy_checkpoint
+    from armada.sync.checkpoints.selection import choose_checkpoint
     from armada.sync.context import SyncContext
-    from armada.sync.runs.pull import choose, copy_to, pull, pull_from_home
+    from armada.sync.runs.pull import pull, pull_from_home
 
     context = Context()
     run = context.run(options.run)
@@ -355,7 +357,7 @@ def _pull(options: argparse.Namespace) -> int:
             context.session_about(run) as session,
         ):
             progress = recorded.and_tell(reporter)
-            only = choose(context.database, session, run, word) if word else None
+            only = choose_checkpoint(context.database, session, run, word) if word else None
             pulled = pull(
                 SyncContext(context.database, session, context.home, run.run_id),
                 progress=progress,
@@ -370,7 +372,7 @@ def _pull(options: argparse.Namespace) -> int:
     copied = None
     if options.to is not None and only is not None:
         runs.require(context.database, run.run_id)
-        copied = copy_to(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
+        copied = copy_checkpoint(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
     if pulled.lacking:
         sys.stderr.write(
             f"armada: it stays without what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"

@@ -24,7 +24,7 @@ from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
 from armada.store.running_operations import operation
-from armada.sync.runs.pull import choose
+from armada.sync.checkpoints.selection import choose_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -115,7 +115,7 @@ def find_source(
     refuse_unmergeable(run, spec)
     try:
         with connect(run.host) as session:
-            found = choose(database, session, run, word)
+            found = choose_checkpoint(database, session, run, word)
     except NotFound:
         at_home = _newest_at_home(database, run, word)
         if run.host in known or at_home is None:

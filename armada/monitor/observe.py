@@ -222,9 +222,9 @@ def record_entry(database: Database, run: Run, entry: dict[str, Any], *, observe
         if run.ended:
             return False
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
-    sight = mapping(evidence.get("scheduler")).get("state")
+    scheduler_status = mapping(evidence.get("scheduler")).get("state")
     places = {"known": (run.attempt, run.seq), "seen": (verdict.attempt, verdict.seq)}
-    if guesses.stays(run.state, run.reason, **places, sight=sight):
+    if guesses.stays(run.state, run.reason, **places, scheduler_status=scheduler_status):
         verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
     facts = _facts(run, entry, evidence, verdict)
     facts["observed_at"] = observed_at or time.time()

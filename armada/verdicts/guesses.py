@@ -35,7 +35,9 @@ def is_waited_for(state: str, reason: str | None, since: float | None, now: floa
     return is_guess(state, reason) and since is not None and now - since < WATCHED_S
 
 
-def stays(state: str, reason: str | None, *, known: tuple[int, int], seen: tuple[int, int], sight: object) -> bool:
+def stays(
+    state: str, reason: str | None, *, known: tuple[int, int], seen: tuple[int, int], scheduler_status: object
+) -> bool:
     """Whether a look leaves a guess as it is: the scheduler says nothing, and the run has written nothing since.
 
     Args:
@@ -43,6 +45,6 @@ def stays(state: str, reason: str | None, *, known: tuple[int, int], seen: tuple
         reason: Why.
         known: The place of its last record that is known.
         seen: The place of its last record in this look.
-        sight: The scheduler's word in this look; None without a scheduler.
+        scheduler_status: The scheduler's word in this look; None without a scheduler.
     """
-    return is_guess(state, reason) and sight == "unknown" and seen == known
+    return is_guess(state, reason) and scheduler_status == "unknown" and seen == known

@@ -138,8 +138,8 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if not submission.get("job"):
         because = f"submission {_count(submission.get('number'))} is claimed; no supervisor has taken it"
         return verdict(because, "submitted", None, "claimed on the host, not taken up yet")
-    if isinstance(sight := evidence.get("scheduler"), dict):
-        return verdict(*_by_scheduler(sight, state, evidence))
+    if isinstance(scheduler_status := evidence.get("scheduler"), dict):
+        return verdict(*_by_scheduler(scheduler_status, state, evidence))
     written = str(state.get("state") or "submitted")
     supervisor = evidence.get("supervisor")
     if supervisor not in ("dead", "none"):
@@ -168,24 +168,29 @@ def _decide(observed: dict[str, Any]) -> Verdict:
 
 
 def _by_scheduler(
-    sight: dict[str, Any], state: dict[str, Any], evidence: dict[str, Any]
+    scheduler_status: dict[str, Any], state: dict[str, Any], evidence: dict[str, Any]
 ) -> tuple[str, str, object, object]:
     """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
     job = mapping(evidence.get("submission")).get("job")
     engine = sanitize_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
-    seen, detail = sight.get("state"), sanitize_line(sight.get("detail") or "", 60)
+    seen, detail = scheduler_status.get("state"), sanitize_line(scheduler_status.get("detail") or "", 60)
     said = f"{engine} says {detail or seen}"
     written = str(state.get("state") or "queued")
-    message = sight.get("message")
-    if seen == "pending" and written == "running" and _later(state.get("started_at"), sight.get("seen_at")):
+    message = scheduler_status.get("message")
+    if seen == "pending" and written == "running" and _later(state.get("started_at"), scheduler_status.get("seen_at")):
         return f"its supervisor wrote “running” after {engine}'s last word ({detail or seen})", written, None, None
     if seen == "pending":
         again = state.get("reason") if written == "queued" else None
         told = [state.get("message") if again or not message else None, message]
         words = "; ".join(str(each) for each in told if each)
-        return f"{said}; its supervisor waits with it", "queued", again or sight.get("reason"), words
+        return f"{said}; its supervisor waits with it", "queued", again or scheduler_status.get("reason"), words
     if seen == "held":
-        return f"{said}: it waits until somebody lets it go on", "queued", sight.get("reason") or "held", message
+        return (
+            f"{said}: it waits until somebody lets it go on",
+            "queued",
+            scheduler_status.get("reason") or "held",
+            message,
+        )
     if seen in ("running", "ending"):
         if written == "running":
             beat = _beat(evidence)
@@ -195,10 +200,10 @@ def _by_scheduler(
                 None,
                 message or state.get("message"),
             )
-        where = sanitize_line(sight.get("node") or "a worker", 100)
+        where = sanitize_line(scheduler_status.get("node") or "a worker", 100)
         return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
     if seen == "ended":
-        reason = str(sight.get("reason") or "ended_silently")
+        reason = str(scheduler_status.get("reason") or "ended_silently")
         if reason == "removed" or evidence.get("stop_wished"):
             return (
                 f"{said}; its supervisor wrote no end",
@@ -215,7 +220,7 @@ def _by_scheduler(
             return because, "cancelled", "killed_by_user", "no longer in the queue"
         how = "how it ended" if evidence.get("attempt") else "that it ever began"
         return because, "failed", "gone", f"{engine} no longer lists the job, and nothing says {how}"
-    problem = sanitize_line(sight.get("error") or message or "no answer yet", 200)
+    problem = sanitize_line(scheduler_status.get("error") or message or "no answer yet", 200)
     return (
         f"{engine} does not say ({problem}); its supervisor wrote “{sanitize_line(written, 20)}”",
         written,

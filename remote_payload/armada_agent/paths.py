@@ -47,7 +47,7 @@ class RunPaths:
         self.homes = self._file("homes")
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
-        self.harvest = self._file("harvest.json")
+        self.checkpoint_watch = self._file("harvest.json")
         self.supervisor_log = self._file("supervisor.log")
         self.scheduler_log = self._file("scheduler.log")
         self.supervisor_lock = self._file(".supervisor.lock")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from armada_agent.engines import engine as engines
-from armada_agent.engines import signs_of_life
+from armada_agent.engines import job_activity
 from armada_agent.host import detached, files, processes
 from armada_agent.outbox import checkpoint_watch, listing
 from armada_agent.outbox.finishing import Outbox
@@ -74,7 +74,7 @@ class HostUnderTest:
         shutil.copytree(self.pattern, self.hostile, copy_function=os.link)  # nothing is written in place
         shutil.rmtree(self.root / "schedulers", ignore_errors=True)
         listing._known.clear()  # noqa: SLF001  # every conversation is a process of its own
-        signs_of_life._asked_at.clear()  # noqa: SLF001
+        job_activity._asked_at.clear()  # noqa: SLF001
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """One request, as a line; the answer is the line that crosses, read as strictly as any JSON reader does."""
@@ -418,13 +418,13 @@ def test_a_checkpoint_is_described_by_its_own_runs_manifest(host: HostUnderTest)
     assert {entry["step"] for entry in answers["innocent"]["observe"]["outbox"]} == {3, 6}
 
 
-def test_what_a_harvest_record_names_outside_of_its_run_is_not_deleted(host: HostUnderTest) -> None:
+def test_what_a_checkpoint_watch_record_names_outside_of_its_run_is_not_deleted(host: HostUnderTest) -> None:
     host.begin("direct")
     paths = RunPaths(str(host.root), "a-1")
     record = json.loads((host.hostile / "harvest.json").read_bytes())
     inode = (host.hostile / "work/c-1/c").stat().st_ino
     record["taken"][0].update(folder=str(host.innocent), inventory={"c": [inode, 1, 1]})
-    files.write_json(paths.harvest, record)
+    files.write_json(paths.checkpoint_watch, record)
     before = host.others()
     checkpoint_watch.CheckpointWatch(paths, {"pattern": "c-*", "quiet_s": 1000.0}, Journal(paths, 1)).look()
     assert host.others() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from armada_agent.engines import engine, signs_of_life, slurm
+from armada_agent.engines import engine, job_activity, slurm
 from armada_agent.engines.engine import Handed
 from armada_agent.paths import RunPaths
 
@@ -138,7 +138,7 @@ def test_only_the_newest_attempt_of_the_submission_says_that_its_job_goes_back(
     cluster: DoubtedJob, exit_state: str | None, submission: int, wrote: str
 ) -> None:
     cluster.say_attempt(exit_state, submission)
-    assert signs_of_life.last_word(cluster.paths, 1) == wrote
+    assert job_activity.last_word(cluster.paths, 1) == wrote
 
 
 def test_a_job_whose_node_died_waits_once_it_is_silent(cluster: DoubtedJob) -> None:
@@ -165,9 +165,9 @@ def test_two_machines_with_other_clocks_each_count_for_themselves(cluster: Doubt
 
 def test_a_heartbeat_alone_is_a_sign_of_life(cluster: DoubtedJob) -> None:
     cluster.say("scontrol", INVALID, code=1)
-    before = signs_of_life.sign(cluster.paths)
+    before = job_activity.sign(cluster.paths)
     (Path(cluster.paths.folder) / "heartbeat-3.json").write_text("{}")
-    assert signs_of_life.sign(cluster.paths) != before
+    assert job_activity.sign(cluster.paths) != before
 
 
 def test_of_many_missing_jobs_each_look_asks_for_one_by_its_id(cluster: DoubtedJob) -> None:

@@ -128,8 +128,8 @@ def hand_over(host: Conversation, programs: Programs, **secrets: str) -> None:
 
 def look(host: Conversation) -> dict[str, Any]:
     (run,) = host.call("run.observe", runs=[{"run_id": "a-1", "metrics_offset": 0, "events_offset": 0}])["runs"]
-    sight: dict[str, Any] = run["evidence"]["scheduler"]
-    return sight
+    scheduler_status: dict[str, Any] = run["evidence"]["scheduler"]
+    return scheduler_status
 
 
 def becomes(host: Conversation, state: str) -> None:

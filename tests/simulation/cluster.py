@@ -149,7 +149,7 @@ class BatchSupervision(Supervision):
     @property
     def has_signal(self) -> bool:
         real = self._real
-        return bool(real._terminated_by) or real._wish() is not None  # noqa: SLF001
+        return bool(real._terminated_by) or real._stop_request() is not None  # noqa: SLF001
 
     @property
     def can_resume(self) -> bool:

@@ -211,7 +211,7 @@ class SimHost:
         return found
 
     def judge(self, recorded: Any) -> tuple[str, bool]:
-        """What `whereabouts.find_supervisor` says: alive, dead, and whether the machine was started anew since."""
+        """What `supervisor_liveness.judge_supervisor` says: alive, dead, and whether the machine was started anew since."""
         if not isinstance(recorded, dict) or recorded.get("boot_id") != f"boot-{self.boot}":
             return "dead", True
         lives = any(one.pid == recorded.get("pid") for one in self.supervisions)
@@ -243,7 +243,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
     from armada_agent.host import detached
-    from armada_agent.runs import host_identity, submissions
+    from armada_agent.runs import submissions, supervisor_liveness
     from armada_agent.supervisor import batch, cleanup, job
 
     from tests.simulation.cluster import BatchSupervision, controller
@@ -251,7 +251,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     return [
         (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
         (processes, "scan", lambda: current().processes()),
-        (host_identity, "find_supervisor", lambda _paths, recorded: current().judge(recorded)),
+        (supervisor_liveness, "judge_supervisor", lambda _paths, recorded: current().judge(recorded)),
         (process_identity, "identify", lambda pid=0: current().identify(pid or current().world.supervisor_pid)),
         (process_identity, "current_host", lambda: current().identify(0)),
         (

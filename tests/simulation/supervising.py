@@ -166,17 +166,17 @@ class Supervision:
         except OSError as error:  # then the run fails, and says so
             self.host.world.hold(not self.host.mounted, f"{self.run_id} could not be started: {error}")
             raise
-        self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._harvest)  # noqa: SLF001
+        self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._checkpoint_watch)  # noqa: SLF001
 
     def step(self) -> None:
-        """One turn of its loops: the wish, the job's end, the outbox."""
+        """One turn of its loops: the stop request, the job's end, the outbox."""
         real, outbox = self._real, self._outbox
         if outbox is None or not Path(self.paths.folder).is_dir():
             return
         write_line(Path(self.paths.telemetry), "{}", self.host.world.now())
         if self.child.poll() is not None:
             ending = real._judge(self.child.poll())  # noqa: SLF001
-        elif real._wish() is not None:  # noqa: SLF001
+        elif real._stop_request() is not None:  # noqa: SLF001
             self.child.terminate()
             ending = real._stopped_ending().with_status(self.child.wait())  # noqa: SLF001
         else:

@@ -25,6 +25,8 @@ from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.states import Verdict
 
 RUN = "tune-1"
+OPTIMIZER = {"optimizer.pt": b"o" * 50, "scheduler.pt": b"s", "rng_state_0.pth": b"r"}
+"""What only a resume needs of a checkpoint."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from armada.provision.content import Content, take_stock
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.manifest import fetch_manifest
 from armada.sync.checkpoints.published import read_published
-from armada.sync.runs.pull import choose
+from armada.sync.checkpoints.selection import choose_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,9 +88,9 @@ def _choose(database: Database, session: HostSession, run: Run, word: str) -> Ch
         NotFound: There is none, or it lies on another host only.
     """
     if run.host == session.host.name:
-        return choose(database, session, run, word)
+        return choose_checkpoint(database, session, run, word)
     try:
-        return choose(database, None, run, word)
+        return choose_checkpoint(database, None, run, word)
     except NotFound:
         there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host]
         if not there:

@@ -1,4 +1,4 @@
-"""Retention carried out: what the decisions in `retention.py` mean for folders, the store and the host."""
+"""Retention carried out: what the decisions in `verdicts/retention.py` mean for folders, the store and the host."""
 
 from __future__ import annotations
 

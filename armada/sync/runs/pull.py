@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import errno
 import functools
-import os
-import re
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
+from armada.errors import ArmadaError, HostUnreachable, NotFound
 from armada.foundation.progress import TransfersAs
-from armada.monitor.observe import observe
 from armada.store import checkpoints, run_sync
-from armada.sync.checkpoints.apply_retention import candidates
-from armada.sync.checkpoints.manifest import NAME
-from armada.sync.checkpoints.published import PARTIAL, left_out, read_published
+from armada.sync.checkpoints.published import left_out
 from armada.sync.checkpoints.repair import complete
+from armada.sync.checkpoints.selection import choose_checkpoint
 from armada.sync.runs.sync_run import sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
-from armada.sync.transfer.staging import check_space, is_right
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.foundation.progress import Progress
-    from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
     from armada.sync.context import SyncContext
     from armada.sync.runs.report import SyncOutcome
-
-_DIGEST = re.compile("[0-9a-f]{16,64}")
 
 
 _PART = "pull"
@@ -118,7 +108,7 @@ def pull_from_home(
         if left or run.is_guess or not run.ended or not run_sync.find(database, run.run_id).final_done:
             raise why
         return Pulled((), 0, len(home)), None
-    only = choose(database, None, run, word)
+    only = choose_checkpoint(database, None, run, word)
     if only.home_path is None or not only.home_path.is_dir():
         raise why
     checkpoints.pin(database, run.run_id, only.digest)
@@ -133,81 +123,3 @@ def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress
         return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))
     except (HostUnreachable, NotFound) as error:
         return Pulled((), 0, 1, lacking=f"{context.host}: {error.message}")
-
-
-def choose(database: Database, session: HostSession | None, run: Run, word: str) -> Checkpoint:
-    """Find the checkpoint that a person names: a step, `best`, `last`, or the beginning of its digest.
-
-    Where the host does not answer, or there is no session with it, one that is home is found all the same.
-
-    Raises:
-        UsageError: The word is none of these.
-        NotFound: There is no such checkpoint, here or there.
-    """
-    digest = _DIGEST.fullmatch(word) is not None
-    if word not in ("best", "last") and not word.isdecimal() and not digest:
-        raise UsageError(f"{word!r} is no step, nor `best`, nor `last`", hint="--checkpoint 500")
-    reached = session is not None
-    if session is not None:
-        try:
-            observe(database, session, [run])
-        except HostUnreachable:
-            reached = False
-    known = [c for c in checkpoints.of_run(database, run.run_id) if c.home_path is not None or (c.on_host and reached)]
-    if word == "last":
-        matching = known[-1:]
-    elif word == "best":
-        losses = {c.digest: c.loss for c in candidates(database, run.run_id, known) if c.loss is not None}
-        matching = sorted((c for c in known if c.digest in losses), key=lambda c: losses[c.digest])[:1]
-    elif digest:
-        matching = [c for c in known if c.digest.startswith(word)][:1]
-    else:
-        matching = [c for c in known if c.step == int(word)][-1:]  # after a resume the later one of a step counts
-    if not matching:
-        steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
-        lacking = " with an evaluation loss" if word == "best" and known else ""
-        why = "does not answer" if session is not None else "was not asked"
-        where = "" if reached else f"; {run.host} {why}, so only what is home could be looked at"
-        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"steps that there are: {steps}")
-    return matching[0]
-
-
-def copy_to(checkpoint: Checkpoint, target: Path) -> Path:
-    """Copy a checkpoint that is home to a new folder, to work with; each file is verified as it is copied.
-
-    Raises:
-        Conflict: The folder is there and holds something.
-        ArmadaError: A file at home is damaged, or the folder cannot be written.
-    """
-    if checkpoint.home_path is None:
-        raise NotFound(f"checkpoint-{checkpoint.step} did not come home")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise _taken(target)
-    manifest, files = read_published(checkpoint.home_path, checkpoint.digest)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-        check_space(part, f"a copy of checkpoint-{checkpoint.step}", sum(file.size for file in files))
-        for file in files:
-            place = part / file.path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(checkpoint.home_path / file.path, place)
-            if not is_right(part, file):
-                raise ArmadaError(
-                    f"{checkpoint.home_path / file.path} is damaged", hint=f"armada sync verify {checkpoint.run_id}"
-                )
-        (part / NAME).write_text(manifest.text)
-        if left_out(checkpoint.home_path):
-            shutil.copyfile(checkpoint.home_path / PARTIAL, part / PARTIAL)
-        part.replace(target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise _taken(target) from error  # somebody made it while we copied
-        raise ArmadaError(f"cannot copy to {target}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return target
-
-
-def _taken(target: Path) -> Conflict:
-    return Conflict(f"{target} is there already", hint="name a folder that does not exist")

@@ -16,10 +16,11 @@ from armada.sync.runs.sync_run import record_failure, record_outcome, try_sync
 from armada.sync.transfer.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from armada.foundation.progress import Progress
     from armada.sync.context import HostContext
+    from armada.sync.runs.outbox_listing import OutboxListing
 
 AGAIN_S = 5.0
 """A run that was just synced may join in again after so long."""
@@ -47,45 +48,87 @@ def sync_host(
     Raises:
         HostUnreachable: As in sync_run; the runs not reached are noted as failed too.
     """
-    database = context.database
-    chosen = [runs.find(database, run_id) for run_id in run_ids]
+    chosen = [runs.find(context.database, run_id) for run_id in run_ids]
     with Streams(context.session) as pool:
         try:
             looks = look_first(context, pool, chosen, now())
-            looked_at = now()
         except ArmadaError as error:
             for run in chosen:
-                record_failure(database, run.run_id, error, now())
+                record_failure(context.database, run.run_id, error, now())
             raise
-        outcomes: dict[str, SyncOutcome] = {}
-        began: dict[str, float] = {}
-        done_at: dict[str, float] = {}
-        waiting = [run.run_id for run in chosen]
-        while waiting:
-            run_id = waiting.pop(0)
-            began.setdefault(run_id, now())
-            # Bringing the runs before this one may have taken an hour.
-            is_fresh = run_id in looks and run_id not in outcomes and 0 <= now() - looked_at < FRESH_S
-            syncer = RunSyncer(context.of_run(run_id), progress or NullProgress(), now, insist=False, pool=pool)
-            most = 1 if waiting or news is not None else None
-            try:
-                outcome = try_sync(syncer, None, looks[run_id] if is_fresh else None, most=most)
-            except HostUnreachable as error:
-                for other in waiting:
-                    record_failure(database, other, error, now())
-                raise
-            except ArmadaError as error:
-                outcome = SyncOutcome(run_id, troubles=(Trouble(cause_of(error), error),))
-                outcomes[run_id] = outcomes[run_id].then(outcome) if run_id in outcomes else outcome
-                done_at[run_id] = now()
-            else:
-                outcomes[run_id] = outcomes[run_id].then(outcome) if run_id in outcomes else outcome
-                if outcome.left:
-                    waiting.append(run_id)
-                else:
-                    outcomes[run_id] = record_outcome(syncer.context, outcomes[run_id], began.pop(run_id), now)
-                    done_at[run_id] = now()
+        turns = _Turns(context, progress or NullProgress(), now, pool, looks)
+        turns.take_all([run.run_id for run in chosen], news)
+    return list(turns.outcomes.values())
+
+
+class _Turns:
+    """The runs of one host that wait for their turn, and what became of each.
+
+    Args:
+        context: The host.
+        progress: Told what is going on.
+        now: The clock.
+        pool: Streams with the host, for all of them.
+        looks: What the host showed a moment ago, by run.
+    """
+
+    def __init__(
+        self,
+        context: HostContext,
+        progress: Progress,
+        now: Callable[[], float],
+        pool: Streams,
+        looks: Mapping[str, OutboxListing],
+    ) -> None:
+        self.outcomes: dict[str, SyncOutcome] = {}
+        self._context = context
+        self._progress = progress
+        self._now = now
+        self._pool = pool
+        self._looks = looks
+        self._looked_at = now()
+        self._waiting: list[str] = []
+        self._began: dict[str, float] = {}
+        self._done_at: dict[str, float] = {}
+
+    def take_all(self, run_ids: Sequence[str], news: Callable[[], Sequence[str]] | None) -> None:
+        """Let every run have its turns, those that become due meanwhile too."""
+        self._waiting = list(run_ids)
+        while self._waiting:
+            run_id = self._waiting.pop(0)
+            self._take(run_id, most=1 if self._waiting or news is not None else None)
             for other in news() if news is not None else ():
-                if other not in waiting and now() - done_at.get(other, 0.0) >= AGAIN_S:
-                    waiting.append(other)
-    return list(outcomes.values())
+                if other not in self._waiting and self._now() - self._done_at.get(other, 0.0) >= AGAIN_S:
+                    self._waiting.append(other)
+
+    def _take(self, run_id: str, *, most: int | None) -> None:
+        """Sync one run, bringing so many checkpoints at most; one with more waits for another turn."""
+        self._began.setdefault(run_id, self._now())
+        syncer = RunSyncer(self._context.of_run(run_id), self._progress, self._now, insist=False, pool=self._pool)
+        try:
+            outcome = try_sync(syncer, None, self._fresh_look(run_id), most=most)
+        except HostUnreachable as error:
+            for other in self._waiting:
+                record_failure(self._context.database, other, error, self._now())
+            raise
+        except ArmadaError as error:
+            self._add(SyncOutcome(run_id, troubles=(Trouble(cause_of(error), error),)))
+            self._done_at[run_id] = self._now()
+            return
+        so_far = self._add(outcome)
+        if outcome.left:
+            self._waiting.append(run_id)
+            return
+        self.outcomes[run_id] = record_outcome(syncer.context, so_far, self._began.pop(run_id), self._now)
+        self._done_at[run_id] = self._now()
+
+    def _fresh_look(self, run_id: str) -> OutboxListing | None:
+        """What the host showed of a run, unless bringing the runs before it took long, or it had a turn since."""
+        is_fresh = run_id not in self.outcomes and 0 <= self._now() - self._looked_at < FRESH_S
+        return self._looks.get(run_id) if is_fresh else None
+
+    def _add(self, outcome: SyncOutcome) -> SyncOutcome:
+        """Put an outcome to those of the run's turns before."""
+        before = self.outcomes.get(outcome.run_id)
+        self.outcomes[outcome.run_id] = outcome if before is None else before.then(outcome)
+        return self.outcomes[outcome.run_id]

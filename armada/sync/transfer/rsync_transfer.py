@@ -68,12 +68,12 @@ class RsyncTransfer:
         Raises:
             RsyncUnusable: rsync is missing or cannot be used, here or there.
         """
-        place = _Place(staging)
+        area = _StagingArea(staging)
         total = sum(file.size for file in files)
-        with place.alone(_ENDS_S):
-            missing = place.take_over(files, lambda: progress(TransferProgress(0, total, None)))
+        with area.alone(_ENDS_S):
+            missing = area.take_over(files, lambda: progress(TransferProgress(0, total, None)))
         before = total - sum(file.size for file in missing)
-        held = place.held_bytes(missing)
+        held = area.held_bytes(missing)
 
         def shifted(seen: TransferProgress) -> None:
             if seen.done_bytes > 2 * total + _SLACK_BYTES:  # twice, because rsync may send a file again
@@ -82,37 +82,37 @@ class RsyncTransfer:
 
         if missing:
             folder = str(self._session.paths.run(run_id) / source.rstrip("/"))
-            self._pull(folder, missing, place, shifted)
-        with place.alone(_ENDS_S):
-            return place.verify(missing, lambda: progress(TransferProgress(total, total, None)))
+            self._pull(folder, missing, area, shifted)
+        with area.alone(_ENDS_S):
+            return area.verify(missing, lambda: progress(TransferProgress(total, total, None)))
 
     @staticmethod
     def give_back(staging: Path, files: Sequence[File]) -> None:
         """Let the stream go on with what rsync left, unless an rsync still writes there."""
-        place = _Place(staging)
-        if place.incoming.is_dir():
-            with contextlib.suppress(RsyncUnusable), place.alone(0.0):
-                place.give_back(files)
+        area = _StagingArea(staging)
+        if area.incoming.is_dir():
+            with contextlib.suppress(RsyncUnusable), area.alone(0.0):
+                area.give_back(files)
 
     def _pull(
-        self, folder: str, files: Sequence[File], place: _Place, progress: Callable[[TransferProgress], None]
+        self, folder: str, files: Sequence[File], area: _StagingArea, progress: Callable[[TransferProgress], None]
     ) -> None:
         """Run rsync until all came, as often as the link breaks within the session's patience."""
-        retries, held = Retries(), place.held_bytes(files)
+        retries, held = Retries(), area.held_bytes(files)
         names, size = [file.path for file in files], sum(file.size for file in files)
         while True:
             try:
-                with place.alone(_ENDS_S) as lock:
-                    wanted = Pull(folder, names, place.incoming, size, self._bytes_per_s, (lock,))
+                with area.alone(_ENDS_S) as lock:
+                    wanted = Pull(folder, names, area.incoming, size, self._bytes_per_s, (lock,))
                     self._session.pull(wanted, progress)
             except HostUnreachable as error:
-                before, held = held, place.held_bytes(files)
+                before, held = held, area.held_bytes(files)
                 retries.wait(error, patience_s=self._session.patience_s, has_come=held > before)
             else:
                 return
 
 
-class _Place:
+class _StagingArea:
     """Where files of one checkpoint arrive, and what the stream and rsync leave each other there."""
 
     def __init__(self, staging: Path) -> None:

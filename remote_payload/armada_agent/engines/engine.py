@@ -43,7 +43,7 @@ class EngineError(Exception):
         self.late = late
 
 
-def sight(
+def scheduler_status(
     state: str,
     seen_at: Optional[float],
     detail: Optional[str] = None,

@@ -7,8 +7,8 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent.engines import engine, signs_of_life
-from armada_agent.engines.engine import EngineError, Handed, sight
+from armada_agent.engines import engine, job_activity
+from armada_agent.engines.engine import EngineError, Handed, scheduler_status
 from armada_agent.host import files
 from armada_agent.verdicts import liveness
 
@@ -76,7 +76,7 @@ def look_up(handed: Handed) -> Optional[str]:
     return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
 
 
-def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = None) -> Dict[str, Any]:
+def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from its event log and the job's signs of life.
 
     Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, or speaks of a job that runs and
@@ -86,11 +86,11 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = N
     seen = log.read()
     if log.error is None and seen.get("state") is None:
         log.error = "its event log says nothing of it: %s" % handed.file("job.log")
-    wrote = signs_of_life.last_word(handed.paths, handed.number)
+    wrote = job_activity.last_word(handed.paths, handed.number)
     if log.error is None and seen["state"] == engine.RUNNING and _seem_silent(handed.paths.telemetry, log.path):
         log.error = "its event log says that it runs, and nothing of it was written for minutes"
     state = seen["state"] if log.error is None else liveness.MISSING
-    said = sight(
+    said = scheduler_status(
         state,
         time.time() if log.error is None else seen.get("at"),
         detail=seen.get("detail"),
@@ -101,9 +101,9 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = N
     )
     doubted = (engine.PENDING, engine.HELD, engine.ENDED) if wrote == liveness.BEGUN else ()
     if state not in doubted + (liveness.MISSING,):
-        signs_of_life.forget(handed)
+        job_activity.forget(handed)
         return said
-    memory = signs_of_life.Memory(handed, clock)
+    memory = job_activity.Memory(handed, clock)
     # A log's last line is one answer however often it is read; that there is none is found anew each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
@@ -113,7 +113,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = N
         return dict(said, state=believed)
     if believed == engine.UNKNOWN and state == liveness.MISSING:
         return dict(said, state=engine.UNKNOWN)
-    return signs_of_life.correct(said, believed, "HTCondor", memory, wrote)
+    return job_activity.correct(said, believed, "HTCondor", memory, wrote)
 
 
 def _seem_silent(*paths: str) -> bool:
@@ -126,7 +126,7 @@ def _seem_silent(*paths: str) -> bool:
 
 
 def _find_missing(
-    handed: Handed, said: Dict[str, Any], memory: signs_of_life.Memory, logged: Dict[str, Any]
+    handed: Handed, said: Dict[str, Any], memory: job_activity.Memory, logged: Dict[str, Any]
 ) -> Dict[str, Any]:
     """Find out what became of a job whose event log is gone and that shows no sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
@@ -140,15 +140,19 @@ def _find_missing(
         own = logged if logged.get("state") == queued else {}  # what else it said is no longer so
         told = "; ".join(each for each in (own.get("message"), "%s by condor_q" % word, said["error"]) if each)
         error = told if queued == engine.UNKNOWN else None
-        return sight(queued, at, detail=word, reason=_ENDS.get(status), message=told, node=own.get("node"), error=error)
+        return scheduler_status(
+            queued, at, detail=word, reason=_ENDS.get(status), message=told, node=own.get("node"), error=error
+        )
     recorded: Any = second.get("recorded")
     status = recorded if isinstance(recorded, str) else ""
     recorded_state, ended_as = _STATUS.get(status) or (None, "")
     believed = liveness.confirm(memory.lasted_s, True, recorded_state)
     if believed == engine.ENDED:
-        return sight(believed, at, detail=ended_as, reason=_ENDS.get(status), message="%s by condor_history" % ended_as)
+        return scheduler_status(
+            believed, at, detail=ended_as, reason=_ENDS.get(status), message="%s by condor_history" % ended_as
+        )
     if believed == engine.GONE:
-        return sight(engine.GONE, at)
+        return scheduler_status(engine.GONE, at)
     return dict(said, state=engine.UNKNOWN, error="%s; condor_q has no such job" % said["error"])
 
 
@@ -168,7 +172,7 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
     return {"recorded": recorded[0] if recorded else None}
 
 
-def cancel(handed: Handed, _sighted: Dict[str, Any], _grace_s: float) -> None:
+def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
     """Take a job out of the queue; its supervisor is told first and has the submit file's vacate time for the training.
 
     Raises:
@@ -368,7 +372,7 @@ class _Log:
         except files.UnreadableError:
             kept = {}
         offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
-        if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_sighting(seen):
+        if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
             offset, seen = 0, {}  # damaged: the log is read from its beginning
         try:
             with files.open_regular(self.path) as stream:
@@ -393,7 +397,7 @@ class _Log:
         return seen
 
 
-def _is_sighting(seen: Dict[str, Any]) -> bool:
+def _is_status(seen: Dict[str, Any]) -> bool:
     texts = [seen.get(name) for name in ("job_id", "detail", "reason", "message", "node")]
     is_word = seen.get("state") in (None,) + liveness.WORDS
     is_time = isinstance(seen.get("at"), (int, float, type(None)))

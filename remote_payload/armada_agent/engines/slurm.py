@@ -9,8 +9,8 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent.engines import engine, signs_of_life, slurm_controller, slurm_nodes
-from armada_agent.engines.engine import EngineError, Handed, sight
+from armada_agent.engines import engine, job_activity, slurm_controller, slurm_nodes
+from armada_agent.engines.engine import EngineError, Handed, scheduler_status
 from armada_agent.host import files
 from armada_agent.provision import host_setup
 from armada_agent.supervisor import job_variables
@@ -89,7 +89,7 @@ def look_up(handed: Handed) -> Optional[str]:
     return recorded["id"] if recorded else None
 
 
-def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = None) -> Dict[str, Any]:
+def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
     """Say what is to be believed of a submission, from Slurm's word and the job's signs of life.
 
     Args:
@@ -99,19 +99,23 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = N
     """
     queue = _Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
-        return sight(engine.UNKNOWN, None, error=queue.error)
+        return scheduler_status(engine.UNKNOWN, None, error=queue.error)
     row = queue.rows.get(handed.name)
     # Beyond the present it was handed over before the clock was set back, and would seem so for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
-        return sight(engine.PENDING, queue.looked_at, message="handed over after the last look at the queue")
-    said = sight(liveness.MISSING, queue.looked_at, detail="no such job") if row is None else _sight_of(row, queue)
+        return scheduler_status(engine.PENDING, queue.looked_at, message="handed over after the last look at the queue")
+    said = (
+        scheduler_status(liveness.MISSING, queue.looked_at, detail="no such job")
+        if row is None
+        else _status_of(row, queue)
+    )
     said["error"] = queue.error or said["error"]
-    wrote = signs_of_life.last_word(handed.paths, handed.number)
+    wrote = job_activity.last_word(handed.paths, handed.number)
     doubted = (liveness.MISSING, engine.ENDED) + ((engine.PENDING, engine.HELD) if wrote == liveness.BEGUN else ())
     if said["state"] not in doubted:
-        signs_of_life.forget(handed)
+        job_activity.forget(handed)
         return said
-    memory = signs_of_life.Memory(handed, clock)
+    memory = job_activity.Memory(handed, clock)
     if row is None:
         end = memory.recall_end(handed.paths)
         if end is not None:
@@ -125,17 +129,17 @@ def look(handed: Handed, poll_s: float, clock: Optional[signs_of_life.Clock] = N
     if believed == engine.UNKNOWN and row is None:
         words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
         return dict(said, state=engine.UNKNOWN, message=words)
-    return signs_of_life.correct(said, believed, "Slurm", memory, wrote)
+    return job_activity.correct(said, believed, "Slurm", memory, wrote)
 
 
-def cancel(handed: Handed, sighted: Dict[str, Any], grace_s: float) -> None:
+def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
     """End a job: a waiting one at once, a running one by telling its supervisor, who gives the training its grace."""
     # With the batch flag the signal reaches the supervisor alone, and no KillWait of the site's cuts its grace short.
-    # Where it is not known whether it runs, its supervisor reads the wish by itself, and a waiting job does when it starts.
+    # Where it is not known whether it runs, its supervisor reads the stop request by itself, and a waiting job does when it starts.
     is_in_doubt = (
-        sighted["state"] == engine.UNKNOWN and signs_of_life.last_word(handed.paths, handed.number) == liveness.BEGUN
+        status["state"] == engine.UNKNOWN and job_activity.last_word(handed.paths, handed.number) == liveness.BEGUN
     )
-    gently = grace_s > 0 and (sighted["state"] == engine.RUNNING or is_in_doubt)
+    gently = grace_s > 0 and (status["state"] == engine.RUNNING or is_in_doubt)
     argv = ["scancel"] + (["--batch", "--signal=TERM"] if gently else []) + [handed.job_id]
     try:
         slurm_controller.ask(argv)
@@ -409,48 +413,48 @@ class _Queue:
         files.keep_json(self._file, kept)
 
 
-def _sight_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
+def _status_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
     """Say what a row says; a word that is not known here says nothing."""
     state, reason = row["state"], row["reason"]
     base: Dict[str, Any] = {"seen_at": queue.looked_at, "detail": state, "node": row["node"]}
     if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
-        return sight(engine.HELD, message=_hold_message(reason), **base)
+        return scheduler_status(engine.HELD, message=_hold_message(reason), **base)
     if state in _PENDING:
         if isinstance(row.get("failed"), str):
             words = "its node %s failed; %s" % (row["failed"], _words(reason) or "it waits for another")
-            return sight(engine.PENDING, reason="node_failure", message=words, **base)
-        return sight(engine.PENDING, message=_words(reason), **base)
+            return scheduler_status(engine.PENDING, reason="node_failure", message=words, **base)
+        return scheduler_status(engine.PENDING, message=_words(reason), **base)
     if state in _RUNNING:
-        return sight(engine.RUNNING, **base)
+        return scheduler_status(engine.RUNNING, **base)
     if state == "COMPLETING":
-        return sight(engine.ENDING, **base)
+        return scheduler_status(engine.ENDING, **base)
     if state in _REASONS:
-        return sight(engine.ENDED, reason=_REASONS[state], message=_words(reason), **base)
-    return sight(engine.UNKNOWN, error="Slurm says “%.60s”, which this armada does not know" % state, **base)
+        return scheduler_status(engine.ENDED, reason=_REASONS[state], message=_words(reason), **base)
+    return scheduler_status(engine.UNKNOWN, error="Slurm says “%.60s”, which this armada does not know" % state, **base)
 
 
-def _find_missing(handed: Handed, queue: "_Queue", memory: signs_of_life.Memory) -> Dict[str, Any]:
+def _find_missing(handed: Handed, queue: "_Queue", memory: job_activity.Memory) -> Dict[str, Any]:
     """Find out what became of a job that the queue goes on not showing and that shows no sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None:
-        return sight(
+        return scheduler_status(
             engine.UNKNOWN, queue.looked_at, message="not in the queue's last answer; asked for by its id soon"
         )
     if second.get("error"):
         words = "not in the queue's last answer, and its id cannot be asked for: %s" % second["error"]
-        return sight(engine.UNKNOWN, queue.looked_at, error=words)
+        return scheduler_status(engine.UNKNOWN, queue.looked_at, error=words)
     row: Any = second.get("row")
     if _is_row(row):
-        return _sight_of(row, queue)
+        return _status_of(row, queue)
     recorded: Any = second.get("recorded")
-    kind = _sight_of(recorded, queue) if _is_row(recorded) else None
+    kind = _status_of(recorded, queue) if _is_row(recorded) else None
     believed = liveness.confirm(memory.lasted_s, queue.doubt is None, kind["state"] if kind else None)
     if believed == engine.ENDED and kind is not None:
         return kind
     if believed == engine.GONE:
-        return sight(engine.GONE, queue.looked_at)
+        return scheduler_status(engine.GONE, queue.looked_at)
     why = "accounting says %s" % kind["detail"] if kind else queue.doubt
-    return sight(engine.UNKNOWN, queue.looked_at, error="Slurm's controller has no such job, but %s" % why)
+    return scheduler_status(engine.UNKNOWN, queue.looked_at, error="Slurm's controller has no such job, but %s" % why)
 
 
 def _ask_second(handed: Handed) -> Dict[str, Any]:

@@ -268,7 +268,7 @@ class CheckpointWatch:
 
     def _silent_since(self) -> Optional[float]:
         """Say when the attempt before this one was last seen alive, by its log or its supervisor's; None without one."""
-        if not os.path.exists(self._paths.harvest):
+        if not os.path.exists(self._paths.checkpoint_watch):
             return None
         return max(_changed_at(self._paths.output), _changed_at(self._paths.telemetry))
 
@@ -302,9 +302,9 @@ class CheckpointWatch:
 
     def _save(self) -> None:
         try:
-            files.write_json(self._paths.harvest, self._record)
+            files.write_json(self._paths.checkpoint_watch, self._record)
         except OSError as error:
-            say("%s cannot be written: %s" % (os.path.basename(self._paths.harvest), error))
+            say("%s cannot be written: %s" % (os.path.basename(self._paths.checkpoint_watch), error))
 
 
 def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
@@ -337,7 +337,7 @@ def last_whole(paths: RunPaths) -> Optional[int]:
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
     empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}, "origins": {}}  # type: Dict[str, Any]
     try:
-        kept = files.read_json(paths.harvest, _RECORD_LIMIT) or {}
+        kept = files.read_json(paths.checkpoint_watch, _RECORD_LIMIT) or {}
     except files.UnreadableError as error:
         say(str(error))
         return empty

@@ -40,14 +40,18 @@ class Outbox:
         paths: The run's files.
         settings: The spec's `outbox`: how many checkpoints to keep, and how much disk to leave free.
         journal: Where checkpoints and their thinning are announced.
-        harvest: Finds the checkpoints of a job that announces none.
+        checkpoint_watch: Finds the checkpoints of a job that announces none.
     """
 
     def __init__(
-        self, paths: RunPaths, settings: Dict[str, Any], journal: Journal, harvest: Optional[CheckpointWatch] = None
+        self,
+        paths: RunPaths,
+        settings: Dict[str, Any],
+        journal: Journal,
+        checkpoint_watch: Optional[CheckpointWatch] = None,
     ) -> None:
         self._paths = paths
-        self._harvest = harvest
+        self._checkpoint_watch = checkpoint_watch
         self._is_trusted = False
         self._settings = settings
         self._journal = journal
@@ -87,14 +91,14 @@ class Outbox:
                 self._finishing.wait(_INTERVAL_S)
 
     def _reap(self, is_last: bool) -> None:
-        """Let the harvest bring in what the job itself announces not."""
-        if self._harvest is None:
+        """Take in the checkpoints that the job itself does not announce."""
+        if self._checkpoint_watch is None:
             return
         try:
             if is_last:
-                self._harvest.finish(self._is_trusted)
+                self._checkpoint_watch.finish(self._is_trusted)
             else:
-                self._harvest.look()
+                self._checkpoint_watch.look()
         except OSError as error:
             if is_disk_full(error):
                 self._relieve(error)
@@ -138,7 +142,7 @@ class Outbox:
 
     def _try(self, folder: str) -> None:
         try:
-            origin = self._harvest.origin if self._harvest is not None else None
+            origin = self._checkpoint_watch.origin if self._checkpoint_watch is not None else None
             digest = publish(self._paths, folder, self._journal.state["attempt"], time.time, origin)
         except FileNotFoundError as error:
             if not os.path.isdir(folder):
@@ -153,8 +157,8 @@ class Outbox:
             self._note_failure(folder, str(error))
         else:
             self._failures.pop(folder, None)
-            if self._harvest is not None:
-                self._harvest.note_published(folder, digest)
+            if self._checkpoint_watch is not None:
+                self._checkpoint_watch.note_published(folder, digest)
             self._announce(digest)
 
     def _announce(self, digest: str) -> None:

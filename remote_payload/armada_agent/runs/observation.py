@@ -13,7 +13,7 @@ from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
 from armada_agent.rpc import parameters
 from armada_agent.rpc.session import Call
-from armada_agent.runs import host_identity, leftover_processes
+from armada_agent.runs import leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
 
 ENDED = ("succeeded", "failed", "cancelled")
@@ -49,7 +49,7 @@ class Evidence:
         self.state = self._read(paths.state)
         self.attempt = self._attempt()
         self.settings = self._scheduler()
-        self._sight: Optional[Dict[str, Any]] = None
+        self._scheduler_status: Optional[Dict[str, Any]] = None
 
     @property
     def supervisor(self) -> str:
@@ -57,7 +57,7 @@ class Evidence:
         if self.job is not None and self.settings is not None:
             return self._supervisor_of_job()
         if self.job is not None:
-            return host_identity.find_supervisor(self._paths, self._supervisor_now())[0]
+            return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
         return "unknown" if self._job_damaged else "none"
 
     @property
@@ -66,20 +66,20 @@ class Evidence:
         return engines.Handed(self._paths, self.submission_number or 0, self.job)
 
     @property
-    def sight(self) -> Optional[Dict[str, Any]]:
+    def scheduler_status(self) -> Optional[Dict[str, Any]]:
         """What the batch system says of the newest submission; None without one, and of a run that has ended."""
-        if self._sight is None and self.settings is not None and self.job is not None and not self.has_ended:
+        if self._scheduler_status is None and self.settings is not None and self.job is not None and not self.has_ended:
             poll_s = self.settings.get("poll_s")
             engine = engines.find(self.settings.get("kind"))
             every = float(poll_s) if isinstance(poll_s, (int, float)) else engine.POLL_S
-            self._sight = self._with_last_words(engine.look(self.handed, every))
-        return self._sight
+            self._scheduler_status = self._with_last_words(engine.look(self.handed, every))
+        return self._scheduler_status
 
     @property
     def rebooted(self) -> bool:
         if self.job is None or self.settings is not None:
             return False  # the machine one logs in to is not where a batch system runs things
-        return host_identity.find_supervisor(self._paths, self._supervisor_now())[1]
+        return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[1]
 
     def _supervisor_now(self) -> Any:
         """Who sees to the newest submission: who took it up, or took it over."""
@@ -95,12 +95,14 @@ class Evidence:
     @property
     def is_over(self) -> bool:
         """Tell whether a batch system has finished with the newest submission, whoever wrote that down."""
-        return self.settings is not None and (self.has_ended or (self.sight or {}).get("state") == engines.ENDED)
+        return self.settings is not None and (
+            self.has_ended or (self.scheduler_status or {}).get("state") == engines.ENDED
+        )
 
     @property
     def is_gone(self) -> bool:
         """Tell whether a batch system goes on not knowing the newest submission, which is a guess at its end and no more."""
-        return (self.sight or {}).get("state") == engines.GONE
+        return (self.scheduler_status or {}).get("state") == engines.GONE
 
     def processes(self) -> List[processes.Process]:
         run = (self.attempt or {}).get("run") or {}
@@ -120,7 +122,7 @@ class Evidence:
             "state": self.state,
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
-            "scheduler": self.sight,
+            "scheduler": self.scheduler_status,
             "processes": len(members),
             "stopped": _find_stopped(
                 members, self._supervisor_now() if self.job is not None and self.settings is None else None
@@ -136,23 +138,26 @@ class Evidence:
             return None
         announces = not (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("watch")
         has_final = announces and listing.has_final(self._paths)
-        signs = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
+        changed_at = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
         return doubt.may_have_succeeded(
-            announces, has_final, self.rebooted, doubt.outlived(_changed_at(self._paths.output), max(signs))
+            announces, has_final, self.rebooted, doubt.outlived(_changed_at(self._paths.output), max(changed_at))
         )
 
     def _stop_wished(self) -> bool:
         """Whether somebody asked for the end of this submission, or of one to come."""
-        wish = self._read(self._paths.stop)
-        number = (wish or {}).get("submission")
-        return wish is not None and (not isinstance(number, int) or (self.submission_number or 0) <= number)
+        stop_request = self._read(self._paths.stop)
+        number = (stop_request or {}).get("submission")
+        return stop_request is not None and (not isinstance(number, int) or (self.submission_number or 0) <= number)
 
-    def _with_last_words(self, sight: Dict[str, Any]) -> Dict[str, Any]:
+    def _with_last_words(self, scheduler_status: Dict[str, Any]) -> Dict[str, Any]:
         """Add what the worker printed where nobody wrote an end: a missing python3, a module that does not load."""
-        if sight["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
+        if scheduler_status["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
             words = files.read_tail(self._paths.scheduler_log, 400).strip()
-            return dict(sight, message="the worker's last words: %s" % words if words else sight["message"])
-        return sight
+            return dict(
+                scheduler_status,
+                message="the worker's last words: %s" % words if words else scheduler_status["message"],
+            )
+        return scheduler_status
 
     def _scheduler(self) -> Optional[Dict[str, Any]]:
         if self.job is None or self.job.get("scheduler") == "direct":
@@ -164,7 +169,7 @@ class Evidence:
         """A supervisor on a worker lives as long as its job does; its pid says nothing here, nor does a queue's silence."""
         if self.has_ended:
             return "dead"
-        state = (self.sight or {}).get("state")
+        state = (self.scheduler_status or {}).get("state")
         return "alive" if state in engines.LIVING else "dead" if state == engines.ENDED else "unknown"
 
     def _attempt(self) -> Optional[Dict[str, Any]]:
@@ -241,7 +246,7 @@ def _observe_run(
     metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)
     evidence = Evidence(paths, table)
-    if evidence.sight is not None and following.may_forget_secrets(evidence.sight["state"]):
+    if evidence.scheduler_status is not None and following.may_forget_secrets(evidence.scheduler_status["state"]):
         files.remove(paths.secrets)  # its supervisor did not live to do it
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)

@@ -49,8 +49,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if job is not None:
             return {"outcome": "already", "job": job}
         _refuse_second(paths, number)
-        wish = read_wish(paths)
-        if wish is not None and concerns(wish, number):
+        stop_request = read_stop_request(paths)
+        if stop_request is not None and concerns(stop_request, number):
             raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
         if params.get("keep_secrets") is True:
             _require_secrets(paths)
@@ -66,12 +66,12 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Wish a run's end; its supervisor fulfils it, or, where that has died, a process started here.
+    """Ask for a run's end; its supervisor fulfils it, or, where that has died, a process started here.
 
     Where the run's folder is gone, `root` says that it is no file system which is away: then its processes are ended all the same.
 
     Returns:
-        The `outcome`, and the `submission` that it is about: a later one is none of this wish's.
+        The `outcome`, and the `submission` that it is about: a later one is none of this request's.
 
     Raises:
         AgentError: `not_found`.
@@ -89,10 +89,13 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
         return {"outcome": "already_ended", "submission": number}
     files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
-    # Whoever takes the run up from here on reads the wish; only who took it up before has to be looked for.
+    # Whoever takes the run up from here on reads the stop request; only who took it up before has to be looked for.
     evidence = Evidence(paths)
     if number is not None and evidence.submission_number != number:
-        return {"outcome": "already_ended", "submission": number}  # it was handed over again before the wish was there
+        return {
+            "outcome": "already_ended",
+            "submission": number,
+        }  # it was handed over again before the stop request was there
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
 
@@ -103,11 +106,11 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
         _find_lost_job(engines.Handed(paths, number))
         evidence = Evidence(paths)
     if number is None or evidence.job is None:
-        # No supervisor, or one that has yet to read the wish and will write the very same.
+        # No supervisor, or one that has yet to read the stop request and will write the very same.
         return _cancel_unstarted(paths, number or 0)
     if evidence.settings is not None and evidence.supervisor != "dead":
         answer = _cancel_job(paths, number, evidence, grace_s)
-        if evidence.is_gone:  # a person wishes the end of what the batch system does not know: nobody else writes it
+        if evidence.is_gone:  # a person asks for the end of what the batch system does not know: nobody else writes it
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
     if evidence.supervisor == "dead":
@@ -118,17 +121,17 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
 def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
     """Tell the batch system; a job that never began gets its end written here, because nobody else will.
 
-    Where the batch system does not answer, the wish stands: a supervisor reads it by itself, also of a job that starts later.
+    Where the batch system does not answer, the stop request stands: a supervisor reads it by itself, also of a job that starts later.
     """
     engine = engines.find((evidence.settings or {}).get("kind"))
-    sighted = evidence.sight or engines.sight(engines.UNKNOWN, None)
+    status = evidence.scheduler_status or engines.scheduler_status(engines.UNKNOWN, None)
     try:
-        engine.cancel(evidence.handed, sighted, grace_s)
+        engine.cancel(evidence.handed, status, grace_s)
     except EngineError as error:
         if error.refused or error.missing:
             raise engines.as_agent_error(error)
         return {"outcome": "stopping", "problem": error.message[:500]}
-    if sighted["state"] in (engines.PENDING, engines.HELD):
+    if status["state"] in (engines.PENDING, engines.HELD):
         if not evidence.attempt:
             return _cancel_unstarted(paths, number)
         _conclude_waiting(paths, number, evidence.state or {})
@@ -259,17 +262,17 @@ def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
     return settings if isinstance(settings, dict) else None
 
 
-def read_wish(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Read stop.json; a damaged one is a wish to stop all the same."""
+def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
+    """Read stop.json; a damaged one is a request to stop all the same."""
     try:
         return files.read_json(paths.stop)
     except files.UnreadableError:
         return {}
 
 
-def concerns(wish: Dict[str, Any], submission: int) -> bool:
-    """Tell whether a wish was about this submission; one from before any submission is about all of them."""
-    number = wish.get("submission")
+def concerns(stop_request: Dict[str, Any], submission: int) -> bool:
+    """Tell whether a stop request was about this submission; one from before any submission is about all of them."""
+    number = stop_request.get("submission")
     return not isinstance(number, int) or submission <= number
 
 

@@ -89,13 +89,13 @@ class BatchSupervisor(Supervisor):
         environment["ARMADA_GPUS"] = ",".join(gpu["uuid"] for gpu in self._holding.gpus if gpu["uuid"])
         return environment
 
-    def _wish(self) -> Optional[Dict[str, Any]]:
-        wish = super()._wish()
-        if wish is None and time.monotonic() - self._looked_at > _FENCE_S:
+    def _stop_request(self) -> Optional[Dict[str, Any]]:
+        stop_request = super()._stop_request()
+        if stop_request is None and time.monotonic() - self._looked_at > _FENCE_S:
             self._looked_at = time.monotonic()
             if self._is_outdated():
                 return {"grace_s": 0}
-        return wish
+        return stop_request
 
     def _is_outdated(self) -> bool:
         """Look whether the scheduler believed this node dead and started the run elsewhere: its records are that attempt's now."""
@@ -210,7 +210,7 @@ class BatchSupervisor(Supervisor):
         return None
 
     def _is_cancelled(self) -> bool:
-        return self._person_wish() is not None
+        return self._persons_stop_request() is not None
 
 
 def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:

@@ -10,7 +10,7 @@ from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.observation import ENDED
-from armada_agent.runs.submissions import read_wish
+from armada_agent.runs.submissions import read_stop_request
 from armada_agent.supervisor.job import Ending
 from armada_agent.supervisor.journal import Journal
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
@@ -37,18 +37,18 @@ def clear(root: str, run_id: str, submission: int) -> int:
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    _ask(leader, find, grace(read_wish(paths) or {}, spec))
+    _ask(leader, find, grace(read_stop_request(paths) or {}, spec))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
-    harvest = _harvest(paths, spec, journal)
-    if harvest is not None:
-        harvest.finish(is_trusted=False)
-    Outbox(paths, spec.get("outbox", {}), journal, harvest).look(wait_s=None)
+    watch = _open_checkpoint_watch(paths, spec, journal)
+    if watch is not None:
+        watch.finish(is_trusted=False)
+    Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
         journal.conclude(_recorded_ending(paths, attempt))
     return 0
 
 
-def _harvest(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
+def _open_checkpoint_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
     settings = (spec.get("watch") or {}).get("checkpoints")
     return CheckpointWatch(paths, settings, journal) if settings else None
 

@@ -14,7 +14,7 @@ from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.progress import Progress
-from armada_agent.runs.submissions import concerns, read_wish
+from armada_agent.runs.submissions import concerns, read_stop_request
 from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
 from armada_agent.supervisor.job import Ending, StartError
 from armada_agent.supervisor.journal import Journal, say
@@ -35,7 +35,7 @@ _ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any 
 
 
 class StoppedError(Exception):
-    """Somebody wishes the run's end."""
+    """Somebody asks for the run's end."""
 
 
 class Supervisor:
@@ -61,8 +61,8 @@ class Supervisor:
         self._terminated_by = 0
         self._had_s = 0.0
         self._watching: Dict[str, Any] = spec.get("watch") or {}
-        self._harvest: Optional[CheckpointWatch] = None
-        self._pulse: Optional[LogWatch] = None
+        self._checkpoint_watch: Optional[CheckpointWatch] = None
+        self._log_watch: Optional[LogWatch] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
@@ -126,14 +126,14 @@ class Supervisor:
         return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
 
     def _see_through(self, child: Child) -> Ending:
-        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._harvest)
+        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
         indexes = {gpu["index"] for gpu in self._holding.gpus}
         telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
         telemetry.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
-        if self._wish() is None:
+        if self._stop_request() is None:
             self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
         telemetry.stop()
@@ -150,26 +150,26 @@ class Supervisor:
     def _note_signal(self, number: int, _frame: Any) -> None:
         self._terminated_by = number
 
-    def _wish(self) -> Optional[Dict[str, Any]]:
-        wish = self._person_wish()
-        if wish is None and self._limit.is_reached:
+    def _stop_request(self) -> Optional[Dict[str, Any]]:
+        stop_request = self._persons_stop_request()
+        if stop_request is None and self._limit.is_reached:
             return {"grace_s": self._limit.grace_s}
-        return {"grace_s": self._spec["stop_grace_s"]} if wish is None and self._terminated_by else wish
+        return {"grace_s": self._spec["stop_grace_s"]} if stop_request is None and self._terminated_by else stop_request
 
-    def _person_wish(self) -> Optional[Dict[str, Any]]:
-        """A person's wish for the run's end, whatever signals came."""
-        wish = read_wish(self._paths)
-        return wish if wish is not None and concerns(wish, self._submission) else None
+    def _persons_stop_request(self) -> Optional[Dict[str, Any]]:
+        """A person's request to end the run, whatever signals came."""
+        stop_request = read_stop_request(self._paths)
+        return stop_request if stop_request is not None and concerns(stop_request, self._submission) else None
 
     def _refuse_if_stopped(self) -> None:
-        if self._wish() is not None:
+        if self._stop_request() is not None:
             raise StoppedError
 
     def _stopped_ending(self) -> Ending:
         if self._terminated_by:
             message = "the supervisor was told to end by %s" % signal_name(self._terminated_by)
             return Ending("failed", "terminated", message)
-        if self._limit.is_reached and self._person_wish() is None:
+        if self._limit.is_reached and self._persons_stop_request() is None:
             return Ending("failed", requeue.TIME_LIMIT)
         started = bool(self._attempt)
         return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
@@ -248,17 +248,19 @@ class Supervisor:
 
     def _settle_earlier(self) -> None:
         """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
-        if self._harvest is not None:
-            self._harvest.begin()
+        if self._checkpoint_watch is not None:
+            self._checkpoint_watch.begin()
             self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
 
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
-            self._harvest = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
+            self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            self._pulse = LogWatch(
-                self._paths, self._attempt, lambda: self._harvest.last_step if self._harvest is not None else None
+            self._log_watch = LogWatch(
+                self._paths,
+                self._attempt,
+                lambda: self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None,
             )
 
     def _watch(self, child: Child) -> Ending:
@@ -266,13 +268,13 @@ class Supervisor:
             status = child.poll()
             if status is not None:
                 return self._judge(status)
-            wish = self._wish()
-            if wish is not None:
-                return self._stop(child, wish)
+            stop_request = self._stop_request()
+            if stop_request is not None:
+                return self._stop(child, stop_request)
             self._tick()
 
-    def _stop(self, child: Child, wish: Dict[str, Any]) -> Ending:
-        grace_s = grace(wish, self._spec)
+    def _stop(self, child: Child, stop_request: Dict[str, Any]) -> Ending:
+        grace_s = grace(stop_request, self._spec)
         self._journal.update(message="stopping: SIGTERM sent, SIGKILL after %.0f s" % grace_s)
         child.terminate()
         for process in self._members():
@@ -280,7 +282,8 @@ class Supervisor:
                 processes.send(process, signal.SIGCONT)  # or SIGTERM would reach it only after the grace time
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
-            grace_s = min(grace_s, grace(self._wish() or wish, self._spec))  # a second wish may be in more of a hurry
+            # A second stop request may be in more of a hurry.
+            grace_s = min(grace_s, grace(self._stop_request() or stop_request, self._spec))
             deadline = min(deadline, time.monotonic() + grace_s)
             self._tick()
         if child.poll() is None:
@@ -288,8 +291,8 @@ class Supervisor:
         return self._stopped_ending().with_status(child.wait())
 
     def _tick(self) -> None:
-        if self._pulse is not None and self._journal.place.is_ours():
-            self._pulse.look()
+        if self._log_watch is not None and self._journal.place.is_ours():
+            self._log_watch.look()
         length = self._log_size.look()
         if length is not None:
             self._journal.record("finding", message=length)
@@ -371,8 +374,8 @@ def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
     return False
 
 
-def grace(wish: Dict[str, Any], spec: Dict[str, Any]) -> float:
-    grace_s = wish.get("grace_s", spec.get("stop_grace_s", 60.0))
+def grace(stop_request: Dict[str, Any], spec: Dict[str, Any]) -> float:
+    grace_s = stop_request.get("grace_s", spec.get("stop_grace_s", 60.0))
     return float(grace_s) if isinstance(grace_s, (int, float)) else 60.0
 
 

@@ -7,7 +7,7 @@ Tried from the top; the first that is known decides:
 | the job said it itself (failure.json), more than `exception`            | what it said                          |
 | it, or a rank, was ended by SIGKILL, and the kernel ended one for memory | `host_oom`                           |
 | it, or a rank, was ended by a signal that nobody of ours sent           | `signal_<NAME>`                       |
-| the exception of the rank that failed first                             | its class (`causes.py`)               |
+| the exception of the rank that failed first                             | its class (`cause_patterns.py`)       |
 | exit code 127 or 126, and the shell's words for it                      | `command_not_found`, `…_not_executable` |
 | the last words of the output                                            | their class                           |
 | no room is left on the run's disk, and nothing was said                 | `disk_full`                           |
@@ -20,8 +20,8 @@ import re
 import signal
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from armada_agent.verdicts import causes
-from armada_agent.verdicts.causes import HOST_OOM, SENTENCES, classify, is_consequence
+from armada_agent.verdicts import cause_patterns
+from armada_agent.verdicts.cause_patterns import HOST_OOM, SENTENCES, classify, is_consequence
 from armada_agent.verdicts.output import Output, Raised
 
 LAST_LINES = 20
@@ -88,10 +88,12 @@ def find_cause(facts: Facts) -> Cause:
     if not output.raised:
         for place, line in enumerate(reversed(output.last_lines(_LAST_WORDS))):
             known = classify(line)
-            if known is not None and (place < _LAST_WORD or known == causes.NAN_LOSS):
+            if known is not None and (place < _LAST_WORD or known == cause_patterns.NAN_LOSS):
                 return _cause(known, _sentence(known, line), None, [], facts, output)
     if facts.is_disk_full:
-        return _cause(causes.DISK_FULL, "the disk is full: nothing more can be written there", None, [], facts, output)
+        return _cause(
+            cause_patterns.DISK_FULL, "the disk is full: nothing more can be written there", None, [], facts, output
+        )
     first = _first_raised(output)
     rank = first.rank if first else output.ended[0].rank if output.ended else None
     return _cause(_by_status(facts.status), _plain(output), rank, [], facts, output)

@@ -31,6 +31,6 @@ def may_follow(number: int, before: int, has_ended: bool, was_taken: bool, is_de
     return has_ended or (was_taken and is_dead and not processes)
 
 
-def may_forget_secrets(sight: str) -> bool:
+def may_forget_secrets(scheduler_status: str) -> bool:
     """Judge by what is believed of a batch system's word: a job that is only gone from the queue may come back and need them."""
-    return sight == liveness.ENDED
+    return scheduler_status == liveness.ENDED

@@ -3,8 +3,8 @@
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from armada_agent.verdicts import causes
-from armada_agent.verdicts.causes import is_consequence, is_launchers
+from armada_agent.verdicts import cause_patterns
+from armada_agent.verdicts.cause_patterns import is_consequence, is_launchers
 
 Rank = Optional[int]
 LONGEST_LINE = 400
@@ -112,7 +112,7 @@ def _read_stream(rank: Rank, lines: List[Tuple[int, str]]) -> List[Raised]:
                 break
             words += "\n" + more
         if "/multiprocessing/" in frame and _LOST.match(words):
-            words = "%s (%s)" % (words.partition("\n")[0], causes.BETWEEN)
+            words = "%s (%s)" % (words.partition("\n")[0], cause_patterns.BETWEEN)
         if is_linked and found:
             found[-1] = Raised(rank, found[-1].chain + [words], found[-1].first, last)
         elif _TYPE.match(words):

@@ -31,6 +31,7 @@ from armada_train.specification.values import Training, check_gpus, check_world
 from armada_train.tasks.prepare import describe, ignored_keys
 from armada_train.training.agreement import Agreement, leave_groups
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
+from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.preemption import Preemption
 from armada_train.training.trainer import Trainer
@@ -76,22 +77,12 @@ def _train(
     attention = _choose_attention(training, run)
     model = _load_model(training, run, attention)
     doubts = check_fit(training, model, tokenizer, splits.parts)
+    stream = _make_stream(training, train_rows, tokenizer, template, arguments.max_steps)
     trainer = Trainer(
-        run=run,
-        splits=splits,
-        stream=_make_stream(training, train_rows, tokenizer, template, arguments.max_steps),
-        metrics=metrics,
-        heartbeat=heartbeat,
-        preemption=preemption,
-        settings=settings,
-        settings_win=resume.changed,
-        schedule=training.schedule,
-        samples=_make_samples(training, run, eval_files),
-        peak_flops=training.peak_flops,
-        save_every_minutes=training.save_every_minutes,
+        training=training,
+        attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens),
+        data=TrainingData(splits, stream, _make_samples(training, run, eval_files)),
         base_model=base_model_folder(training, run),
-        base_name=training.model_name,
-        train_tokens=history.train_tokens,
         model=model,
         args=arguments,
         processing_class=tokenizer,

@@ -17,76 +17,63 @@ from trl import SFTTrainer
 from armada_train.checkpoints import announce as outbox
 from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
-from armada_train.checkpoints.manifest import Settings, write_manifest
-from armada_train.data.preparation import Splits
+from armada_train.checkpoints.manifest import write_manifest
 from armada_train.data.sampling import LengthSampler
 from armada_train.data.stream import StreamDataset
 from armada_train.data.workers import InWorker
 from armada_train.failure import PayloadFailure
-from armada_train.reporting.heartbeat import Heartbeat
-from armada_train.reporting.metrics import Metrics
-from armada_train.reporting.samples import Samples
-from armada_train.runfolder import RunFolder
-from armada_train.specification.values import Schedule, StartFrom
+from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
+from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.callbacks import RunCallback, SavingCallback
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.optimizer_state import load_moments
-from armada_train.training.preemption import Preemption
 from armada_train.training.throughput import Throughput
 
 
 class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
-    """Adds to SFTTrainer what a watched run needs; arguments beyond ours go to it unchanged."""
+    """Adds to SFTTrainer what a watched run needs.
+
+    Args:
+        training: The whole specification.
+        attempt: Where it runs, and what it goes on from.
+        data: The rows.
+        base_model: The folder of a model made on the spot, which travels with its adapters; None for any other.
+        rest: Goes to SFTTrainer unchanged.
+    """
 
     control: Any
     data_collator: Any
 
     def __init__(
-        self,
-        *,
-        run: RunFolder,
-        splits: Splits,
-        stream: StreamDataset | None,
-        metrics: Metrics,
-        heartbeat: Heartbeat,
-        preemption: Preemption,
-        settings: Settings,
-        settings_win: bool,
-        schedule: Schedule,
-        samples: Samples | None,
-        peak_flops: float | None,
-        save_every_minutes: float | None,
-        base_model: Path | None,
-        base_name: str | None,
-        train_tokens: int,
-        **rest: Any,
+        self, *, training: Training, attempt: Attempt, data: TrainingData, base_model: Path | None, **rest: Any
     ) -> None:
+        splits, stream, run = data.splits, data.stream, attempt.run
         self.fitted = [part.fitted for part in splits.parts]
         self.findings = [finding for part in splits.parts for finding in part.findings()]
         self._train_lengths: Any = splits.train.lengths if splits.train else None
         self._eval_lengths: Any = splits.evaluation.lengths if splits.evaluation else None
-        self.train_tokens = train_tokens
+        self.train_tokens = attempt.train_tokens
         self.throughput = Throughput()
         self._run = run
-        self._armada_metrics = metrics  # SFTTrainer has a `_metrics` of its own
-        self._heartbeat = heartbeat
-        self._preemption = preemption
+        self._armada_metrics = attempt.metrics  # SFTTrainer has a `_metrics` of its own
+        self._heartbeat = attempt.heartbeat
+        self._preemption = attempt.preemption
         self._agreement = Agreement(run.world_size)
-        self._settings = settings
-        self._settings_win = settings_win
-        self._schedule = schedule
-        self._samples = samples
-        self._peak_flops = peak_flops
+        self._settings = attempt.settings
+        self._settings_win = attempt.settings_win
+        self._schedule = training.schedule
+        self._samples = data.samples
+        self._peak_flops = training.peak_flops
         self._waited_s = 0.0
         self._base_model = base_model
-        self._base_name = base_name
+        self._base_name = training.model_name
         self._moments_from: Path | None = None
         self._losses = LossWatch(rest["args"].device)
         callbacks = [
-            SavingCallback(preemption, self._agreement, self._losses, save_every_minutes),
-            RunCallback(metrics, heartbeat, self.throughput, is_main=run.is_main),
+            SavingCallback(self._preemption, self._agreement, self._losses, training.save_every_minutes),
+            RunCallback(self._armada_metrics, self._heartbeat, self.throughput, is_main=run.is_main),
         ]
         # SFTTrainer looks at the first row; of a stream it is shown that alone.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])

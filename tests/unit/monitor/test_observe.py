@@ -133,7 +133,7 @@ def test_an_order_beyond_all_numbers_does_not_end_the_look(database: Database, k
 
 def of_slurm(word: str, **state: Any) -> dict[str, Any]:
     seen = entry(state=state)
-    sight = {
+    scheduler_status = {
         "state": word,
         "seen_at": 1.0,
         "detail": None,
@@ -144,7 +144,7 @@ def of_slurm(word: str, **state: Any) -> dict[str, Any]:
     }
     job = {"submission": 1, "scheduler": "slurm", "job_id": "11"}
     seen["evidence"] |= {
-        "supervisor": "unknown", "scheduler": sight, "submission": {"number": 1, "claimed": True, "job": job},
+        "supervisor": "unknown", "scheduler": scheduler_status, "submission": {"number": 1, "claimed": True, "job": job},
     }  # fmt: skip
     return seen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from armada_agent.verdicts.cause import Facts, Said, find_cause
-from armada_agent.verdicts.causes import SENTENCES
+from armada_agent.verdicts.cause_patterns import SENTENCES
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*/*.txt"))
 GLOO = "RuntimeError: [pair.cc:537] gloo: Read error [127.0.0.1]:3366: Connection reset by peer"

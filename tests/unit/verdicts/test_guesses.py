@@ -29,7 +29,7 @@ def test_better_evidence_is_waited_for_a_week(
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "seen", "sight", "stays"),
+    ("state", "reason", "seen", "scheduler_status", "stays"),
     [
         ("failed", "gone", (1, 4), "unknown", True),
         ("failed", "gone", (1, 4), "running", False),
@@ -40,6 +40,6 @@ def test_better_evidence_is_waited_for_a_week(
     ],
 )
 def test_silence_leaves_a_guess_as_it_is(
-    state: str, reason: str | None, seen: tuple[int, int], sight: str | None, stays: bool
+    state: str, reason: str | None, seen: tuple[int, int], scheduler_status: str | None, stays: bool
 ) -> None:
-    assert guesses.stays(state, reason, known=(1, 4), seen=seen, sight=sight) is stays
+    assert guesses.stays(state, reason, known=(1, 4), seen=seen, scheduler_status=scheduler_status) is stays

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armada.config.sync import Kept
-from armada.sync.transfer.streams import MOST_STREAMS, streams_for
 from armada.verdicts.retention import Candidate, decide_home, decide_host, is_resume_only
 
 
@@ -116,10 +115,3 @@ def test_no_setting_ever_deletes_the_newest_the_best_or_what_is_only_there(
 )
 def test_files_that_serve_only_to_train_on_are_known_by_their_names(path: str, resume: bool) -> None:
     assert is_resume_only(path) is resume
-
-
-@pytest.mark.parametrize(
-    ("ms", "size", "count"), [(0.2, 10**8, 1), (0.2, 10**10, 2), (20, 10**10, 2), (100, 10**10, 8), (100, 5_000_000, 2)]
-)
-def test_long_links_get_more_streams(ms: float, size: int, count: int) -> None:
-    assert streams_for(ms / 1000, size) == count <= MOST_STREAMS

@@ -119,8 +119,8 @@ QUEUED = {
 ENDED_SILENTLY = {"state": "ended", "detail": "FAILED", "reason": "ended_silently", "message": "no python3"}
 
 
-def batch(sight: dict[str, Any], **evidence: Any) -> dict[str, Any]:
-    return observed(submission=BATCH, supervisor="unknown", scheduler=sight, **evidence)
+def batch(scheduler_status: dict[str, Any], **evidence: Any) -> dict[str, Any]:
+    return observed(submission=BATCH, supervisor="unknown", scheduler=scheduler_status, **evidence)
 
 
 CASES += [

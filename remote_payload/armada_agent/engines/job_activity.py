@@ -1,4 +1,4 @@
-"""A batch job's signs of life: its own files, and what each machine that looks remembers of them.
+"""A batch job's activity: what its own files show, and what each machine that looks remembers of them.
 
 They are looked at only where the scheduler's word and the supervisor's differ. Each reader counts by its own clock since its
 own boot: login nodes share the run's folder and no clock.
@@ -8,7 +8,7 @@ import hashlib
 import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from armada_agent.engines.engine import Handed, sight
+from armada_agent.engines.engine import Handed, scheduler_status
 from armada_agent.host import files, process_identity
 from armada_agent.paths import RunPaths, list_folder, newest
 from armada_agent.verdicts import liveness
@@ -29,7 +29,7 @@ class Memory:
 
     Args:
         handed: The submission.
-        clock: Says `boot` and `seconds`, in place of `identity.moment`.
+        clock: Says `boot` and `seconds`, in place of `process_identity.moment`.
     """
 
     def __init__(self, handed: Handed, clock: Optional[Clock] = None) -> None:
@@ -102,7 +102,7 @@ class Memory:
                 at = said.get("seen_at")
                 seen_at = float(at) if isinstance(at, (int, float)) and 0 <= at < 1e12 else None
                 words = {name: _text(said.get(name)) for name in ("detail", "reason", "message", "node")}
-                return sight(liveness.ENDED, seen_at, **words)
+                return scheduler_status(liveness.ENDED, seen_at, **words)
         return None
 
     def _has_fresh_second(self) -> bool:
@@ -169,7 +169,7 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wr
     """Put what is believed in the place of what the scheduler said, with words that say both.
 
     Args:
-        said: A sight, as the scheduler's word alone gives it.
+        said: A scheduler status, as the scheduler's word alone gives it.
         believed: As `liveness.judge` answers.
         engine: What the scheduler is called.
         memory: Of the looks.

@@ -19,8 +19,8 @@ from armada_agent.host import files, mounts, process_identity
 from armada_agent.paths import RunPaths
 
 
-def find_supervisor(paths: RunPaths, recorded: Any) -> Tuple[str, bool]:
-    """Say whether the recorded supervisor of a run lives (see `identity.judge`), and whether its place was started anew."""
+def judge_supervisor(paths: RunPaths, recorded: Any) -> Tuple[str, bool]:
+    """Say whether the recorded supervisor of a run lives (see `process_identity.judge`), and whether its place was started anew."""
     place = process_identity.compare(recorded)
     if place in ("here", "damaged"):
         return process_identity.judge(recorded), False

@@ -11,7 +11,7 @@ from armada.errors import LinkLost
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.sync.transfer.stream_transfer import Fetcher
-from armada.sync.transfer.streams import Streams
+from armada.sync.transfer.streams import MOST_STREAMS, Streams, streams_for
 
 
 @pytest.mark.parametrize(("reuse_only", "most"), [(False, 8), (True, 4)])
@@ -43,3 +43,10 @@ def test_streams_that_are_refused_before_they_are_needed_hold_up_nothing() -> No
     assert pool.take() == "a stream"  # type: ignore[comparison-overlap]
     with pytest.raises(LinkLost):
         pool.take()
+
+
+@pytest.mark.parametrize(
+    ("ms", "size", "count"), [(0.2, 10**8, 1), (0.2, 10**10, 2), (20, 10**10, 2), (100, 10**10, 8), (100, 5_000_000, 2)]
+)
+def test_long_links_get_more_streams(ms: float, size: int, count: int) -> None:
+    assert streams_for(ms / 1000, size) == count <= MOST_STREAMS

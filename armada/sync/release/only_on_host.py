@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class OnlyOnHost:
     """What only the host has, or may have: checkpoints, the end of what the run wrote, a job that may go on."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -38,7 +38,7 @@ class GivenUp:
         return {"checkpoints": listed, "outputs": self.outputs, "job": self.job}
 
 
-def given_up(database: Database, run: Run, *, price_per_hour: float | None, now: float) -> GivenUp:
+def find_only_on_host(database: Database, run: Run, *, price_per_hour: float | None, now: float) -> OnlyOnHost:
     """Gather it from the store alone.
 
     Args:
@@ -48,7 +48,7 @@ def given_up(database: Database, run: Run, *, price_per_hour: float | None, now:
         now: Unix time.
     """
     only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
-    return GivenUp(tuple(only_there), _outputs(database, run, now), _job(run, price_per_hour, now))
+    return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price_per_hour, now))
 
 
 def _outputs(database: Database, run: Run, now: float) -> str | None:

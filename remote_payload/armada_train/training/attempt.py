@@ -1,0 +1,52 @@
+"""What one attempt at a training works with, in the two groups that the Trainer takes it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armada_train.checkpoints.manifest import Settings
+from armada_train.data.preparation import Splits
+from armada_train.data.stream import StreamDataset
+from armada_train.reporting.heartbeat import Heartbeat
+from armada_train.reporting.metrics import Metrics
+from armada_train.reporting.samples import Samples
+from armada_train.runfolder import RunFolder
+from armada_train.training.preemption import Preemption
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Where an attempt runs, what it reports to, and what it goes on from.
+
+    Attributes:
+        run: The run's folder, and this process's rank.
+        heartbeat: Told what the process does.
+        preemption: Notes the signals that end the attempt early.
+        metrics: Takes the losses and gauges.
+        settings: Go into each checkpoint's manifest; a resume compares them.
+        settings_win: These settings were changed with permission: they hold, not those in the checkpoint.
+        train_tokens: How many tokens earlier attempts trained on.
+    """
+
+    run: RunFolder
+    heartbeat: Heartbeat
+    preemption: Preemption
+    metrics: Metrics
+    settings: Settings
+    settings_win: bool
+    train_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The rows of a training.
+
+    Attributes:
+        splits: Prepared rows for training and evaluation, where they come from files.
+        stream: Rows that a hook makes while the training runs; None for rows of files.
+        samples: Writes what the model answers to rows of the evaluation; None where nobody asked for it.
+    """
+
+    splits: Splits
+    stream: StreamDataset | None
+    samples: Samples | None

@@ -1,0 +1,90 @@
+"""Which sync of a run is its last: only one that saw the run's end and brought all of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from armada.store import run_sync, runs
+from armada.sync.runs.outbox_listing import OutboxListing, look_at
+from armada.verdicts.states import Verdict
+from tests.sync.conftest import Place
+
+
+def test_no_sync_is_the_last_one_of_a_run_whose_end_is_guessed(place: Place) -> None:
+    place.create()
+    runs.set_state(place.database, place.run_id, "failed", reason="gone")
+    run = runs.find(place.database, place.run_id)
+    since = run.guessed_at or 0.0
+    for later_s, is_last in ((60.0, False), (8 * 86_400.0, True)):
+        assert look_at(place.database, place.session, [run], since + later_s)[run.run_id].ended is is_last
+
+
+def test_the_last_sync_is_done_once_all_is_home(place: Place) -> None:
+    place.create()
+    bad = place.save(1, {"model": b"1"})
+    (place.remote / "outbox" / bad / "model").write_bytes(b"?")
+    place.end()
+    assert not place.sync().final
+    again = place.sync()  # it is not tried again yet, and that is not taken for being home
+    assert (again.final, again.pending, again.troubles) == (False, (bad,), ())
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.failures) == (False, 2)
+    (place.remote / "outbox" / bad / "model").write_bytes(b"1")
+    assert place.sync(insist=True).final
+    assert run_sync.find(place.database, place.run_id).final_done
+
+
+@pytest.mark.parametrize("state", ["submitted", "succeeded"])
+def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, state: str) -> None:
+    place.create()
+    place.end()
+    place.sync()
+    runs.record(place.database, place.run_id, Verdict(state, None, None, 9, 9), submission=2)
+    run_sync.reopen(place.database, place.run_id)
+    entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
+    outcome = place.sync(looked=OutboxListing(entry, ended=True, submission=1))
+    assert outcome.missing == f"{place.run_id} was handed over once more meanwhile"
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.next_due_at is None) == (False, False)
+
+
+def test_a_quarantined_manifest_does_not_hold_back_the_last_sync(place: Place) -> None:
+    place.create()
+    entry = {"path": "../x", "size": 1, "sha256": "a" * 64}
+    place.save_raw(json.dumps({"format": 1, "run_id": "x", "step": 1, "created_at": 1.0, "files": [entry]}), {})
+    place.end()
+    assert place.sync().final
+    assert place.sync().final
+
+
+def test_a_run_that_ends_while_others_are_brought_gets_its_last_sync_all_the_same(place: Place) -> None:
+    """The host was looked at while it ran; what it saved afterwards is not taken for not being there."""
+    place.create()
+    looked = OutboxListing(
+        place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0], ended=False
+    )
+    place.save(1, {"model": b"1"})
+    place.end()
+    assert not place.sync(looked=looked).final
+    assert run_sync.find(place.database, place.run_id).failures == 0
+    last = place.sync()
+    assert last.final
+
+
+def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.end("failed")
+    (run,) = runs.every(place.database)
+    seen = look_at(place.database, place.session, [run])[place.run_id]
+    outcome = place.sync(looked=OutboxListing({**seen.entry, "finishing": 2}, ended=True))
+    assert (outcome.final, outcome.finishing, len(outcome.published)) == (False, 2, 1)
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.reason) == (
+        False,
+        f"2 checkpoints of {place.run_id}, whose supervisor died, still being hashed on its host",
+    )
+    assert place.sync().final
+    assert place.home_steps() == [1]

@@ -1,0 +1,84 @@
+"""A checkpoint that is asked for by name comes whole, and stays."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from armada.foundation.progress import NullProgress
+from armada.store import runs
+from armada.sync.checkpoints.published import PARTIAL
+from armada.sync.checkpoints.selection import choose_checkpoint
+from armada.sync.runs.pull import Pulled
+from armada.sync.runs.pull import pull as pull_now
+from tests.sync.conftest import OPTIMIZER, Place, both_ways, leftovers
+
+
+def pull(place: Place, step: int) -> Pulled:
+    chosen = choose_checkpoint(place.database, place.session, runs.find(place.database, place.run_id), str(step))
+    return pull_now(
+        place.context,
+        progress=NullProgress(),
+        only=chosen,
+    )
+
+
+@both_ways
+@pytest.mark.parametrize("include", [False, "last"])
+def test_a_checkpoint_asked_for_by_name_is_made_whole_and_stays_so(place: Place, include: object) -> None:
+    place.create(include_optimizer=include, keep_remote=5)
+    place.save(1, {"model": b"1", "sub/optimizer.pt": b"p" * 9, **OPTIMIZER})
+    place.sync()
+    place.save(2, {"model": b"2", **OPTIMIZER})
+    place.sync()
+    folder = place.published / "checkpoint-1"
+    assert not (folder / "optimizer.pt").exists()
+    assert pull(place, 1).completed == 4
+    assert not (folder / PARTIAL).exists()
+    assert {name: (folder / name).read_bytes() for name in OPTIMIZER} == OPTIMIZER
+    assert (folder / "sub/optimizer.pt").stat().st_mode & 0o777 == 0o444
+    place.sync()
+    assert (folder / "optimizer.pt").exists()
+    assert pull(place, 1).completed == 0
+    assert leftovers(place) == []
+    place.save(3, {"model": b"3", **OPTIMIZER})
+    pull(place, 3)
+    assert (place.published / "checkpoint-3" / "optimizer.pt").exists()
+
+
+def test_a_checkpoint_deleted_by_hand_and_asked_for_by_name_comes_again_whole(place: Place) -> None:
+    place.create(include_optimizer=False)
+    place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    shutil.rmtree(folder)
+    assert pull(place, 1).published == (folder,)
+    assert (folder / "optimizer.pt").exists()
+
+
+def test_what_was_left_out_and_is_nowhere_any_more_is_said_and_the_rest_stays(place: Place) -> None:
+    place.create(include_optimizer=False)
+    digest = place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    (place.remote / "outbox" / digest / "optimizer.pt").unlink()
+    pulled = pull(place, 1)
+    assert "optimizer.pt" in str(pulled.lacking)
+    assert (folder / "model").read_bytes() == b"1"
+    assert "optimizer.pt" in json.loads((folder / PARTIAL).read_text())["left_out"]
+
+
+def test_a_checkpoint_asked_for_by_name_is_not_deleted_by_the_next_sync(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0}, keep_remote=1)
+    for step in (1, 2, 3):
+        place.save(step, {"model": b"%d" % step})
+    place.sync()
+    assert place.home_steps() == [3]
+    pull(place, 1)
+    place.sync()
+    assert place.home_steps() == [1, 3]
+    folder = place.published / "checkpoint-1"
+    for path in (*folder.iterdir(), folder):
+        path.unlink() if path.is_file() else path.rmdir()
+    place.sync()
+    assert place.home_steps() == [3]  # deleted by a person: not wanted back

@@ -1,0 +1,113 @@
+"""What retention keeps and deletes, at home and on the host, and which checkpoints keep their optimizer."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from armada.store import checkpoints
+from armada.sync.checkpoints.published import PARTIAL, read_published
+from armada.sync.release.judge import judge_host
+from tests.sync.conftest import OPTIMIZER, Place, leftovers
+
+
+def test_retention_at_home_keeps_the_newest_the_best_and_the_last(place: Place) -> None:
+    place.create(keep_home={"last": 2, "best": 1, "every_steps": 100})
+    for step, loss in ((50, 0.1), (60, 0.9), (100, 0.8), (120, 0.7), (130, 0.6)):
+        place.save(step, {"model": b"%d" % step}, eval_loss=loss)
+        outcome = place.sync()
+    assert place.home_steps() == [50, 100, 120, 130]
+    assert [p.name for p in outcome.deleted_home] == []
+    assert sorted(p.name for p in place.published.iterdir() if p.name.startswith("checkpoint")) == [
+        "checkpoint-100", "checkpoint-120", "checkpoint-130", "checkpoint-50"]  # fmt: skip
+    assert leftovers(place) == []
+    assert place.sync().published == ()  # what was deleted does not come back
+
+
+def test_what_the_settings_do_not_want_is_not_fetched_and_stays_on_the_host(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0})
+    digests = [place.save(step, {"model": b"%d" % step}) for step in (1, 2, 3)]
+    place.sync()
+    assert place.home_steps() == [3]
+    assert place.host_digests() == set(digests)
+    assert not (place.remote / "outbox" / f"{digests[0]}.ack").exists()
+
+
+def test_the_host_keeps_as_many_as_it_should_and_never_what_is_not_home(place: Place) -> None:
+    place.create(keep_remote=1)
+    digests = [place.save(step, {"model": b"%d" % step}, eval_loss=step) for step in (1, 2, 3, 4)]
+    (place.remote / "outbox" / digests[1] / "model").write_bytes(b"?")  # never comes home
+    outcome = place.sync()
+    assert set(outcome.deleted_host) == {digests[2]}  # 1 is the best, 2 is not home, 4 is the newest
+    assert place.host_digests() == {digests[0], digests[1], digests[3]}
+    assert not any(path.name.startswith(".trash") for path in (place.remote / "outbox").iterdir())
+
+
+def test_nothing_goes_on_the_host_whose_copy_at_home_is_short(place: Place) -> None:
+    place.create(keep_remote=5)
+    digests = [place.save(step, {"model": b"%d" % step * 10}) for step in (1, 2, 3)]
+    place.sync()
+    copy = place.published / "checkpoint-1" / "model"
+    copy.chmod(0o644)
+    copy.write_bytes(b"short")
+    spec = json.loads(place.database.connection.execute("SELECT spec FROM runs").fetchone()[0])
+    spec["sync"]["keep_remote"] = 1
+    place.database.connection.execute("UPDATE runs SET spec = ?", (json.dumps(spec),))
+    assert set(place.sync().deleted_host) == {digests[1]}
+
+
+def test_the_agent_deletes_nothing_that_was_not_acknowledged_and_never_the_newest(place: Place) -> None:
+    place.create()
+    first, second = (place.save(step, {"model": b"%d" % step}) for step in (1, 2))
+    answer = place.session.call("outbox.prune", {"run_id": place.run_id, "digests": [first, second]})
+    assert answer["pruned"] == []
+    assert set(answer["refused"]) == {first, second}
+    for digest in (first, second):
+        place.session.call("outbox.ack", {"run_id": place.run_id, "digest": digest})
+    answer = place.session.call("outbox.prune", {"run_id": place.run_id, "digests": [first, second]})
+    assert (answer["pruned"], set(answer["refused"])) == ([first], {second})
+
+
+def test_only_the_newest_keeps_its_optimizer_where_that_is_asked(place: Place) -> None:
+    place.create(include_optimizer="last")
+    place.save(1, {"model": b"1", **OPTIMIZER})
+    place.sync()
+    assert (place.published / "checkpoint-1" / "optimizer.pt").exists()
+    place.save(2, {"model": b"2", **OPTIMIZER})
+    place.sync()
+    old, new = place.published / "checkpoint-1", place.published / "checkpoint-2"
+    assert not (old / "optimizer.pt").exists()
+    assert json.loads((old / PARTIAL).read_text())["left_out"] == sorted(OPTIMIZER)
+    assert (new / "optimizer.pt").exists()
+    assert not (new / PARTIAL).exists()
+    digests = {c.step: c.digest for c in checkpoints.of_run(place.database, place.run_id)}
+    _, files = read_published(old, digests[1])
+    assert [file.path for file in files] == ["model"]
+
+
+def test_the_youngest_keeps_its_optimizer_although_a_former_attempt_was_farther(place: Place) -> None:
+    place.create(include_optimizer="last")
+    now = time.time()
+    place.save(90, {"model": b"1", **OPTIMIZER}, created_at=now - 50)
+    place.save(100, {"model": b"2", **OPTIMIZER}, created_at=now - 40)
+    place.save(60, {"model": b"3", **OPTIMIZER}, created_at=now - 10)  # gone back to 50, with other settings
+    place.sync()
+    whole = {p.parent.name for p in place.published.glob("checkpoint-*/optimizer.pt")}
+    assert whole == {"checkpoint-100", "checkpoint-60"}
+
+
+def test_no_optimizer_comes_where_none_is_asked_for(place: Place) -> None:
+    place.create(include_optimizer=False)
+    place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    assert sorted(p.name for p in folder.iterdir()) == ["MANIFEST.json", PARTIAL, "model"]
+
+
+def test_what_keep_home_deleted_here_does_not_come_again_and_is_no_loss(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0}, keep_remote=5)
+    for step in (1, 2, 3):
+        place.save(step, {"model": b"%d" % step})
+        place.sync()
+    assert place.home_steps() == [3]
+    items = judge_host(place.context)
+    assert [(item.what.split()[0], item.lost) for item in items] == [("checkpoint-1", False), ("checkpoint-2", False)]

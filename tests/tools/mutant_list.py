@@ -1,0 +1,226 @@
+"""The modules that decide, and every change of one condition in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module that decides: its functions (empty: all), and what they are tested by."""
+
+    path: str
+    tests: tuple[str, ...]
+    functions: frozenset[str] = frozenset()
+
+
+_AGENT = "remote_payload/armada_agent"
+_VERDICTS = ("tests/unit/verdicts",)
+_STATE = ("tests/unit/verdicts/test_state.py", "tests/unit/monitor/test_observe.py")
+_LIES = ("tests/agent/test_agent_lies_htcondor.py", "tests/agent/test_agent_htcondor.py")
+_THIN = (
+    "tests/unit/verdicts/test_thinning.py",
+    "tests/agent/test_agent_outbox.py",
+    "-k",
+    "full_disk or best or thin or room",
+)
+
+MODULES = (
+    Module("armada/verdicts/again.py", _VERDICTS),
+    Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
+    Module("armada/verdicts/order.py", _VERDICTS),
+    Module("armada/verdicts/presence.py", _VERDICTS),
+    Module("armada/verdicts/settling.py", _VERDICTS),
+    Module("armada/verdicts/stopping.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/doubt.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/following.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/letting_go.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS),
+    Module(
+        f"{_AGENT}/verdicts/requeue.py",
+        _VERDICTS,
+        frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
+    ),
+    Module(
+        f"{_AGENT}/engines/htcondor.py", _LIES, frozenset({"look", "_find_missing", "_ask_second", "cancel", "read"})
+    ),
+    Module(
+        f"{_AGENT}/supervisor/batch.py",
+        ("tests/agent/test_agent_time_limit.py",),
+        frozenset(
+            {"_stop_request", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}
+        ),
+    ),
+    Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/checkpoints/test_proof.py",)),
+    Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),
+    Module("armada/verdicts/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
+    Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
+    Module(f"{_AGENT}/outbox/thinning.py", _THIN, frozenset({"thin"})),
+    Module(
+        "armada/sync/release/judge.py",
+        ("tests/unit/sync/release/test_unknown_ends.py", "tests/unit/sync/release/test_judge.py"),
+        frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
+    ),
+    Module("armada/verdicts/release.py", ("tests/unit/sync/release/test_judge.py",)),
+)
+
+EQUIVALENT = {
+    "proof.py prove: read → True": "of no file nothing is recorded",
+    "retention.py decide_host: best := _best(_ordered(candidates), 1) → (best := _best(_ordered(candidates), 1)) and False": (
+        "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
+    ),
+    "htcondor.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
+    "htcondor.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
+    "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",
+    "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
+}
+"""By `file function: change`: why no test can notice it."""
+
+_OTHERWISE: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the bytes from `begin` to `end` of a file become `new`."""
+
+    module: Module
+    function: str
+    lines: range
+    begin: int
+    end: int
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.path}:{self.lines.start}"
+
+    @property
+    def change(self) -> str:
+        return f"{' '.join(self.old.split())} → {self.new}"
+
+    @property
+    def key(self) -> str:
+        return f"{Path(self.module.path).name} {self.function}: {self.change}"
+
+
+class Breeder(ast.NodeVisitor):
+    """Finds the conditions of one module, and one or two changes of each."""
+
+    def __init__(self, module: Module, source: bytes) -> None:
+        self.module = module
+        self.source = source
+        self.starts = [0]
+        for line in source.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+        self.functions: list[str] = []
+        self.returns_bool = False
+        self.found: dict[tuple[int, int, str], Mutant] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        before, self.returns_bool = self.returns_bool, isinstance(node.returns, ast.Name) and node.returns.id == "bool"
+        self.functions.append(node.name)
+        self.generic_visit(node)
+        self.functions.pop()
+        self.returns_bool = before
+
+    def visit_If(self, node: ast.If) -> None:
+        leaves = isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+        self._condition(node.test, ("False",) if leaves and not node.orelse else ("True", "False"))
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._condition(node.test, ("not",))
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            self._condition(test, ("True",))
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and self.returns_bool and not isinstance(node.value, ast.Constant | ast.IfExp):
+            self._condition(node.value, ("not",))
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        # `given or ""` is no condition.
+        if any(isinstance(value, ast.Compare) or _is_not(value) for value in node.values):
+            self._drop(node)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if not self._changed(node):
+            self._condition(node, ("not",))
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if _is_not(node) and not self._changed(node):
+            self._condition(node, ("not",))
+        self.generic_visit(node)
+
+    def _condition(self, test: ast.expr, changes: Sequence[str]) -> None:
+        if isinstance(test, ast.BoolOp):
+            self._drop(test)
+            return
+        for change in changes:
+            self._add(test, change)
+        self._swap(test)
+
+    def _drop(self, node: ast.BoolOp) -> None:
+        """Each operand alone becomes what leaves the decision to the others."""
+        for value in node.values:
+            if isinstance(value, ast.BoolOp):
+                self._drop(value)
+            else:
+                self._add(value, "True" if isinstance(node.op, ast.And) else "False")
+                self._swap(value)
+
+    def _swap(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and (other := _OTHERWISE.get(type(node.ops[0]))):
+            self._add(node, f"({self._text(node.left)}) {other} ({self._text(node.comparators[0])})")
+
+    def _changed(self, node: ast.expr) -> bool:
+        begin, end = self._span(node)
+        return any((begin, end) == (b, e) for b, e, _ in self.found)
+
+    def _add(self, node: ast.expr, new: str) -> None:
+        if new == "not":
+            new = f"not ({self._text(node)})"
+        elif any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
+            # The name is needed further on.
+            new = f"({self._text(node)}) {'or' if new == 'True' else 'and'} {new}"
+        if self.functions and (not self.module.functions or self.module.functions & set(self.functions)):
+            begin, end = self._span(node)
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            mutant = Mutant(self.module, self.functions[-1], lines, begin, end, self._text(node), new)
+            self.found.setdefault((begin, end, new), mutant)
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset
+
+    def _text(self, node: ast.expr) -> str:
+        begin, end = self._span(node)
+        return self.source[begin:end].decode()
+
+
+def _is_not(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def breed(words: Sequence[str] = ()) -> list[Mutant]:
+    """All mutants, in the order of the source, or those whose name has one of the words."""
+    mutants: list[Mutant] = []
+    for module in MODULES:
+        source = (ROOT / module.path).read_bytes()
+        breeder = Breeder(module, source)
+        breeder.visit(ast.parse(source))
+        mutants += sorted(breeder.found.values(), key=lambda each: (each.begin, each.end, each.new))
+    return [each for each in mutants if not words or any(word in each.name for word in words)]
