@@ -9,6 +9,7 @@
     │   └── SchedulerRefused         the host's batch system would not have it
     ├── HostUnreachable         4    also a ConnectionError
     │   ├── LinkLost                 it answered, then the connection went away
+    │   ├── SessionClosed            this armada hung up: it is ending
     │   ├── HostKeyChanged           the key is not the pinned one, or none is pinned
     │   └── AuthenticationFailed
     │       └── LoginNeeded          a person has to log in: armada may only use the connection they open
@@ -18,8 +19,7 @@
     ├── NotFound                7    no such host, run, checkpoint; also a LookupError
     │   └── NothingThere             the host has nothing of armada's
     ├── Conflict                8    it exists already, or somebody else is doing it
-    ├── OutcomeUnknown          9    it may or may not have happened
-    └── Interrupted           130    Ctrl-C
+    └── OutcomeUnknown          9    it may or may not have happened
 
 Each carries a sentence for a person, a `hint` saying what to do now, and the `host` it is about. The numbers are exit
 codes; `EXIT_CODES` says what each means.
@@ -137,6 +137,10 @@ class LinkLost(HostUnreachable):
     """The connection went away in the middle; what was asked may or may not have been done."""
 
 
+class SessionClosed(HostUnreachable):
+    """This armada hung up itself, because it is ending; what was asked may or may not have been done."""
+
+
 class HostKeyChanged(HostUnreachable):
     """The host's key is not the pinned one, or none is pinned yet."""
 
@@ -191,9 +195,3 @@ class OutcomeUnknown(ArmadaError):
     """It may or may not have happened; asking again is safe and finds out."""
 
     exit_code = 9
-
-
-class Interrupted(ArmadaError):
-    """Ctrl-C."""
-
-    exit_code = 130

@@ -189,7 +189,7 @@ class Watcher:
 
     def _failed(self, database: Database, why: str) -> float:
         name = self.host.name
-        self._session.close()
+        self._session.disconnect()
         self._failures += 1
         self._asked_at.pop("facts", None)  # asked at once when it answers again: that clears its mark in the store
         wait_s = wait_after_failure_s(self._failures, jitter_roll())

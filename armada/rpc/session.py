@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
+from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded, SessionClosed
 from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
@@ -36,12 +37,15 @@ _ASK_CONTROLLER = frozenset(
     ("run.observe", "run.explain", "run.create", "run.submit", "run.stop", "scheduler.check", "scheduler.queue")
 )
 
+_CLOSE_S = 1.0
+"""Who closes waits at most so long for somebody who is just connecting."""
+
 RECYCLE_BYTES = 200_000_000
 """Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
 
 
 class HostSession:
-    """Opens the link when first needed and again when it was lost.
+    """Opens the link when first needed and again when it was lost, until it is closed.
 
     Args:
         host: Where to.
@@ -58,6 +62,8 @@ class HostSession:
         self._transport: Transport | None = None
         self._agent: Agent | None = None
         self._lock = threading.Lock()
+        self._is_closed = False
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._is_endless = False
         self.outage = Outage(host.name)
         """What a person is told while the link is down; fetches over this session say theirs here, too."""
@@ -127,7 +133,7 @@ class HostSession:
         """
         from armada.rpc.byte_stream import Stream
 
-        return Stream(self._connected().open_bulk_channel(), self.host, self._home)
+        return self._opened(Stream(self._connected().open_bulk_channel(), self.host, self._home))
 
     def open_direct_stream(self) -> Stream | None:
         """Open a channel for file contents over the connection that is there; None where that cannot be, or gains nothing.
@@ -139,7 +145,22 @@ class HostSession:
 
         transport = self._transport
         channel = transport.open_direct_channel() if transport is not None else None
-        return Stream(channel, self.host, self._home, most_bytes=DIRECT_BYTES) if channel is not None else None
+        if channel is None:
+            return None
+        return self._opened(Stream(channel, self.host, self._home, most_bytes=DIRECT_BYTES))
+
+    def _opened(self, stream: Stream) -> Stream:
+        """Keep in mind a stream that `close` has to end.
+
+        Raises:
+            SessionClosed: It was closed meanwhile.
+        """
+        with self._lock:
+            if not self._is_closed:
+                self._streams.add(stream)
+                return stream
+        stream.close()
+        raise self._closed_error()
 
     def when_connected(self, then: Callable[[], None]) -> None:
         """Call something as soon as the host has let us in: now, or once, by whoever opens the link."""
@@ -192,9 +213,22 @@ class HostSession:
         """What the host's sshd said before the login, cleaned; empty where there is none."""
         return sanitize_text(str(getattr(self._transport, "banner", "")), 4000)
 
-    def close(self) -> None:
+    def disconnect(self) -> None:
+        """Hang up for now: the next question opens the link again."""
         with self._lock:
             self._drop()
+
+    def close(self) -> None:
+        """Hang up for good: whoever waits for an answer or for bytes, or asks later, gets SessionClosed or LinkLost at once."""
+        self._is_closed = True
+        if self._lock.acquire(timeout=_CLOSE_S):  # whoever is just connecting sees the mark, and hangs up itself
+            try:
+                self._drop()
+                streams = list(self._streams)
+            finally:
+                self._lock.release()
+            for stream in streams:
+                stream.close()
 
     def __enter__(self) -> Self:
         return self
@@ -213,7 +247,9 @@ class HostSession:
             except (HostKeyChanged, LoginNeeded):  # waiting does not help: a person has to do something
                 raise
             except HostUnreachable as error:
-                self.close()
+                if self._is_closed:
+                    raise self._closed_error() from error
+                self.disconnect()
                 now = time.monotonic()
                 first_failure = first_failure or now
                 # Only a link that broke is worth patience; a host that never answered is said at once.
@@ -258,9 +294,10 @@ class HostSession:
 
     def _connected(self) -> Transport:
         with self._lock:
-            if self._transport is None:
-                self._transport = connect(self.host, self._home)
-            transport, told, self._when_connected = self._transport, self._when_connected, []
+            self._refuse_if_closed()
+            transport = self._transport = self._transport or connect(self.host, self._home)
+            self._refuse_if_closed()  # while it connected
+            told, self._when_connected = self._when_connected, []
         for then in told:
             then()
         return transport
@@ -268,12 +305,28 @@ class HostSession:
     def _open(self) -> Agent:
         transport = self._connected()
         with self._lock:
+            self._refuse_if_closed()
             if self._agent is not None and self._agent.received_bytes > RECYCLE_BYTES:
                 self._drop()  # the connection too: it is what re-keys
                 transport = self._transport = connect(self.host, self._home)
             if self._agent is None:
                 self._agent = Agent.open(transport, self._home, setup=self.host.setup, looks=self._looks)
-            return self._agent
+            agent = self._agent
+            self._refuse_if_closed()
+            return agent
+
+    def _refuse_if_closed(self) -> None:
+        """Refuse to go on, and hang up what was opened while somebody else closed; the lock is held.
+
+        Raises:
+            SessionClosed: The session was closed.
+        """
+        if self._is_closed:
+            self._drop()
+            raise self._closed_error()
+
+    def _closed_error(self) -> SessionClosed:
+        return SessionClosed("the session was closed here", host=self.host.name)
 
     def _drop(self) -> None:
         if self._agent is not None:

@@ -196,19 +196,24 @@ class Database:
     ) -> None:
         self.path = path
         self.below = below or path.parent
-        try:
-            self.connection = connection or _connect(path, patience_s)
-            self.connection.row_factory = sqlite3.Row
-            self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
-            if self._version() != len(MIGRATIONS):
-                self._use_wal(patience_s)
-                self._migrate()
-            self.connection.execute("PRAGMA foreign_keys = ON")
-            # A run must not be forgotten by a power cut between its launch and the next look: 0.13 ms a commit.
-            self.connection.execute("PRAGMA synchronous = FULL")
-        except sqlite3.DatabaseError as error:
-            raise explain(error, path) or StoreDamaged(error, path=path) from error
+        with contextlib.ExitStack() as failed:
+            try:
+                self.connection = connection or failed.enter_context(contextlib.closing(_connect(path, patience_s)))
+                self._prepare(patience_s)
+            except sqlite3.DatabaseError as error:
+                raise explain(error, path) or StoreDamaged(error, path=path) from error
+            failed.pop_all()
         self._opened = identity_of(path)
+
+    def _prepare(self, patience_s: float) -> None:
+        self.connection.row_factory = sqlite3.Row
+        self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
+        if self._version() != len(MIGRATIONS):
+            self._use_wal(patience_s)
+            self._migrate()
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        # A run must not be forgotten by a power cut between its launch and the next look: 0.13 ms a commit.
+        self.connection.execute("PRAGMA synchronous = FULL")
 
     @property
     def state(self) -> Literal["there", "gone", "replaced"]:
@@ -291,7 +296,11 @@ class Database:
 def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     connection = sqlite3.connect(path, isolation_level=None, timeout=patience_s)
-    path.chmod(0o600)
+    try:
+        path.chmod(0o600)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -112,7 +112,7 @@ def operation(
 ) -> Iterator[OperationProgress]:
     """Record what is done inside as an operation of this process.
 
-    An `ArmadaError` ends it as failed with its exit code, Ctrl-C as interrupted, and both go on to the caller.
+    An `ArmadaError` ends it as failed with its exit code, Ctrl-C as interrupted; both are raised to the caller.
     """
     id_ = f"{kind}-{secrets.token_hex(6)}"
     me = process_identity.current()
@@ -130,8 +130,7 @@ def operation(
     try:
         yield OperationProgress(database.path, id_, monotonic=monotonic)
     except ArmadaError as error:
-        state = "interrupted" if error.exit_code == 130 else "failed"
-        records.finish(database, id_, state, message=sanitize_line(error.message), exit_code=error.exit_code)
+        records.finish(database, id_, "failed", message=sanitize_line(error.message), exit_code=error.exit_code)
         raise
     except (KeyboardInterrupt, SystemExit):
         records.finish(database, id_, "interrupted", exit_code=130)

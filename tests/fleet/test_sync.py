@@ -372,7 +372,7 @@ def test_a_host_made_anew_under_its_name_loses_nothing_at_home(
         fleet.run(machine.name, f"rm -rf {there}")
         machines.reboot(machine)
         machines.rekey(machine)
-        run.session.close()
+        run.session.disconnect()
         with pytest.raises(HostKeyChanged):
             run.sync()
         assert run.is_right(run.home.checkpoints(run.run_id) / "checkpoint-1")

@@ -67,7 +67,7 @@ def test_a_damaged_file_at_home_is_not_linked_into_the_next_checkpoint(place: Pl
     (first,) = place.sync().published
     damaged = first / "base.bin"
     damaged.chmod(0o644)
-    damaged.write_bytes(b"y" + shared[1:])
+    damaged.write_bytes(bytes([shared[0] ^ 1]) + shared[1:])
     place.save(2, {"base.bin": shared, "new": b"1"})
     (second,) = place.sync().published
     assert (second / "base.bin").read_bytes() == shared

@@ -46,9 +46,6 @@ class BlockWriter:
         self._journal = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         kept = read_journal(self._journal)
         self._whole = [self._prepare(file, kept.get(file.path, set())) for file in self.files]
-        self.resumed_bytes = sum(
-            self.length(index, block) for index, blocks in enumerate(self._whole) for block in blocks
-        )
         self.missing = deque(
             (index, block)
             for index, file in enumerate(self.files)

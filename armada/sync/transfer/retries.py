@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost
+from armada.errors import AuthenticationFailed, HostKeyChanged, HostUnreachable, LinkLost, SessionClosed
 from armada.foundation.backoff import jitter_roll
 from armada.rpc.outage import RECONNECT
 
@@ -43,7 +43,7 @@ class Retries:
         is_link = isinstance(error, LinkLost) or self._trouble_since is not None
         if not isinstance(error, HostUnreachable) or not is_link:
             raise error
-        if isinstance(error, HostKeyChanged | AuthenticationFailed):
+        if isinstance(error, HostKeyChanged | AuthenticationFailed | SessionClosed):
             raise error
         now = time.monotonic()
         if self._trouble_since is None or has_come:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armada.errors import ConfigError, NotFound, UsageError
+from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, telemetry
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
@@ -190,3 +190,19 @@ def test_a_transaction_inside_another_is_undone_with_it(tmp_path: Path) -> None:
         runs.insert(database, run_id="b-aaaaaa", name="b", host="h", task="command", experiment=None, spec={})
     with Database(tmp_path / "store.db") as database:
         assert [run.run_id for run in runs.every(database)] == ["b-aaaaaa"]
+
+
+def test_a_store_that_cannot_be_used_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noting(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noting)
+    (tmp_path / "armada.db").write_bytes(b"somebody's file, and no database at all" * 100)
+    with pytest.raises(StoreDamaged):
+        Database(tmp_path / "armada.db")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
