@@ -28,9 +28,9 @@ class HostNotAsked(HostUnreachable):
 
 def _unwritable(home: HomePaths) -> ConfigError:
     return ConfigError(
-        "this home cannot be written (a read-only file system, or somebody else's folder), and this command must write it",
+        "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
         path=home.state,
-        hint="armada ps, show, logs, why and sync ls read it as it is; for others set ARMADA_HOME, or make it writable",
+        hint="armada ps, show, logs, why and sync ls work without writing; for other commands set ARMADA_HOME, or make it writable",
     )
 
 
@@ -54,7 +54,7 @@ class Context:
         if self.is_read_only:
             if not reads:
                 raise _unwritable(self.home)
-            say(f"this home cannot be written, so no host is asked; what it last knew follows: {self.home.state}")
+            say(f"this home is not writable, so no host is asked; showing the last known state: {self.home.state}")
             self.database = open_copy(self.home.store)
             return
         self.home.make()
@@ -97,16 +97,16 @@ class Context:
             raise
 
     def forgotten(self) -> str | None:
-        """Say that runs lie at home of which the store knows none: it was deleted or replaced. None where that is not so."""
+        """Say that runs are at home that the store does not have (it was deleted or replaced). None if there are none."""
         if runs.every(self.database):
             return None
         places = (self.home.state / "runs", self.home.local_root / "runs")
         names = {folder.name for place in places if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
         if not names:
             return None
-        lie = "folder of a run lies" if len(names) == 1 else "folders of runs lie"
+        lie = "folder of a run is" if len(names) == 1 else "folders of runs are"
         return (
-            f"The store knows no run, and {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
+            f"The store has no runs, but {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
             "deleted or replaced"
         )
 
@@ -120,7 +120,7 @@ class Context:
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because this home cannot be written", host=name)
+            raise HostNotAsked("not asked, because this home is not writable", host=name)
 
         return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
 

@@ -106,13 +106,13 @@ def _forget(options: argparse.Namespace) -> int:
         chosen = [home_id for home_id in found if home_id.startswith(options.home)]
         if not chosen:
             raise NotFound(
-                f"no home whose id begins with {options.home!r} has registered for a run on {options.name}",
+                f"no home with an id that begins with {options.home!r} has registered for a run on {options.name}",
                 hint=f"armada hosts homes {options.name}",
             )
         if len(chosen) > 1:
             raise UsageError(
-                f"{options.home!r} is the beginning of several homes: {', '.join(home[:12] for home in chosen)}",
-                hint="type a letter or two more",
+                f"{options.home!r} matches several homes: {', '.join(home[:12] for home in chosen)}",
+                hint="type more characters",
             )
         if chosen[0] == here.id:
             raise UsageError("that is this home", hint=f"armada hosts homes {options.name} shows the others")
@@ -125,7 +125,7 @@ def _forget(options: argparse.Namespace) -> int:
         return 0
     print(
         f"{records[0][0].named}: {options.name} keeps nothing more for it ({counted(count, 'run')}, "
-        f"{counted(missing, 'checkpoint')} that it has not fetched); when it syncs again, it registers again"
+        f"{counted(missing, 'checkpoint')} that it has not fetched); if it syncs again, it registers again"
     )
     return 0
 
@@ -168,4 +168,4 @@ def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str
         if input().strip().lower() in ("y", "yes"):
             return
         raise Conflict(f"{words}; nothing was done")
-    raise Conflict(words, hint=f"if that is meant: armada {verb} {run.run_id} {FLAG}")
+    raise Conflict(words, hint=f"if you mean it: armada {verb} {run.run_id} {FLAG}")

@@ -91,5 +91,5 @@ def experiment_file(text: str) -> Path:
     if not path.exists() and text == "quickstart":
         return bundled("quickstart", "quickstart.yaml")
     if path.is_dir():
-        raise UsageError(f"{text} is a folder; an experiment is a YAML file", hint=f"{path / 'experiment.yaml'}?")
+        raise UsageError(f"{text} is a folder, but an experiment is a YAML file", hint=f"{path / 'experiment.yaml'}?")
     return path

@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
         return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        hint = "is this machine's disk full, or a folder read-only?"
+        hint = "check whether this machine's disk is full or a folder is read-only"
         return _say(ArmadaError(sanitize_line(what, 2000), hint=hint), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
@@ -150,5 +150,5 @@ def _say_bug(error: Exception, arguments: Sequence[str]) -> int:
     import traceback
 
     traceback.print_exc()
-    what = f"this is a bug of armada's own ({type(error).__name__}); please report the lines above"
+    what = f"this is a bug in armada ({type(error).__name__}); please report the lines above"
     return _say(ArmadaError(what), arguments)

@@ -189,7 +189,7 @@ def _say_unfinished(context: Context, now: float) -> None:
 
 
 def _evidence(run: Run, now: float) -> tuple[str, ...]:
-    because = run.because or "nobody has looked yet"
+    because = run.because or "not checked yet"
     if run.unreachable_since is not None:
         because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
@@ -206,7 +206,7 @@ def _look(context: Context, run: Run) -> Run:
         with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
-        sys.stderr.write(f"armada: {sanitize_line(error)}; showing what was last seen\n")
+        sys.stderr.write(f"armada: {sanitize_line(error)}; showing the last known state\n")
     return runs.find(context.database, run.run_id)
 
 
@@ -246,7 +246,7 @@ def _show(options: argparse.Namespace) -> int:
         )
     if run.unreadable_count:
         print(
-            f"  unreadable {counted(run.unreadable_count, 'line')} of its own records; the first: {sanitize_line(run.unreadable)}"
+            f"  unreadable {counted(run.unreadable_count, 'line')} in its records; the first: {sanitize_line(run.unreadable)}"
         )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
@@ -260,7 +260,7 @@ def _show(options: argparse.Namespace) -> int:
         if checkpoint.is_good_home:
             where = f"home, verified: {checkpoint.home_path}"
         elif checkpoint.home_path:
-            where = f"not good at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
+            where = f"damaged at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
         elif checkpoint.nowhere:
             where, trouble = checkpoint.nowhere, ""
         else:
@@ -332,7 +332,7 @@ def _stop(options: argparse.Namespace) -> int:
         return 0
     reporter.line(
         f"{run.run_id}: {condition(ended)}"
-        + ("" if ended.state == "cancelled" and not had_ended else " (it had ended before)")
+        + ("" if ended.state == "cancelled" and not had_ended else " (it had already ended)")
     )
     return 0
 
@@ -368,7 +368,7 @@ def _pull(options: argparse.Namespace) -> int:
         if isinstance(error, LoginNeeded) or (isinstance(error, NotFound) and run.host in context.hosts()):
             raise
         pulled, only = pull_from_home(context.database, run, word, error)
-        sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what was asked for is at home\n")
+        sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what you asked for is at home\n")
     kept = checkpoints.of_run(context.database, run.run_id)
     copied = None
     if options.to is not None and only is not None:
@@ -376,7 +376,7 @@ def _pull(options: argparse.Namespace) -> int:
         copied = copy_to(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
     if pulled.lacking:
         sys.stderr.write(
-            f"armada: it stays without what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
+            f"armada: it still lacks what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
         )
     if options.json:
         places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
@@ -388,7 +388,7 @@ def _pull(options: argparse.Namespace) -> int:
     if pulled.completed and only is not None:
         reporter.stage("home", f"{only.home_path} completed: {counted(pulled.completed, 'file')}, verified")
     elif not pulled.published:
-        home = f"nothing new; home already: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
+        home = f"nothing new; already home: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
         reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints{'' if run.ended else ' yet'}")
     if copied is not None:
         reporter.stage("copied", f"{copied} (every byte verified)")
@@ -404,8 +404,8 @@ def verdict(run: Run) -> int:
     """
     if run.is_guess:
         raise OutcomeUnknown(
-            f"whether {run.run_id} has ended is not known: nobody wrote its end, and its batch system no longer knows its job",
-            hint=f"armada why {run.run_id}; armada takes this back by itself when the run shows itself",
+            f"it is unknown whether {run.run_id} has ended: no end was recorded, and the scheduler no longer lists its job",
+            hint=f"armada why {run.run_id}; armada corrects this by itself if the run turns up again",
             host=run.host,
         )
     if run.state != "succeeded":

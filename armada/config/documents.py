@@ -93,7 +93,9 @@ def read_document(path: Path) -> Document:
     if node is None or (isinstance(node, ScalarNode) and node.value == ""):
         return document
     if not isinstance(node, MappingNode):
-        raise Place(path, node.start_mark.line + 1).error("the file must hold a mapping, lines such as `name: value`")
+        raise Place(path, node.start_mark.line + 1).error(
+            "the file must contain a mapping, lines such as `name: value`"
+        )
     document.data = build(node, document, lambda line: Place(path, line), ())
     return document
 
@@ -161,7 +163,7 @@ def build(node: Node, document: Document, place: Callable[[int], Place], locatio
     try:
         return builder.value(node, location)
     except RecursionError as error:
-        raise place(node.start_mark.line + 1).error("nested too deeply, or an alias that holds itself") from error
+        raise place(node.start_mark.line + 1).error("nested too deeply, or an alias that contains itself") from error
 
 
 def yaml_text(value: Mapping[str, object], *, version: tuple[int, int] | None = None) -> str:
@@ -198,11 +200,11 @@ def shown(value: object, limit: int = 60) -> str:
 def literal_text(text: str) -> str:
     """Text as it is, or a reason why it cannot be taken literally everywhere (argv, files, JSON)."""
     if "\0" in text:
-        raise ValueError("must not hold NUL")
+        raise ValueError("must not contain NUL")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"must not hold half a character (U+{ord(text[error.start]):04X})") from error
+        raise ValueError(f"must not contain half a character (U+{ord(text[error.start]):04X})") from error
     return text
 
 
@@ -243,7 +245,7 @@ class _Builder:
             here = self._place(key_node.start_mark.line + 1)
             key = self._key(key_node, here)
             if key in seen:
-                raise here.error(f"the key {key!r} stands here a second time; first: {seen[key]}")
+                raise here.error(f"the key {key!r} is here for the second time; first: {seen[key]}")
             seen[key] = here
             below = (*location, key)
             self._document.keys[below] = here

@@ -30,7 +30,7 @@ HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 def _host_name(name: str) -> str:
     if not HOST_NAME.fullmatch(name):
         raise problem(
-            f"{shown(name)} cannot name a host",
+            f"{shown(name)} is not a valid name of a host",
             hint="letters, digits, `_`, `.` and `-`, at most 63, a letter or digit first",
         )
     return name
@@ -42,7 +42,7 @@ def _ssh_target(target: str) -> str:
     if target.startswith("-") or address.startswith("-") or (at and not user):
         raise problem(f"must be an alias or user@address:port, not {shown(target)}")
     if not all(character.isprintable() and not character.isspace() for character in target):
-        raise problem(f"must not hold spaces or control characters: {shown(target)}")
+        raise problem(f"must not contain spaces or control characters: {shown(target)}")
     return target
 
 
@@ -143,13 +143,13 @@ class Host(Settings):
             if not container and self.htcondor.image is not None:
                 raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
         if self.quota and self.scheduler == "direct":
-            raise problem("is asked on hosts with `scheduler: slurm` or `htcondor`", key="quota")
+            raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="quota")
         return self
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Host:
         if self.name == LOCAL and not self.local:
-            raise problem("is this machine; a host reached by ssh needs another name")
+            raise problem("is this machine; a host reached by SSH needs another name")
         if self.local == (self.ssh is not None):
             what = "both" if self.local else "neither"
             raise problem(f"needs exactly one of `ssh: …` and `local: true`; it has {what}")
@@ -158,7 +158,7 @@ class Host(Settings):
         if self.local and self.transport != "fabric":
             raise problem("says how ssh reaches a host; this host is local", key="transport")
         if self.reuse_only and self.transport != "openssh":
-            raise problem("needs `transport: openssh`, whose connection is what is used again", key="reuse_only")
+            raise problem("needs `transport: openssh`, whose connection it reuses", key="reuse_only")
         return self
 
 

@@ -29,7 +29,9 @@ def add_host(home: HomePaths, host: Host) -> None:
 
     def add(text: str, hosts: dict[str, Host]) -> str:
         if host.name in hosts:
-            raise Conflict(f"there is a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name")
+            raise Conflict(
+                f"there is already a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name"
+            )
         return _with_entry(text, host)
 
     _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host})
@@ -45,7 +47,7 @@ def remove_host(home: HomePaths, name: str) -> None:
 
     def remove(text: str, hosts: dict[str, Host]) -> str:
         if name not in hosts:
-            raise NotFound(f"no host {name!r} in {home.hosts_file}", hint=f"there: {', '.join(hosts) or 'none'}")
+            raise NotFound(f"no host {name!r} in {home.hosts_file}", hint=f"known hosts: {', '.join(hosts) or 'none'}")
         return _without_entry(text, name)
 
     _edit(home.hosts_file, remove, lambda hosts: {known: host for known, host in hosts.items() if known != name})
@@ -62,7 +64,7 @@ def _edit(
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
         if not _same(_hosts_in(after, file), expected(hosts)):
-            raise Conflict(f"{file} is written in a way that cannot be edited safely here", hint="edit it by hand")
+            raise Conflict(f"{file} has a layout that armada cannot edit safely", hint="edit it by hand")
         _replace(file.resolve(), after)  # a link to somebody's dotfiles stays a link
 
 
@@ -72,7 +74,7 @@ def _hosts_in(text: str, file: Path) -> dict[str, Host]:
     if node is not None:
         value = build(node, document, lambda line: Place(file, line), ())
         if not isinstance(value, dict):
-            raise Place(file, 1).error("the file must hold a mapping, `hosts:` first")
+            raise Place(file, 1).error("the file must contain a mapping, `hosts:` first")
         document.data = value
     return hosts_of(document)
 

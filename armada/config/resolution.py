@@ -113,7 +113,7 @@ def _profile_name(host: Host | None, asked: Asked, sections: Sequence[Section]) 
     if host is not None and host.profile is not None:
         return host.profile, next(v.origin for v in sections[-1].values if v.key == "profile")
     if asked.seen_profile is not None:
-        return asked.seen_profile, "the GPUs it showed when it was last looked at"
+        return asked.seen_profile, "the GPUs it had when it was last checked"
     return None, ""
 
 

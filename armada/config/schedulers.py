@@ -94,7 +94,7 @@ def _is_a_variable(text: str) -> str:
     if not _VARIABLES.fullmatch(text):
         raise problem(
             f"must be names of variables, not {shown(text)}",
-            hint="`[WANDB_*, HF_HOME]`; True would put every variable, secrets too, where the whole pool can read it",
+            hint="`[WANDB_*, HF_HOME]`; True would expose every variable, including secrets, to the whole pool",
         )
     return text
 
@@ -113,7 +113,7 @@ def _is_submit_line(text: str) -> str:
     if match is None:
         raise problem(f'must be a line such as `+ProjectName = "mine"`, not {shown(text)}')
     if match[1].lower() in _SUBMIT_OURS:
-        raise problem(f"{match[1]} is decided elsewhere", hint="by armada, or by a key of its own under `htcondor:`")
+        raise problem(f"{match[1]} is decided elsewhere", hint="by armada, or by its own key under `htcondor:`")
     return text
 
 

@@ -94,7 +94,7 @@ def _path(value: Any, info: ValidationInfo) -> Path:
     try:
         path = path.expanduser() if str(value).startswith("~") else path
     except RuntimeError as error:
-        raise problem(f"{shown(str(value))}: there is no such user") from error
+        raise problem(f"{shown(str(value))}: this user does not exist") from error
     folder = (info.context or {}).get("folder")
     return path if folder is None else Path(folder) / path
 

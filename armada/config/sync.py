@@ -36,7 +36,7 @@ def _is_a_rate(value: str) -> str:
     except ValueError:
         raise problem(f"{value!r} is not a rate", hint="bytes a second: 500k, 20M or 1G") from None
     if rate < 10_000:
-        raise problem(f"{value} is less than 10k a second: nothing would ever arrive")
+        raise problem(f"{value} is less than 10k a second, which is too slow to transfer anything")
     return value
 
 
@@ -46,7 +46,7 @@ def _is_a_log_limit(value: str) -> str:
     except ValueError:
         raise problem(f"{value!r} is not a size", hint="bytes: 50M, 2G, or `none`") from None
     if size < 100_000:
-        raise problem(f"{value} is less than 100k: the lines that say why a run failed may not be in it")
+        raise problem(f"{value} is less than 100k, which may not contain the lines that explain a failure")
     return value
 
 

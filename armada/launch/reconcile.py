@@ -100,8 +100,8 @@ def refuse_second(
     if new:
         run = max((runs.find(database, run_id) for run_id in new), key=lambda run: run.created_at)
         raise Conflict(
-            f"{run.run_id} was launched by another armada a moment ago and is {run.state}; nothing was started twice",
-            hint=f"armada logs -f {run.run_id} follows it; the same command once more starts another run",
+            f"{run.run_id} was just launched by another armada and is {run.state}; nothing was started twice",
+            hint=f"armada logs -f {run.run_id} follows it; running the same command again starts another run",
             host=host,
         )
 

@@ -172,9 +172,9 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
 
 def _say_former(listener: Listener, run: Run, host: str, *, started: bool) -> None:
     if started:
-        listener.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
+        listener.stage("found", f"{run.run_id} was already submitted and is {run.state}; nothing was started twice")
     else:
-        listener.stage("continues", f"{run.run_id}, whose launch was interrupted before {host} had anything of it")
+        listener.stage("continues", f"{run.run_id}, whose launch was interrupted before anything reached {host}")
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:

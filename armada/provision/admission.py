@@ -90,7 +90,7 @@ def refuse_while_clearing(database: Database, host: str) -> None:
         if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
             raise Conflict(
                 f"process {each.pid} is releasing it (armada {_words(each)}); nothing was started",
-                hint="repeat the command when that has ended; it puts everything there again",
+                hint="run the command again when that has ended; it puts everything there again",
                 host=host,
             )
 
@@ -110,7 +110,7 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
             )
         for each in records.on_host(database, host):
             if is_alive(each):
-                raise Conflict(f"{_who(each)} goes on", hint="repeat the command when that has ended", host=host)
+                raise Conflict(f"{_who(each)} goes on", hint="run the command again when that has ended", host=host)
         forget()
 
 

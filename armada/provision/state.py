@@ -39,7 +39,7 @@ def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> 
     """
     if host.profile is None and host.batch is not None:
         return EnvironmentState(
-            None, None, "unknown", f"which GPUs {host.scheduler} hands out is not to be seen: name a `profile:`"
+            None, None, "unknown", f"the login node does not show which GPUs {host.scheduler} assigns: set a `profile:`"
         )
     try:
         name = host.profile or choose_profile(facts, home)

@@ -195,7 +195,7 @@ def find(database: Database, prefix: str) -> Run:
         raise NotFound(f"no run's id begins with {prefix!r}", hint="armada ps lists them")
     if len(rows) > 1 and rows[0]["run_id"] != prefix:
         names = ", ".join(row["run_id"] for row in rows[:5])
-        raise UsageError(f"{prefix!r} is the beginning of several run ids: {names}", hint="type a letter or two more")
+        raise UsageError(f"{prefix!r} matches several run ids: {names}", hint="type more characters")
     return _run(rows[0])
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 NOTE = "There is no undo. Checkpoints that are at home stay in their folders."
-ALONE = "Where the host does not answer, the run is forgotten at home alone: what the host has of it stays there."
+ALONE = "Where the host does not answer, the run is removed at home only: what the host has of it stays there."
 
 
 class Removal:

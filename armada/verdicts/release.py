@@ -171,7 +171,7 @@ def judge_missing(seen: RunMissing) -> list[Item]:
         return [] if seen.settled else [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
     if seen.queued is not None:
         what = "its folder there was removed, and its scheduler may still have its job"
-        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # there; then armada rm {seen.run_id}")]
+        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id}")]
     return []
 
 

@@ -307,7 +307,7 @@ def test_check_finds_what_store_and_home_disagree_about(armada: Armada, home: Ho
     assert armada.json("store", "check")["findings"] == []
     text = armada.run("store", "check").stdout
     assert "sound (version" in text
-    assert "2 checkpoints at home held against it: nothing amiss" in text
+    assert "2 checkpoints at home compared with it; problems: 0" in text
 
 
 def test_an_older_store_is_migrated_by_the_next_command(armada: Armada, home: HomePaths) -> None:

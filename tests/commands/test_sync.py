@@ -90,7 +90,7 @@ def test_what_no_host_has_any_more_is_said_to_be_lost(armada: Armada, run_id: st
     (armada.local_runs / run_id).rename(armada.folder / "gone")
     lost = armada.run("sync", "verify")
     assert lost.returncode == 7
-    assert "does not have it any more" in lost.stdout
+    assert "no longer has it" in lost.stdout
 
 
 def test_a_dry_run_says_what_would_come_and_go_and_touches_nothing(armada: Armada) -> None:
@@ -166,7 +166,7 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert "checkpoint-30" in before.stdout
     assert "scratch.tmp" in before.stdout
     assert (
-        "local cannot be destroyed yet: what is marked ✗ would be lost; armada hosts release local --drain"
+        "local must not be destroyed yet: everything marked ✗ would be lost; armada hosts release local --drain"
         in before.stdout
     )
     drained = armada.json("hosts", "release", "local", "--drain", rc=8)
@@ -183,10 +183,10 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     root = armada.local_runs.parent
     assert not root.exists()
     stopped = armada.run("stop", run_id)
-    assert (stopped.returncode, "it had ended before" in stopped.stdout) == (0, True), stopped.stderr
+    assert (stopped.returncode, "it had already ended" in stopped.stdout) == (0, True), stopped.stderr
     assert not root.exists()
     removed = armada.run("rm", run_id)
-    assert f"{run_id} forgotten (the host had nothing of it); 3 checkpoints kept in " in removed.stdout, removed.stderr
+    assert f"{run_id} forgotten (the host had no files of it); 3 checkpoints kept in " in removed.stdout, removed.stderr
     assert not root.exists()
 
 

@@ -53,7 +53,7 @@ def test_the_same_pull_twice_at_once_brings_everything_once(armada: Armada) -> N
         assert codes(both) == [0, 0], [said(each) for each in both]
         assert published(armada, run_id) == THREE
         (second,) = [each for each in both if "verified" not in each.stdout]
-        assert f"nothing new; home already: 3 checkpoints of {run_id}" in second.stdout
+        assert f"nothing new; already home: 3 checkpoints of {run_id}" in second.stdout
         copy = armada.folder / f"copy-of-{run_id}"
         both = together(armada, *2 * [["pull", run_id, "--to", str(copy)]], lags=lags)
         assert codes(both) == [0, 8], [said(each) for each in both]

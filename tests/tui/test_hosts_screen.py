@@ -57,7 +57,7 @@ def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
-        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "name a `profile:`")
+        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "set a `profile:`")
         hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
         await shows(pilot, "its batch system does not answer: slurmctld is down")
 

@@ -236,7 +236,7 @@ def test_a_checkpoint_known_to_be_damaged_is_counted_as_home_nowhere(
     checkpoints.mark_trouble(world.database, "demo-aaaaaa", digest, "damaged at home: model.safetensors")
     assert "1 of 2" in printed(capsys, "ps", "--cached")
     (line,) = [line for line in printed(capsys, "show", "demo").splitlines() if "checkpoint-20 " in line]
-    assert "not good at home, also on box: " in line
+    assert "damaged at home, also on box: " in line
     assert "(damaged at home: model.safetensors)" in line
     listed = printed(capsys, "sync", "ls")
     assert "1 (2.1 GB), 1 damaged" in listed

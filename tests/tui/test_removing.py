@@ -59,7 +59,7 @@ def test_a_run_whose_host_is_gone_is_forgotten_at_home_alone_once_what_is_given_
             "nothing is deleted there: gone: root@127.0.0.1:1 refuses connections",
             "given up: 1 checkpoint (2.1 GB) only on gone: step 40",
         )
-        await shows(pilot, "given up: its job: it was running when last seen", "forgotten at home alone")
+        await shows(pilot, "given up: its job: it was running when last seen", "removed at home only")
         await pilot.press("y")
         await until(pilot, lambda: "remove tale-aaaaaa done" in said(pilot))
 

@@ -293,7 +293,7 @@ def test_a_taken_port_and_a_wrong_one_are_refused_with_a_sentence(world: World) 
         for words, code, said in (
             (["--web", "--port", port], 8, f"port {port} cannot be had: something else listens there"),
             (["--web", "--port", "70000"], 2, "70000 is no port"),
-            (["--port", "80"], 2, "--port is for --web"),
+            (["--port", "80"], 2, "--port needs --web"),
         ):
             refused = subprocess.run(
                 [sys.executable, "-m", "armada", "dashboard", *words],

@@ -159,7 +159,7 @@ class Experiment(Settings):
                     f"{shown(name)} must be the NAME of a variable, in capitals; values are taken from the environment"
                 )
             if value.count(name) > 1:
-                raise problem(f"{name} stands there twice")
+                raise problem(f"{name} is listed twice")
         return value
 
     @model_validator(mode="before")
@@ -179,7 +179,7 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _one_source_a_variable(self) -> Self:
         if both := sorted(set(self.secrets) & set(self.env)):
-            raise problem(f"{both[0]} is in `secrets` and in `env`: which one should the job see?", key="secrets")
+            raise problem(f"{both[0]} is in `secrets` and in `env`: keep one of them", key="secrets")
         return self
 
 

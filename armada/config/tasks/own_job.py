@@ -32,7 +32,7 @@ class OwnJob(Experiment):
             for index, source in enumerate(getattr(data, split, ())):
                 key = f"data.{split}[{index}]"
                 if source.path is None:
-                    raise problem(f"needs `path`: a {self.task} gets files, and fetches all else itself", key=key)
+                    raise problem(f"needs `path`: a {self.task} reads files; it fetches anything else itself", key=key)
                 if source.weight != 1.0:
                     raise problem(f"belongs to `task: sft`; a {self.task} mixes its data itself", key=f"{key}.weight")
         if data is not None and data.workers:

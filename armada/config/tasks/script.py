@@ -22,7 +22,7 @@ class Script(OwnJob):
     if_missing: ClassVar[dict[str, str]] = dict.fromkeys(_NEEDED, "`task: script` needs the script and its `code`")
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {
         "deepspeed": (
-            "is handed to the bundled trainer; a script names its own",
+            "is passed to the bundled trainer; a script sets its own",
             "accelerate: FILE with distributed_type: DEEPSPEED",
         )
     }

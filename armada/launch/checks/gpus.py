@@ -18,7 +18,7 @@ def check_number(subject: Subject) -> Answer | None:
     wanted, there = subject.gpus, len(subject.facts["gpus"])
     if wanted > there:
         return fail(
-            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {there}",
+            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} requested, but the host has {there}",
             f"--gpus {there}, or another host",
         )
     return ok(f"{wanted} of the host's {counted(there, 'GPU')}")
@@ -30,7 +30,7 @@ def check_kind(subject: Subject) -> Answer | None:
     if subject.host.batch is not None:
         return None
     if not subject.gpus or profile is None or not profile.match:
-        return ok("no kind of GPU is asked for")
+        return ok("the profile names no kind of GPU")
     names = [gpu["name"] for gpu in subject.facts["gpus"]]
     strange = [name for name in names if not any(word.lower() in name.lower() for word in profile.match)]
     if strange:
@@ -49,9 +49,9 @@ def check_bf16(subject: Subject) -> Answer | None:
     if subject.gpus and subject.precision == "bf16" and old:
         return fail(
             f"bf16 needs compute capability 8.0; {old[0]['name']} has {old[0]['compute_capability']}",
-            "set precision: fp16 in a profile of your own",
+            "set precision: fp16 in your own profile",
         )
-    return ok(f"precision {subject.precision or 'is the command’s own business'}")
+    return ok(f"precision {subject.precision or 'is left to the command'}")
 
 
 def _capability(gpu: dict[str, Any]) -> float | None:

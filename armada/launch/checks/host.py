@@ -29,18 +29,20 @@ def check_disk(subject: Subject) -> Answer:
     parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"
     what = f"{amount(needed)} of {amount(free)} free ({parts})"
     if needed > free:
-        return fail(f"not enough disk on the host: {what}", "free some, or set the host's `root:` elsewhere")
+        return fail(
+            f"not enough disk on the host: {what}", "free some space, or move the host's `root:` to another disk"
+        )
     return ok(f"disk: {what}")
 
 
 def check_rsync(subject: Subject) -> Answer:
     """By which way files travel."""
     if subject.host.local or not subject.travelling_bytes:
-        return ok("nothing has to travel by rsync")
+        return ok("nothing needs rsync")
     sides = (("here", shutil.which("rsync")), ("on the host", subject.facts["tools"]["rsync"]))
     missing = [where for where, there in sides if not there]
     if missing:
-        return ok(f"rsync is missing {' and '.join(missing)}: files travel as a tar stream, checked the same")
+        return ok(f"rsync is missing {' and '.join(missing)}: files are sent as a tar stream, with the same checks")
     return ok("rsync on both sides")
 
 
@@ -49,7 +51,7 @@ def check_clock(subject: Subject) -> Answer:
     off = float(subject.facts["time"]) - time.time()
     if abs(off) > CLOCK_S:
         ahead = "ahead" if off > 0 else "behind"
-        return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as it tells them")
+        return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as its own clock gives them")
     return ok("clocks agree")
 
 
@@ -67,5 +69,5 @@ def check_setup(subject: Subject) -> Answer:
     """A line of the host's `setup:` fails."""
     host = subject.host
     if failure := subject.facts.get("setup"):
-        return fail(sanitize_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
-    return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for")
+        return fail(sanitize_line(failure), f"fix `setup:` of {host.name} in hosts.yaml")
+    return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is configured")

@@ -35,14 +35,12 @@ def ask_payload(trained: Trained) -> Answer:
         is_here = _is_here(training, model)
         findings = payload_module("model.files").check_model(here, trained.kind) if is_here else []
     except failures.PayloadFailure as failure:
-        return fail(_sentence(failure.message), "the run would end with this on the host")
+        return fail(_sentence(failure.message), "the run would fail with this on the host")
     if lacking := _lacking(training, trained.environment):
-        hint = (
-            f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"
-        )
+        hint = f"add {' and '.join(lacking)} to `environment.packages` of your own profile, or change the setting that needs it"
         return fail(f"the profile's environment lacks {', '.join(lacking)}", hint)
     if findings:
-        return warn(_sentence("; ".join(findings)), "the run would start and print this as a finding")
+        return warn(_sentence("; ".join(findings)), "the run would start and print this warning")
     return ok("the payload takes these settings" + (" and this model" if model is not None else ""))
 
 

@@ -16,10 +16,10 @@ def check_checkpoints(subject: Subject) -> Answer:
     every_steps = checkpoint.every_steps if checkpoint else None  # minutes cannot be compared with steps
     max_steps = subject.trained.max_steps if subject.trained else None
     if not max_steps or every_steps is None or every_steps <= max_steps:
-        return ok("checkpoints come before the end")
+        return ok("checkpoints are saved before the end")
     return warn(
         f"checkpoint.every_steps {every_steps} is more than train.max_steps {max_steps}: only the end is saved",
-        "a run that dies leaves nothing",
+        "a run that dies leaves no checkpoint",
     )
 
 
@@ -28,7 +28,7 @@ def check_wandb(subject: Subject) -> Answer:
     host = subject.host
     wandb = subject.trained.section["tracking"]["wandb"] if subject.trained else None
     if wandb is None or wandb == "off":
-        return ok("nothing is reported to W&B by the payload")
+        return ok("the payload reports nothing to W&B")
     if host.has_internet:
         return ok(f"W&B {wandb}")
     if wandb == "online":

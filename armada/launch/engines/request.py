@@ -90,13 +90,13 @@ def job_request(
     root = str(paths.root)
     if not _PLAIN.fullmatch(root):
         raise PreflightRefused(
-            f"job files cannot name the root folder {root!r}",
+            f"the root folder cannot be used in job files: {root!r}",
             hint="set the host's `root:` to a path of letters, digits and _./+@=-",
             host=host.name,
         )
     batch = host.batch
     if batch is None:
-        raise PreflightRefused("a job file is for a batch system, and this host has none", host=host.name)
+        raise PreflightRefused("a job file needs a scheduler, and this host has none", host=host.name)
     words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
     return JobRequest(
         name=f"armada.{run_id}",

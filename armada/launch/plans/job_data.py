@@ -42,8 +42,8 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
     for path in experiment.data.paths:
         name = _name(path, base)
         if name in (link["name"] for link in found.links):
-            hint = "rename one; what is outside `code` is found as data/NAME"
-            raise ConfigError(f"two of `data:` would both be {name} where the job works", path=path, hint=hint)
+            hint = "rename one; the job finds data from outside `code` as data/NAME"
+            raise ConfigError(f"two entries of `data:` would both be {name} in the job's folder", path=path, hint=hint)
         if name in sent:
             continue
         real = path.resolve()  # people keep links to data; what travels is the file behind it
@@ -64,6 +64,6 @@ def _name(path: Path, base: Path) -> str:
     """Where the job finds it, relative to the folder it works in."""
     place, top = (Path(os.path.normpath(Path.cwd() / each)) for each in (path, base))
     if place == top or top.is_relative_to(place):
-        hint = "name the files or folders in it that git ignores; all else travels as code"
-        raise ConfigError("this is `code` itself, or holds it", path=path, hint=hint)
+        hint = "name only the files or folders in it that git ignores; the rest is sent as code"
+        raise ConfigError("this is `code` itself, or contains it", path=path, hint=hint)
     return place.relative_to(top).as_posix() if place.is_relative_to(top) else f"data/{place.name}"

@@ -25,8 +25,8 @@ def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gp
     if not takes_gpus:
         return None
     raise PreflightRefused(
-        f"which GPUs {host.scheduler} hands out cannot be seen from its login node",
-        hint="name the host's `profile:` in hosts.yaml, or --profile",
+        f"the login node does not show which GPUs {host.scheduler} assigns",
+        hint="set the host's `profile:` in hosts.yaml, or give --profile",
         host=host.name,
     )
 
@@ -54,7 +54,7 @@ def count_gpus(
         return min(profile.gpus.count, there) or profile.gpus.count
     if asked == 0 and takes_gpus:
         raise PreflightRefused(
-            f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without"
+            f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without GPUs"
         )
     return asked or 0
 
@@ -65,6 +65,7 @@ def _without_profile(asked: object, host: Host) -> int:
         return 0
     if asked == "all":
         raise PreflightRefused(
-            "resources.gpus is `all`, but nothing says how many a node has", hint="a number, or the host's `profile:`"
+            "resources.gpus is `all`, but the number of GPUs in a node is unknown",
+            hint="a number, or the host's `profile:`",
         )
     return asked if isinstance(asked, int) else 0

@@ -51,7 +51,8 @@ def refuse_unmergeable(run: Run, spec: dict[str, Any]) -> None:
     """
     if spec.get("task") != "sft":
         raise PreflightRefused(
-            f"{run.run_id} is a {spec.get('task')}, not a training of armada's own", hint="only those can be merged"
+            f"{run.run_id} is a {spec.get('task')}, not a `task: sft` training",
+            hint="only those trainings can be merged",
         )
     if not (spec.get("training") or {}).get("lora"):
         raise PreflightRefused(
@@ -161,7 +162,7 @@ def _adapter(source: Source, paths: HostPaths, contents: list[Content], *, is_th
         return str(paths.outbox(source.run.run_id, checkpoint.digest))
     if checkpoint.home_path is None:
         raise NotFound(
-            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, from where it would be sent",
+            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, so it cannot be sent from there",
             hint=f"armada pull {source.run.run_id} --checkpoint {checkpoint.step}",
         )
     folder = checkpoint.home_path
@@ -181,7 +182,7 @@ def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there
     given = source.spec["experiment"].get("model")
     if not isinstance(given, str) or not (Path(given) / "config.json").is_file():
         raise NotFound(
-            f"the base model of {source.run.run_id} lies on {source.run.host}, and not here (it was {given})",
+            f"the base model of {source.run.run_id} is on {source.run.host} and not at home (it was {given})",
             hint=f"--host {source.run.host} merges there",
         )
     content = model_content(Path(given))

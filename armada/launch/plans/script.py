@@ -53,9 +53,9 @@ class ScriptTask(Task[Script]):
         """Refuse a script that does not travel with its code."""
         if self.snapshot is None or self.settings.script not in self.snapshot.content.files:
             raise ConfigError(
-                f"`script`: {self.settings.script} does not travel: git ignores it, or it is a link",
+                f"`script`: {self.settings.script} is not sent: git ignores it, or it is a link",
                 path=self.settings.origin,
-                hint="take it out of .gitignore",
+                hint="remove it from .gitignore",
             )
 
     def _accelerate(self, place: Place, profile: Profile) -> str:

@@ -47,13 +47,13 @@ def render_accelerate(
             ours, source = decided[key]
             raise PreflightRefused(
                 f"{extras_from} sets accelerate.{key} to {shown(value)}, but {source} makes it {shown(ours)}",
-                hint=f"take `{key}` out of the profile's `accelerate:`",
+                hint=f"remove `{key}` from the profile's `accelerate:`",
             )
     for location, key in _keys_below(extras):
         if key in _ELSEWHERE:
             raise PreflightRefused(
                 f"{extras_from} sets accelerate.{location}, which comes from {_ELSEWHERE[key]}",
-                hint="say it there; said twice, one of the two silently loses",
+                hint="set it there; if it is set twice, one of the two is silently ignored",
             )
     settings = {key: value for key, (value, _) in decided.items()}
     checked = checked or {}
@@ -108,9 +108,7 @@ def _distribution(processes: int, device: str, extras: Mapping[str, Any], extras
             hint="leave it out; FSDP is for `task: script`",
         )
     if device == "cpu":
-        raise PreflightRefused(
-            f"{extras_from} asks for FSDP, which is silently not applied on CPUs", hint="use another profile"
-        )
+        raise PreflightRefused(f"{extras_from} asks for FSDP, which has no effect on CPUs", hint="use another profile")
     return "FSDP"
 
 

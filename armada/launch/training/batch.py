@@ -93,5 +93,5 @@ def _refusal(global_batch_size: int, micro: int | Literal["auto"], processes: in
     each = f"processes {processes}" if micro == "auto" else f"micro_batch_size {micro} × processes {processes}"
     return PreflightRefused(
         f"train.global_batch_size {global_batch_size} is not a multiple of {each}, so no gradient accumulation makes it exact",
-        hint=f"any one of these divides: {'; '.join(changes)}",
+        hint=f"any one of these works: {'; '.join(changes)}",
     )

@@ -52,7 +52,7 @@ def _find_problem(hook: str, code: Path, files: Sequence[str]) -> tuple[str, str
 
 def _find_missing(module: str, places: list[str], code: Path, files: Sequence[str]) -> tuple[str, str | None] | None:
     if any((code / place).is_file() for place in places):
-        return f"{places[0]} does not travel: git ignores it, or it is a link", "take it out of .gitignore"
+        return f"{places[0]} is not sent: git ignores it, or it is a link", "remove it from .gitignore"
     known = {str(PurePosixPath(file).with_suffix("")).replace("/", ".") for file in files if file.endswith(".py")}
     near = nearest(module, {name.removesuffix(".__init__") for name in known})
     top = module.partition(".")[0]

@@ -181,7 +181,7 @@ def choose(database: Database, session: HostSession | None, run: Run, word: str)
         lacking = " with an evaluation loss" if word == "best" and known else ""
         why = "does not answer" if session is not None else "was not asked"
         where = "" if reached else f"; {run.host} {why}, so only what is home could be looked at"
-        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"steps that there are: {steps}")
+        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"known steps: {steps}")
     return matching[0]
 
 

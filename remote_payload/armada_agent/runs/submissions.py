@@ -29,7 +29,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
     however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
-    name before anything is handed over again, and of two jobs of one submission only the first may take the run up.
+    name before anything is submitted again, and of two jobs of one submission only the first may take the run up.
     Secrets went with the end of the submission before: a later one brings them anew, or, where that one was lost without an
     end, says `keep_secrets`.
 
@@ -92,7 +92,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     # Whoever takes the run up from here on reads the wish; only who took it up before has to be looked for.
     evidence = Evidence(paths)
     if number is not None and evidence.submission_number != number:
-        return {"outcome": "already_ended", "submission": number}  # it was handed over again before the wish was there
+        return {"outcome": "already_ended", "submission": number}  # it was submitted again before the wish was there
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
 

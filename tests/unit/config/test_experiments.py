@@ -108,9 +108,9 @@ def test_checkpoints_come_by_steps_unless_minutes_are_given(project: Path) -> No
 
 
 @pytest.mark.parametrize(("override", "words"), [
-    ("train.packing=true", "`train.packing` needs rows that are there beforehand"),
-    ("train.long_samples=split", "`train.long_samples` split needs rows"),
-    ("train={global_batch_size: 8, epochs: 1.0}", "needs max_steps: what a hook makes has no end"),
+    ("train.packing=true", "`train.packing` needs all rows in advance"),
+    ("train.long_samples=split", "`train.long_samples` split needs all rows"),
+    ("train={global_batch_size: 8, epochs: 1.0}", "needs max_steps: a hook's rows have no end"),
 ])  # fmt: skip
 def test_a_hook_goes_only_with_what_an_endless_stream_allows(project: Path, override: str, words: str) -> None:
     text = SFT.replace("{path: data/train.jsonl, weight: 1.0}", "{hook: puzzles:sample}") + "code: .\n"
@@ -255,7 +255,7 @@ ADDED: list[tuple[str, str, str | None]] = [
     ("learning_rate: 1.0", "unknown key `learning_rate`", "did you mean `train.learning_rate`?"),
     ("zzz: 1", "unknown key `zzz`", "known here: name, task"),
     ("origin: x", "unknown key `origin`", None),
-    ("name: again", "the key 'name' stands here a second time", None),
+    ("name: again", "the key 'name' is here for the second time", None),
     ("command: [a]", "`command` belongs to `task: command`", "leave it out"),
     ("code: none", "`code`: there is no folder", None),
     ("code: e.yaml", "`code`: there is no folder", None),
@@ -328,7 +328,7 @@ def test_every_key_of_another_task_is_named_with_its_line(project: Path) -> None
     assert str(error).splitlines() == [
         f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training",
         f"{project / 'e.yaml'}:5: `script` belongs to `task: script` (leave it out, or write task: script)",
-        f"{project / 'e.yaml'}:6: `deepspeed` belongs to trainings and scripts: a command is started as it is",
+        f"{project / 'e.yaml'}:6: `deepspeed` applies to trainings and scripts: a command is started as it is",
     ]
 
 
@@ -362,7 +362,7 @@ def test_evaluating_on_nothing_is_refused(project: Path) -> None:
 
 
 def test_a_secret_that_is_also_in_env_is_refused(project: Path) -> None:
-    assert "which one" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
+    assert "keep one of them" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
 
 
 def test_every_mistake_is_told_at_once(project: Path) -> None:
@@ -423,8 +423,8 @@ def test_the_last_override_wins(project: Path) -> None:
         ("name=a: b", "read as YAML", None),
         ("name='x", "not YAML", None),
         ("model.tiny.heads=2", "single value", None),
-        ("data.train.1.weight=2", "no index", None),
-        ("data.train.x.weight=2", "no index", None),
+        ("data.train.1.weight=2", "not an index", None),
+        ("data.train.x.weight=2", "not an index", None),
         ("data.train.0.path=zz", "there is no file", None),
         ('name="\\0"', "NUL", None),
         ("train=", "is missing", None),
@@ -509,7 +509,7 @@ def test_a_script_and_what_stands_in_for_on_save_is_read(project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SCRIPT + "data: {train: [{hub: a/b}]}\n", "`data.train[0]` needs `path`: a script gets files"),
+        (SCRIPT + "data: {train: [{hub: a/b}]}\n", "`data.train[0]` needs `path`: a script reads files"),
         (SCRIPT + "data: {train: [{path: train.py, weight: 2}]}\n", "a script mixes its data itself"),
         (SCRIPT + "data: {train: [{path: train.py}], workers: 2}\n", "a script reads its data itself"),
         (SCRIPT + "data: {train: [{path: none}]}\n", "there is no file"),

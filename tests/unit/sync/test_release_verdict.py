@@ -350,7 +350,7 @@ class TestRemovedBeforeItsJobEnded:
         assert item.lost
         assert "may still have its job" in item.what
         assert item.hint is not None
-        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # there; then armada rm")
+        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # on the host; then armada rm")
 
     def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
         runs.set_state(world.database, RUN, "running")
