@@ -73,8 +73,8 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     if code == 0 and _wait(lambda: status.judge(home).condition == "fresh", START_S):
         return _is_in_session(instance.holder(home), first.pid)
     raise ArmadaError(
-        f"the daemon did not come up within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
-        hint="armada daemon run shows what it does",
+        f"the daemon did not start within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
+        hint="run armada daemon run to see what it does",
     )
 
 
@@ -98,7 +98,7 @@ def stop(home: HomePaths) -> int:
     """
     if not _wait(lambda: not instance.is_held(home) or instance.holder(home) is not None, 1.0):
         raise Conflict(
-            "another process holds the daemon's lock and does not say which", hint=str(instance.lock_file(home))
+            "another process, which did not record its id, holds the daemon's lock", hint=str(instance.lock_file(home))
         )
     process = instance.holder(home)
     if process is None or not process_identity.lives(process):

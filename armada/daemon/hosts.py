@@ -55,8 +55,10 @@ class KnownHosts:
             return hosts_of(read_document(path)) if path.exists() else {}
         except ConfigError as error:
             former = self._files[path][1] if path in self._files else {}
-            named = f"the hosts it named before ({', '.join(former)})" if former else "no host of this file is watched"
-            meanwhile = f"Until it is mended, {named} {'are watched' if former else ''}".strip()
+            named = (
+                f"the hosts it named before ({', '.join(former)})" if former else "no host from this file is watched"
+            )
+            meanwhile = f"Until it is fixed, {named} {'are watched' if former else ''}".strip()
             hint = f" ({error.hint})" if error.hint else ""
             self._troubles[path] = sanitize_line(f"{error}{hint}. {meanwhile}.", 1000)
             log.warning("%s", self._troubles[path])

@@ -70,7 +70,7 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
     return place, [
         "systemctl --user daemon-reload",
         "systemctl --user enable --now armada",
-        "loginctl enable-linger      # so that it goes on when you log out",
+        "loginctl enable-linger      # so that it keeps running when you log out",
     ]
 
 

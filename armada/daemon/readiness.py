@@ -23,6 +23,6 @@ def notify(*words: str) -> bool:
             channel.connect("\0" + address[1:] if address.startswith("@") else address)
             channel.sendall("\n".join(words).encode())
     except OSError as error:
-        log.warning("systemd could not be told %s: %s", words, error)
+        log.warning("cannot notify systemd of %s: %s", words, error)
         return False
     return True

@@ -150,4 +150,4 @@ def _say(host: str, outcome: SyncOutcome) -> None:
     for trouble in outcome.troubles:
         log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:
-        log.info("%s: all of %s is home", host, outcome.run_id)
+        log.info("%s: everything of %s is home", host, outcome.run_id)

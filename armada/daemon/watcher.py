@@ -131,7 +131,7 @@ class Watcher:
             wait_s = self._failed(database, error.message)
         except Exception as error:
             # A full disk, a locked store, or a fault of ours: the other hosts are watched on, and so is this one.
-            log.exception("%s: looking at it failed", name)
+            log.exception("%s: checking it failed", name)
             self._failures += 1
             wait_s = wait_after_failure_s(self._failures, random.random())  # noqa: S311  # jitter, not a secret
             self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
@@ -180,7 +180,7 @@ class Watcher:
         try:
             self._queue = look_at_queue(self._session)
         except HostUnreachable as error:
-            log.debug("%s: its queue could not be asked for (%s)", self.host.name, sanitize_line(error.message))
+            log.debug("%s: its queue could not be read (%s)", self.host.name, sanitize_line(error.message))
 
     def _due(self, what: str, every_s: float) -> bool:
         asked_at = self._asked_at.get(what)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 KILL_S = 30.0
-"""After the grace time: signalling every process, and the supervisor's last words."""
+"""After the grace period: signalling every process, and the supervisor's last words."""
 
 
 def stop_run(
@@ -43,7 +43,7 @@ def stop_run(
 
     Raises:
         Conflict: It ended, and was resumed before anybody could see that it had.
-        OutcomeUnknown: It had not ended well after the grace time, or its folder is gone and it may run where that cannot be seen.
+        OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run where that cannot be seen.
     """
     if grace_s is None:
         grace_s = float(runs.spec(database, run.run_id).get("stop_grace_s", 60.0))

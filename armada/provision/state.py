@@ -52,6 +52,6 @@ def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> 
         return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
     there = facts.get("environments")
     if not isinstance(there, dict):
-        return EnvironmentState(name, key, "unknown", "not looked at yet")
+        return EnvironmentState(name, key, "unknown", "not checked yet")
     condition = there.get(key, "absent")
     return EnvironmentState(name, key, condition if condition in CONDITIONS else "unknown")

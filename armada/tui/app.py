@@ -42,12 +42,12 @@ LOOK_EVERY_S = 10.0
 
 MANY = 1000
 NOTES = {
-    "stop": "SIGTERM, then, after the grace time, SIGKILL. A training saves a checkpoint at SIGTERM; of a script or command, "
-    "what it does not save itself since its last checkpoint is lost.",
-    "resume": "Each goes on, on its own host, from its last whole checkpoint there, else from its beginning; "
-    "a host by the hour costs again.",
+    "stop": "SIGTERM, then SIGKILL after the grace period. A training saves a checkpoint at SIGTERM; a script or command "
+    "loses what it has not saved since its last checkpoint.",
+    "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
+    "a host paid by the hour costs money again.",
 }
-LOOK = "look at hosts"
+LOOK = "check hosts"
 
 
 class InAscii(LineFilter):
@@ -173,7 +173,7 @@ class Dashboard(App[None]):
         good = ended.exit_code == 0
         said = f": {ended.last}" if ended.last else ""
         words = f"{ended.title}{' done' if good else f' ended with {ended.exit_code}'}{said}"
-        more = "" if good else f"\n(all it said: {ended.log})"
+        more = "" if good else f"\n(full output: {ended.log})"
         self.notify(
             self.symbols.text(words + more),
             severity="information" if good else "error",
@@ -290,7 +290,7 @@ class Dashboard(App[None]):
     def refuses(self, what: str) -> bool:
         """Say why nothing is done, with `--read-only`."""
         if self.read_only:
-            self.notify(f"{what}: not from here, this dashboard was started with --read-only", severity="warning")
+            self.notify(f"{what}: disabled, because this dashboard was started with --read-only", severity="warning")
         return self.read_only
 
     def operate(

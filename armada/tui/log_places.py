@@ -55,7 +55,7 @@ def parse_place(text: str) -> Place:
         year, month, day, hour, minute, second = found.groups()
         if int(hour) < 24 and int(minute) < 60 and int(second or 0) < 60:
             return Place("time", _seconds(year, month, day, hour, minute, second or 0), year is not None)
-    raise UsageError(f"{word!r} is no place in a log", hint=HOW)
+    raise UsageError(f"{word!r} is not a position in a log", hint=HOW)
 
 
 def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:

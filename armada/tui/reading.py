@@ -209,7 +209,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     if run.state == "failed" and urgent:
         return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
     if run.state == "unknown" or (run.state == "running" and reason):
-        return ": ".join(part for part in (reason, because) if part) or "nobody knows its state"
+        return ": ".join(part for part in (reason, because) if part) or "its state is unknown"
     if run.state == "running" and run.loss_not_finite is not None:
         return f"its loss is {run.loss_not_finite}"
     if sync_failing is not None:

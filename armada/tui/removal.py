@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 NOTE = "There is no undo. Checkpoints that are at home stay in their folders."
-ALONE = "Where the host does not answer, the run is removed at home only: what the host has of it stays there."
+ALONE = "If the host does not answer, the run is removed at home only, and its files on the host stay there."
 
 
 class Removal:
@@ -52,7 +52,7 @@ class Removal:
             return
         row = self._left.pop(0)
         words = ["rm", "--dry-run", "--json", row.run.run_id]
-        self._board.ask(f"look what goes with {row.run.run_id}", words, lambda answer: self._take(row, answer))
+        self._board.ask(f"check what is lost with {row.run.run_id}", words, lambda answer: self._take(row, answer))
 
     def _take(self, row: RunRow, answer: Answer) -> None:
         run_id, found = row.run.run_id, answer.json
@@ -108,7 +108,7 @@ def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[st
     listed = given_up.get("sentences") if isinstance(given_up, dict) else None
     lost = [str(line) for line in listed] if isinstance(listed, list) else []
     lines = [head, f"  nothing is deleted there: {sanitize_line(found['host_error'], 150)}"]
-    lines += [f"  given up: {line}" for line in lost or ["nothing that is known; all of it is at home"]]
+    lines += [f"  given up: {line}" for line in lost or ["nothing: everything that armada knows of it is at home"]]
     return [*lines, f"  {stays.removeprefix('; ')}"] if stays else lines
 
 

@@ -134,7 +134,7 @@ class Watcher:
             return
         found = identity_of(self._home.store)
         if found is None:
-            raise _Gone(f"the store is gone: {self._home.store} was deleted or moved away; what is shown is as it was")
+            raise _Gone(f"the store is gone: {self._home.store} was deleted or moved; this shows the last known state")
         if found != self._opened:
             self._opened = None
             raise _Replaced
@@ -285,7 +285,7 @@ class Watcher:
             self._hosts = load_hosts(self._home, Path.cwd())
             self._hosts_trouble = None
         except ArmadaError as error:  # the hosts known so far stay on the screen
-            kept = "hosts and prices are as last read" if self._hosts else "no host and no price is known"
+            kept = "hosts and prices stay as last read" if self._hosts else "no host and no price is known"
             self._hosts_trouble = f"{_told(error)} Until then {kept}."
 
     def _notifications_trouble(self) -> str | None:

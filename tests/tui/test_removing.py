@@ -132,7 +132,7 @@ def test_a_dashboard_that_only_shows_removes_nothing(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "over-aaaaaa")
         await pilot.press("d")
-        await until(pilot, lambda: "remove: not from here" in said(pilot))
+        await until(pilot, lambda: "remove: disabled" in said(pilot))
         assert len(heard(pilot)) == 1
 
     drive(world.board(read_only=True), use)

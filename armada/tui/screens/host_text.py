@@ -49,7 +49,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
         ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(gpus) if facts else "not looked at yet: k", "plain"),),
+        ((gpu_names(gpus) if facts else "not checked yet: press k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
         ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),
@@ -119,7 +119,7 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
         pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
         yield ((f"disk full in about {span(forecast.full_at - now)}: {pace}", "warn"),)
     if record is not None and record.released_at is not None:
-        yield ((f"wiped {age(record.released_at, now)}: left alone until something is launched on it", "dim"),)
+        yield ((f"wiped {age(record.released_at, now)}: not watched until something is launched on it", "dim"),)
     if host.environment is not None and host.environment.key is None and host.environment.trouble:
         yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 
@@ -150,7 +150,7 @@ def queue_lines(facts: Mapping[str, Any], snapshot: Snapshot, now: float) -> Ite
         room = f"  {free} of {_plural(all_there, 'GPU')} free · {_plural(sanitize_line(each.get('nodes'), 8), 'node')}{state}{limit}"
         yield ((sanitize_line(each.get("name"), 40), "strong"), (room, "plain"))
     if queue.get("error"):
-        yield ((f"its batch system does not answer: {sanitize_line(queue['error'], 300)}", "warn"),)
+        yield ((f"its scheduler does not answer: {sanitize_line(queue['error'], 300)}", "warn"),)
 
 
 def _plural(number: str, thing: str) -> str:

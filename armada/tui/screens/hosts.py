@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Table
 
-HINT = " only this machine so far; a adds a GPU box"
+HINT = " only this machine so far; press a to add a GPU box"
 
 
 class HostsScreen(View):
@@ -166,13 +166,14 @@ class HostsScreen(View):
         if known:
             title, note = (
                 f"{name} shows the key that is pinned",
-                "Nothing has changed; pinning it again changes nothing.",
+                "The pinned key is unchanged; there is nothing to do.",
             )
         else:
             title = f"Pin another key for {name}?"
             note = (
-                "A reinstalled box has a new key; so has somebody in between. Compare it with what the box's console or "
-                "its provider shows. What is sent there afterwards, secrets too, goes to whoever holds this key."
+                "The key changes when a box is reinstalled, or when somebody intercepts the connection. Compare it with what "
+                "the box's console or its provider shows. Everything sent there later, including secrets, goes to the holder "
+                "of this key."
             )
         words = ["hosts", "trust", *(f"--expect={mark}" for mark in offered), name]
 
@@ -190,11 +191,11 @@ class HostsScreen(View):
         """Look first: what would be lost is said before anything is done."""
         if (name := self.table.cursor) is not None:
             words = ["hosts", "release", "--dry-run", "--json", name]
-            self.board.ask(f"look what {name} holds", words, lambda answer: self.judge(name, answer))
+            self.board.ask(f"check what {name} holds", words, lambda answer: self.judge(name, answer))
 
     def judge(self, name: str, answer: Answer) -> None:
         if (found := answer.json) is None:
-            self._say(f"nobody knows what {name} holds: {answer.said}")
+            self._say(f"it is unknown what {name} holds: {answer.said}")
             return
 
         def go(verb: str | None) -> None:

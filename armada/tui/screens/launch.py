@@ -89,7 +89,7 @@ class LaunchScreen(View):
         super().on_mount()
         self.fields["experiment"].focus()
         self._say(
-            "Type an experiment and a host: the plan comes by itself. ctrl+o chooses from a list, ctrl+l launches, esc goes back."
+            "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back."
         )
 
     def wants(self) -> Subscription:
@@ -147,7 +147,7 @@ class LaunchScreen(View):
     def _about(self, host: HostView) -> str:
         record = host.record
         facts = record.facts if record is not None and isinstance(record.facts, dict) else None
-        words = [gpu_names(gpus_of(facts)) if facts is not None else "not looked at yet"]
+        words = [gpu_names(gpus_of(facts)) if facts is not None else "not checked yet"]
         words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
         words += [counted(busy, "run") if busy else "idle", f"${host.price:.2f}/h" if host.price is not None else ""]
@@ -185,7 +185,7 @@ class LaunchScreen(View):
             return
         self.ready = message.words if message.code == 0 else None
         # First what to do about it: of a long plan only the beginning is in sight.
-        text = Text(" ctrl+l launches this\n\n" if self.ready is not None else "", style="bold")
+        text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
         text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
         if message.command_line:
             text.append(f"\n command    {self.board.symbols.text(message.command_line)}\n", style="not bold dim")
@@ -198,7 +198,7 @@ class LaunchScreen(View):
         if self.words is None:
             self.notify("an experiment and a host are needed", severity="warning")
         elif self.ready != self.words:
-            self.notify("there is no plan for this yet, or it was refused: see below", severity="warning")
+            self.notify("there is no plan for this yet, or it was refused (see below)", severity="warning")
         else:
             self.board.await_run(self.fields["host"].value.strip())
             self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)

@@ -39,7 +39,7 @@ class Prompt(ModalScreen[str | None]):
     def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:
         super().__init__()
         self._title = Text(symbols.text(sanitize_line(title, 200)), style="bold")
-        self._note = Text(symbols.text(f"{note}\n\nenter goes on     esc leaves it"), style="dim")
+        self._note = Text(symbols.text(f"{note}\n\nEnter continues     Esc cancels"), style="dim")
         self._value = value
 
     def compose(self) -> ComposeResult:

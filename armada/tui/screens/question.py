@@ -54,9 +54,7 @@ class Question(ModalScreen[bool]):
         self._lines = Text("\n").join(Text(f"  {text(sanitize_line(line, 300))}") for line in lines[:SHOWN])
         if len(lines) > SHOWN:
             self._lines.append(f"\n  and {len(lines) - SHOWN} more")
-        self._foot = Text.assemble(
-            (f"\n{text(note)}\n\n", "dim"), (f"y {text(verb)}     n, esc leave as it is", "bold")
-        )
+        self._foot = Text.assemble((f"\n{text(note)}\n\n", "dim"), (f"y {text(verb)}     n, esc cancel", "bold"))
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -85,7 +85,7 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
         due = " · all home" if run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
         failing = (
-            f" · fails since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}"
+            f" · failing since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}"
             if sync.failing_since
             else ""
         )
@@ -117,7 +117,7 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "profile", sanitize_line(spec["profile"], 60)
     project = spec.get("project")
     if isinstance(project, dict) and project.get("revision"):
-        dirty = ", with changes that were not committed" if project.get("dirty") else ""
+        dirty = ", with uncommitted changes" if project.get("dirty") else ""
         yield "git revision", f"{sanitize_line(project['revision'], 60)}{dirty}"
     job = spec.get("job")
     if isinstance(job, dict) and isinstance(job.get("argv"), list):
@@ -131,7 +131,7 @@ def config(detail: RunDetail) -> str:
     lines = [f" {name:<{width}}  {value}" for name, value in chosen.items()]
     rest = {key: value for key, value in detail.spec.items() if key != "experiment"}
     if detail.spec.get("experiment"):
-        lines += ["", " what armada made of it", ""]
+        lines += ["", " the resolved settings", ""]
         lines += [f" {name:<{width}}  {value}" for name, value in flat(rest)]
     return "\n".join(lines[:3000])
 

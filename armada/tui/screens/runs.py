@@ -92,7 +92,7 @@ class RunsScreen(View):
         snapshot = self.snapshot
         # Before the first picture it is not known that there is nothing.
         self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
-        none = "nothing could be read" if snapshot.trouble is not None else NONE_LIKE_THIS
+        none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
         self.table.empty = (
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
         )

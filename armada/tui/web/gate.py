@@ -50,19 +50,19 @@ class Gate:
         """
         host = own_host(request)
         if host is None:
-            raise web.HTTPForbidden(text="not by this name: the dashboard answers to 127.0.0.1 and localhost\n")
+            raise web.HTTPForbidden(text="wrong host name: the dashboard answers only to 127.0.0.1 and localhost\n")
         origin = request.headers.get("Origin")
         if origin is None and "Upgrade" in request.headers:
-            raise web.HTTPForbidden(text="a browser says from which page it opens a websocket\n")
+            raise web.HTTPForbidden(text="the websocket request has no Origin header\n")
         if origin is not None and origin != f"http://{host}":
-            raise web.HTTPForbidden(text="not from another page\n")
+            raise web.HTTPForbidden(text="requests from other pages are refused\n")
         if request.path == self.root and "token" in request.query:
             if self._is_token(request.query["token"]):
                 return self._welcome()
         elif request.path.startswith(self.root) and self._is_token(request.cookies.get(COOKIE, "")):
             return await handler(request)
         raise web.HTTPForbidden(
-            text="open the address that `armada dashboard --web` printed: its token is missing or wrong here\n"
+            text="the token is missing or wrong: open the address that `armada dashboard --web` printed\n"
         )
 
     def _is_token(self, given: str) -> bool:

@@ -184,8 +184,10 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror
-        raise Conflict(f"port {port} cannot be had: {why}", hint="--port 0, or no --port, takes a free one") from error
+        why = "another program listens on it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise Conflict(
+            f"cannot listen on port {port}: {why}", hint="--port 0, or no --port, uses a free one"
+        ) from error
 
 
 async def serve(listening: socket.socket, *, read_only: bool, tell: Callable[[str], None]) -> None:

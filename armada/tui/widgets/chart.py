@@ -80,7 +80,7 @@ class Chart(Widget):
         super().__init__(id=id)
         self.symbols = symbols
         self.title = ""
-        self.empty = "nothing to draw yet"
+        self.empty = "no points yet"
         self.lines: tuple[Line, ...] = ()
         self.logarithmic = False
         self.unit = "step"
@@ -248,7 +248,7 @@ class Chart(Widget):
         room, rows = width - LABEL, height - 2
         if not extents or room < 4 or rows < 1:
             doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
-            words = f"nothing that could be drawn: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
+            words = f"no finite values to draw: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
             said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]

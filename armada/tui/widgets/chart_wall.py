@@ -98,7 +98,7 @@ class ChartWall(Grid):
                 levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
                 lines = [Line(sanitize_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
             title = f"{sanitize_line(name, 60)} ({at}){smooth}"
-            none = "no such points yet: they come with the next look at the host"
+            none = "no points of this metric yet: the next check of the host brings them"
             chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 
     # What keys do ---------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class GpuHistory(Grid):
         for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
             lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
             title = f"{sanitize_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
-            chart.show(title, lines, unit="clock", empty="the daemon writes this down while it watches the host")
+            chart.show(title, lines, unit="clock", empty="the daemon records this while it watches the host")
 
 
 def _line(gpu: int, points: tuple[Point, ...], value: Callable[[Point], float | None], span_s: float) -> Line:

@@ -248,7 +248,7 @@ class LogView(Widget, can_focus=True):
         if event.offset is not None:
             self.following, self._top = False, event.offset
         else:
-            words = self.symbols.text(f"not found in what is at home: {sanitize_line(event.what, 100)}")
+            words = self.symbols.text(f"not found in the copy at home: {sanitize_line(event.what, 100)}")
             self.notify(words, severity="warning", markup=False)
         self._stamp = None
         self.follow()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 BAR = 12
-NONE_LIKE_THIS = "no run is like this: esc takes the filter away"
+NONE_LIKE_THIS = "no run matches: esc clears the filter"
 COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
