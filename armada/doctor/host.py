@@ -51,7 +51,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
             code = error.exit_code
         except (KeyError, TypeError, ValueError) as error:
             # Whatever answers there is not our agent, or is not let do its work: the other hosts are still looked at.
-            findings.append(fail("agent", f"its answer is not what an agent says ({type(error).__name__}: {error})"))
+            findings.append(
+                fail("agent", f"its answer is not a valid agent's answer ({type(error).__name__}: {error})")
+            )
             code = CANNOT_LAUNCH
         noise, banner = session.noise, session.banner
     return Report(host.name, tuple(findings), code, noise, banner, measured, host.ssh)
@@ -142,8 +144,8 @@ def _shell(seen: Mapping[str, Any], noise: str) -> Finding:
         return warn(
             "shell",
             f"{shell}; its start-up files print {len(noise.encode())} bytes where programs expect none (shown below): rsync and "
-            "scp do not work there, armada does",
-            "begin its ~/.bashrc with: case $- in *i*) ;; *) return ;; esac",
+            "scp fail there, armada works",
+            "put this at the top of its ~/.bashrc: case $- in *i*) ;; *) return ;; esac",
         )
     return ok("shell", f"{shell}, silent")
 
@@ -162,7 +164,7 @@ def _variables(seen: Mapping[str, Any]) -> list[Finding]:
     found += [
         warn(
             "libraries",
-            f"{name}={sanitize_line(variables[name], 200)} is set at login and reaches every run, over an environment's libraries",
+            f"{name}={sanitize_line(variables[name], 200)} is set at login for every run and overrides an environment's libraries",
             f"take {name} out of the start-up files there",
         )
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -187,9 +189,10 @@ def _variables(seen: Mapping[str, Any]) -> list[Finding]:
 
 def _setup(host: Host, facts: Mapping[str, Any]) -> Finding:
     if facts.get("setup"):
-        return fail("setup", facts["setup"], f"mend `setup:` of {host.name} in {host.origin or _WHERE}")
+        return fail("setup", facts["setup"], f"fix `setup:` of {host.name} in {host.origin or _WHERE}")
     return ok(
-        "setup", f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are asked for"
+        "setup",
+        f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are configured",
     )
 
 
@@ -201,34 +204,36 @@ def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
         return fail("root", f"{where}: {root['problem']}", move)
     if root["is_shared"] and host.batch is None:
         return warn(
-            "root", f"{where}, which other machines share: slower, and a run's liveness is harder to tell", move
+            "root",
+            f"{where}, which other machines share: slower, and it is harder to tell whether a run is alive",
+            move,
         )
     if not root["is_shared"] and host.batch is not None:
         return warn(
             "root",
-            f"{where}: do its workers see that folder too?",
+            f"{where}: check that its workers see that folder too",
             f"srun ls -d {shlex.quote(str(root['path']))}  # there",
         )
-    return ok("root", f"{where}: takes files, programs run there")
+    return ok("root", f"{where}: writable, and programs run there")
 
 
 def _owners(facts: Mapping[str, Any]) -> list[Finding]:
     """Who may write there; what armada refuses never gets as far as this."""
-    away = "a `root:` in a folder of your own, or what it says there, by that folder's owner"
+    away = "use a `root:` in your own folder, or ask that folder's owner to run the command above"
     found = [warn("owners", doubt, away) for doubt in sentences(facts.get("doubts"))]
-    return found or [ok("owners", "nobody else may write in the root, or put another folder in its place")]
+    return found or [ok("owners", "no other user can write in the root or replace it")]
 
 
 def _disk(seen: Mapping[str, Any]) -> Finding:
     root: dict[str, Any] = seen["root"]
     free, total = root["free_bytes"], root["total_bytes"]
     if free is None or total is None:
-        return warn("disk", "how much is free cannot be seen")
+        return warn("disk", "the free space is unknown")
     text = f"{amount(free)} of {amount(total)} free"
     if free < LOW_BYTES:
         return warn(
             "disk",
-            f"{text}: an environment alone takes more",
+            f"{text}: an environment alone needs more",
             _on(seen, "du -xh --max-depth=2 {root} | sort -h | tail"),
         )
     return ok("disk", text)
@@ -238,7 +243,7 @@ def _inodes(seen: Mapping[str, Any]) -> Finding:
     root: dict[str, Any] = seen["root"]
     free, total = root["free_inodes"], root["total_inodes"]
     if free is None or not total:
-        return ok("inodes", "not counted by this file system")
+        return ok("inodes", "this file system does not count inodes")
     if free < LOW_INODES:
         return warn(
             "inodes",
@@ -264,10 +269,10 @@ def _locks(seen: Mapping[str, Any]) -> Finding:
     if has_locks is False:
         return warn(
             "locks",
-            "the root's file system has no locks: armada's are advisory there, two builds at once may waste each other's time",
+            "the root's file system has no locks: armada works without them, but two builds at once may repeat each other's work",
             "set `root:` to a folder on another file system, or mount this one with locks (nfs: local_lock=flock)",
         )
-    return ok("locks", "work on the root" if has_locks else "could not be tried")
+    return ok("locks", "work on the root" if has_locks else "not tested")
 
 
 def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
@@ -277,19 +282,21 @@ def _mounts(seen: Mapping[str, Any]) -> list[Finding]:
         found.append(
             warn(
                 "home folder",
-                f"{sanitize_line(home['path'], 200)} cannot be written: caches of other programs fail there",
+                f"{sanitize_line(home['path'], 200)} is not writable: caches of other programs fail there",
                 "give runs HF_HOME and XDG_CACHE_HOME in `env:`, and the host a `root:` elsewhere",
             )
         )
     if "noexec" in tmp["options"]:
-        found.append(ok("tmp", "is mounted noexec; armada runs nothing from it (own programs: env: {TMPDIR: …})"))
+        found.append(
+            ok("tmp", "is mounted noexec; armada runs nothing from it (for your own programs: env: {TMPDIR: …})")
+        )
     if not tmp["is_writable"]:
         found.append(warn("tmp", "cannot be written", "env: {TMPDIR: …} in experiments"))
     return found
 
 
 def _umask(seen: Mapping[str, Any]) -> Finding:
-    return ok("umask", f"{sanitize_line(seen['umask'], 8)} at login; armada's own files are private whatever it is")
+    return ok("umask", f"{sanitize_line(seen['umask'], 8)} at login; armada's own files are private in any case")
 
 
 def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
@@ -299,14 +306,14 @@ def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
     if not version:
         return warn(
             "rsync",
-            "not there: files travel as a tar stream, which sends changed files whole",
+            "not installed: files are sent as a tar stream, which sends changed files whole",
             "sudo apt-get install rsync  # there",
         )
     numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_RSYNC:
         return warn(
             "rsync",
-            f"{sanitize_line(version, 20)} is older than 3.1: files travel as a tar stream",
+            f"{sanitize_line(version, 20)} is older than 3.1: files are sent as a tar stream",
             "sudo apt-get install rsync  # there",
         )
     return ok("rsync", sanitize_line(version, 40))
@@ -320,17 +327,17 @@ def _sessions(seen: Mapping[str, Any]) -> Finding:
             f"MaxSessions {sessions}: several commands at once wait for each other",
             "MaxSessions 10 in /etc/ssh/sshd_config",
         )
-    return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not to be seen)'}, MaxStartups {startups}")
+    return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not readable)'}, MaxStartups {startups}")
 
 
 def _logout(host: Host, seen: Mapping[str, Any]) -> Finding:
     if seen["ends_processes_at_logout"] and host.batch is None:
         return fail(
             "logout",
-            "systemd ends a person's processes at logout there (KillUserProcesses=yes): runs would die with the connection",
+            "systemd ends your processes there at logout (KillUserProcesses=yes): runs would die with the connection",
             "loginctl enable-linger  # there",
         )
-    return ok("logout", "runs outlive the connection; neither tmux nor linger is needed")
+    return ok("logout", "runs outlive the connection; tmux and linger are not needed")
 
 
 def _leftovers(seen: Mapping[str, Any]) -> Finding:
@@ -352,7 +359,7 @@ def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
         return fail(
             "batch system",
             f"{host.scheduler} does not answer: {sanitize_line(problem or 'it said nothing', 300)}",
-            f"is `scheduler:` right, and `setup:` in {host.origin or _WHERE}?",
+            f"check `scheduler:` and `setup:` in {host.origin or _WHERE}",
         )
     return ok("batch system", f"{host.scheduler} answers")
 

@@ -40,7 +40,7 @@ def deliver(url: str, title: str, body: str) -> None:
             raise NotDelivered(f"apprise does not know this kind of URL ({url.partition('://')[0]}://)")
         taken = service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
     if not taken:
-        raise NotDelivered(f"{url.partition('://')[0]}://… did not take it" + (f": {said[-1]}" if said else ""))
+        raise NotDelivered(f"{url.partition('://')[0]}://… did not accept it" + (f": {said[-1]}" if said else ""))
 
 
 def show(title: str, body: str) -> None:

@@ -107,7 +107,7 @@ class Messenger:
                 try:
                     self.work_once(database)
                 except Exception:
-                    log.exception("notifications failed; they are tried again")
+                    log.exception("notifications failed; armada retries them")
                 self._stopped.wait(LOOK_S)
 
     def _settings(self) -> NotificationSettings | None:
@@ -167,7 +167,7 @@ class Messenger:
             why = sanitize_line(f"{error.message} ({error.hint})" if error.hint else error.message)
             outbox.mark_failed(database, ids, why)
             if tries == 0:
-                log.warning("a notification (%s) was not delivered: %s; it is tried again", messages[0].kind, why)
+                log.warning("a notification (%s) was not delivered: %s; armada retries it", messages[0].kind, why)
             return 0
         outbox.mark_delivered(database, ids, self._now())
         return 1

@@ -97,7 +97,7 @@ def _add(lines: dict[str, str], sources: dict[str, str], requirement: str, sourc
         raise ConfigError(
             f"{requirement} ({source}) and {known} ({sources[marked]}) pin the same package differently",
             path=profile.origin,
-            hint="a list of your own in `requirements/` beside your profiles can pin it otherwise",
+            hint="your own list in `requirements/` next to your profiles can pin another version",
         )
     lines[marked] = requirement
     sources[marked] = source

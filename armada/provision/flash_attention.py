@@ -108,7 +108,9 @@ def choose_flash_attention(profile: Profile, facts: Mapping[str, Any], cuda: int
         )  # fmt: skip
     torch = profile.environment.torch
     if cuda is None:
-        return FlashAttention("none", f"for which CUDA torch {torch} is cannot be told", required=wanted == "wheel")
+        return FlashAttention(
+            "none", f"it is unknown which CUDA torch {torch} was built for", required=wanted == "wheel"
+        )
     found, why = find_wheel(torch, cuda, facts.get("glibc"), str(facts["machine"]), RELEASES)
     if found is None:
         return FlashAttention("none", why, required=wanted == "wheel")

@@ -99,9 +99,9 @@ def find_model(
     snapshot = cached_snapshot(repo)
     if snapshot is None:
         raise PreflightRefused(
-            f"{repo} cannot be put on the host, whose runs have no internet: {why}; home's cache does not have it either",
+            f"{repo} cannot be put on the host, whose runs have no internet: {why}; the cache at home does not have it either",
             hint=f"hf download {repo} here at home, or give `model:` a folder"
-            + ("" if token or not found.get("refused") else "; for a gated one add HF_TOKEN to `secrets:`"),
+            + ("" if token or not found.get("refused") else "; for a gated model add HF_TOKEN to `secrets:`"),
             host=session.host.name,
         )
     return cached_content(home, repo, snapshot)

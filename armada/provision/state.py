@@ -49,7 +49,7 @@ def environment_state(host: Host, facts: Mapping[str, Any], home: HomePaths) -> 
             host.profile, None, "unknown", f"{error.message}{f' ({error.hint})' if error.hint else ''}"
         )
     except (KeyError, TypeError, AttributeError):
-        return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
+        return EnvironmentState(host.profile, None, "unknown", "the host's description of itself is not valid")
     there = facts.get("environments")
     if not isinstance(there, dict):
         return EnvironmentState(name, key, "unknown", "not checked yet")

@@ -55,7 +55,9 @@ def check(home: HomePaths) -> Check:
     ]
     count = 0
     if store.condition == "missing" and published.run_ids(home):
-        found.append(Finding("missing", "there is no store, and results lie at home", "armada recover", home.store))
+        found.append(
+            Finding("missing", "there is no store, but there are results at home", "armada recover", home.store)
+        )
     if store.condition == "sound":
         with Database(home.store) as database:
             known = {run.run_id for run in runs.every(database)}
@@ -77,7 +79,7 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         name, mend = f"{run_id} checkpoint-{checkpoint.step}", f"armada sync verify {run_id}"
         if not place.is_dir():
             again = f"armada sync now {run_id}" if checkpoint.on_host else "armada recover"
-            found.append(Finding("missing", f"{name} is recorded as home and is not there", again, place))
+            found.append(Finding("missing", f"{name} is recorded as home, but is not there", again, place))
             continue
         try:
             _, files = places.read_published(place, checkpoint.digest)
@@ -93,16 +95,16 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
     lying = list(published.find(home, run_id))
     for item in lying:
         if item.place not in here:
-            what = f"{run_id} {item.place.name} lies at home and is not in the store"
+            what = f"{run_id} {item.place.name} is at home, but not in the store"
             found.append(Finding("unrecorded", what, "armada recover", item.place))
     if not known and lying and (home.run(run_id) / places.FORGOTTEN).exists():
-        what = f"{run_id} was forgotten (armada rm); its checkpoints stay here, and `armada recover` lists it again"
+        what = f"{run_id} was removed (armada rm); its checkpoints stay at home, and `armada recover` lists it again"
         return len(lying), [Finding("kept", what, _delete(home.run(run_id), "-r"), home.run(run_id))]
     if not known and lying:
-        what = f"{run_id} has results at home and is not in the store"
+        what = f"{run_id} has results at home, but is not in the store"
         found.append(Finding("unknown_run", what, "armada recover", home.run(run_id)))
     found += [
-        Finding("kept", f"{path.name} is not what it says; put aside by armada recover", _delete(path, "-r"), path)
+        Finding("kept", f"{path.name} has the wrong content; put aside by armada recover", _delete(path, "-r"), path)
         for path in published.put_aside_before(home, run_id)
     ]
     coming = {c.digest for c in checkpoints.of_run(database, run_id) if c.on_host and c.home_path is None}
@@ -111,7 +113,10 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         if places.digest_of(path) not in coming:
             found.append(
                 Finding(
-                    "left_over", f"{run_id}: half of a transfer nobody continues", f"armada sync now {run_id}", path
+                    "left_over",
+                    f"{run_id}: an unfinished transfer that nothing continues",
+                    f"armada sync now {run_id}",
+                    path,
                 )
             )
     if (folder / places.TRASH).is_dir():
@@ -123,16 +128,18 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
 
 def _left_over(home: HomePaths) -> list[Finding]:
     found = [
-        Finding("left_over", "a recovery that was killed", "armada recover", path)
+        Finding("left_over", "left by a recovery that was killed", "armada recover", path)
         for path in home.state.glob(f"{WORKSHOP}*")
     ]
     for path in file.kept_aside(home.store):
         size = amount(path.stat().st_size)
         found.append(
-            Finding("kept", f"a damaged store ({size}); delete it when nothing is missed", _delete(path), path)
+            Finding("kept", f"a damaged store ({size}); delete it when nothing is missing", _delete(path), path)
         )
     for pattern in ("runs/*/.quota.json.*", "ssh/*.tmp", "daemon/*.tmp"):
-        found += [Finding("left_over", "a file half written", _delete(path), path) for path in home.state.glob(pattern)]
+        found += [
+            Finding("left_over", "a partly written file", _delete(path), path) for path in home.state.glob(pattern)
+        ]
     return found
 
 

@@ -64,12 +64,12 @@ def read_host(
         if isinstance(spec, dict) and adopt_spec(database, run_id, spec, host=host):
             added.append(run_id)
         else:
-            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not one", 200)))
+            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not valid", 200)))
     if enroll:
         _enroll(session, there)
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
     for start in range(0, len(seen), _RUNS_AT_ONCE):
-        told(f"reading what became of {len(seen)} runs, {start} done")
+        told(f"reading the state of {len(seen)} runs, {start} done")
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         runs.retell(database, run_id)

@@ -69,7 +69,7 @@ def find(home: HomePaths, run_id: str) -> Iterator[Published]:
         missing = [file for file in files if not places.has_size(place, file)]
         problem = f"{missing[0].path} is missing or has another size" if missing else None
         if manifest.step != step:
-            problem = f"its {NAME} is that of step {manifest.step}"
+            problem = f"its {NAME} belongs to step {manifest.step}"
         yield Published(run_id, place, manifest, tuple(files), problem)
 
 

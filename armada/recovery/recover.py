@@ -131,7 +131,9 @@ def _nobody_else(home: HomePaths) -> Iterator[None]:
     try:
         lock.__enter__()
     except Conflict as error:
-        raise Conflict(f"{error.message}, and writes the store", hint="armada daemon stop, then again") from None
+        raise Conflict(
+            f"{error.message}, which writes to the store", hint="armada daemon stop, then run the command again"
+        ) from None
     with contextlib.ExitStack() as stack:
         stack.push(lock)
         yield
@@ -142,7 +144,8 @@ def _refuse_while_operations_run(database: Database) -> None:
         if operations.is_alive(each):
             what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}"
             raise Conflict(
-                f"{what} is going on (process {each.pid}), and writes the store", hint="wait until it ends, then again"
+                f"{what} is running (process {each.pid}), and writes to the store",
+                hint="wait until it ends, then run the command again",
             )
 
 
@@ -207,7 +210,7 @@ def _read_home(
     known_runs = {run.run_id for run in runs.every(database)}
     unknown: list[Published] = []
     for run_id in sorted(known_runs | set(published.run_ids(home))):
-        listener.now("home", f"looking at {run_id}")
+        listener.now("home", f"checking {run_id}")
         lying = list(published.find(home, run_id))
         placeless = run_id not in known_runs or runs.find(database, run_id).host == runs.NO_HOST
         if placeless and (lying or (home.run(run_id) / "outputs").is_dir()):
@@ -231,7 +234,7 @@ def _read_home(
     for found in unknown:
         problem = found.problem
         if problem is None and read_data and (wrong := reader.first_wrong(found)) is not None:
-            problem = f"{wrong.path} is not what its manifest says"
+            problem = f"{wrong.path} does not match its manifest"
         with only_one(home.checkpoints(found.run_id)):
             if problem is None:
                 published.record(database, found)

@@ -302,7 +302,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 def newer(version: int, path: Path) -> ConfigError:
     """What is said about a store that a newer armada wrote; nothing of it is touched."""
     return ConfigError(
-        f"the store has version {version}, this armada knows up to {len(MIGRATIONS)}",
+        f"the store has version {version}, but this armada knows versions up to {len(MIGRATIONS)}",
         path=path,
         hint="update armada, or point ARMADA_HOME at another folder",
     )
@@ -324,7 +324,7 @@ def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
         return ConfigError(
             f"the store cannot be used ({error})",
             path=path,
-            hint="is the disk full, or is the file or its folder read-only, or somebody else's?",
+            hint="check whether the disk is full, or the file or its folder is read-only or belongs to another user",
         )
     return None
 

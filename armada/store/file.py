@@ -39,7 +39,8 @@ def alone(path: Path) -> Iterator[int]:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
         except OSError as error:
             raise Conflict(
-                f"another program has the store open, {path}", hint=f"end it (fuser {path} names it), then again"
+                f"another program has opened the store, {path}",
+                hint=f"end it (fuser {path} names it), then run the command again",
             ) from error
         yield descriptor
     finally:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from armada.paths import HomePaths
 
-RUNS_GO_ON = "runs go on; run the same command again"
+RUNS_GO_ON = "runs continue; run the same command again"
 """What to say to a person whose connection was lost."""
 
 

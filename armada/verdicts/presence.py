@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
+AWAY_WORDS = "its root on the host is not the folder that the run was put into: a file system may not be mounted there"
 
 
 class There(enum.Enum):

@@ -152,7 +152,7 @@ def test_a_job_that_says_nothing_for_its_stall_after_is_shown_as_stalled(armada:
         return run["reason"]
 
     assert eventually(lambda: reason() == "stalled")
-    assert "nothing got on for" in armada.run("show", run_id).stdout
+    assert "no progress for" in armada.run("show", run_id).stdout
     (armada.local_runs / run_id / "work" / "go").write_text("on\n")
     assert eventually(lambda: reason() is None)
 

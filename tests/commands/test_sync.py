@@ -138,7 +138,7 @@ def test_a_run_is_forgotten_once_what_its_settings_want_is_home(armada: Armada) 
     assert armada.run("rm", run_id).returncode == 0
     (kept,) = armada.json("store", "check")["findings"]  # what a person forgot is not amiss
     assert kept["kind"] == "kept"
-    assert "was forgotten (armada rm); its checkpoints stay here" in kept["message"]
+    assert "was removed (armada rm); its checkpoints stay at home" in kept["message"]
 
 
 def test_a_sync_says_what_it_did_in_words(armada: Armada, run_id: str) -> None:
@@ -171,7 +171,7 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     )
     drained = armada.json("hosts", "release", "local", "--drain", rc=8)
     assert [item["what"] for item in drained["items"] if item["lost"]] == [
-        "1 file it wrote (20 B), named by no sync.outputs: work/scratch.tmp"
+        "1 file it wrote (20 B), that no sync.outputs names: work/scratch.tmp"
     ]
     assert armada.run("hosts", "release", "local", "--wipe").returncode == 2  # nobody there to be asked
     done = armada.json("hosts", "release", "local", "--ignore-work", "--wipe", "--yes")

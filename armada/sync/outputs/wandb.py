@@ -111,7 +111,7 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
         except BaseException:
             child.terminate()
             raise
-    words = " · ".join(said[-_SHOWN_LINES:]) or "it said nothing"
+    words = " · ".join(said[-_SHOWN_LINES:]) or "it printed nothing"
     if child.returncode:
         if _NO_KEY.search(words):
             raise UsageError(

@@ -200,4 +200,4 @@ def _check_version(program: str | None) -> None:
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
     if match is None or (int(match[1]), int(match[2])) < OLDEST:
-        raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)
+        raise RsyncUnusable(f"armada cannot use this machine's rsync: {said.splitlines()[:1]}", hint=hint)

@@ -74,7 +74,7 @@ def _explain_here(status: int, said: str, wanted: Pull, host: str) -> Exception 
         number = full[0] if full else errno.EIO
         return OSError(number, os.strerror(number), str(wanted.destination))
     if status in _SOURCE:
-        last = next((line for line in said.splitlines() if line.strip()), "nothing was said")[:500]
+        last = next((line for line in said.splitlines() if line.strip()), "it printed nothing")[:500]
         kind = NotFound if any(words in said for words in _MISSING) else ArmadaError
         return kind(f"not every file could be read: {last}", host=host)
     return None

@@ -93,7 +93,7 @@ class SharedConnection:
             if status == -signal.SIGINT:
                 raise KeyboardInterrupt
             if self.pid() is None:
-                said = self._logged() or ("" if status else "it hung up right after the login")
+                said = self._logged() or ("" if status else "it closed the connection right after the login")
                 self._explain(said, in_time=True, retry=False)
 
     def lost(self) -> LinkLost:
@@ -101,7 +101,7 @@ class SharedConnection:
         said = self._logged()
         lines = [line for line in said.splitlines() if line.strip()]
         reason = (
-            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was ended"
+            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was closed"
         )
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self._spec.name)
 
@@ -170,7 +170,7 @@ class SharedConnection:
         try:
             while not _locked(fd):
                 if deadline.passed:
-                    raise HostUnreachable("something else is connecting to it right now", host=self._spec.name)
+                    raise HostUnreachable("another process is connecting to it right now", host=self._spec.name)
                 time.sleep(_LOCK_POLL_S)
             yield
         finally:

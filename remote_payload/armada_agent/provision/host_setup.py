@@ -62,7 +62,7 @@ def apply() -> None:
     """
     failure = find_failure()
     if failure:
-        raise AgentError("environment", failure, "mend `setup:` of this host in hosts.yaml")
+        raise AgentError("environment", failure, "fix `setup:` of this host in hosts.yaml")
 
 
 def exported() -> Dict[str, str]:

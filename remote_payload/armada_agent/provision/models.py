@@ -235,7 +235,7 @@ def _fetch(
         stdin=json.dumps(asked).encode("utf-8"),
     )
     if code:
-        words = "\n".join(said[-_SHOWN_LINES:]) or "it said nothing"
+        words = "\n".join(said[-_SHOWN_LINES:]) or "it printed nothing"
         full = "No space left" in words or "Disk quota" in words
         message = "fetching %s failed with exit code %d:\n%s" % (repo, code, words)
         raise AgentError("disk_full" if full else "environment", message, "the same launch again goes on from here")

@@ -334,7 +334,7 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
         if job is not None:
             return job
         time.sleep(0.02)
-    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it said nothing"
+    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
     message = "the supervisor of %s did not take it up within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
     raise AgentError("internal", message, "asking again is safe")
 

@@ -66,8 +66,8 @@ def test_what_a_host_said_of_its_rsync_rules_it_out_or_does_not(facts: Any, says
     ("script", "says"),
     [
         ("echo 'rsync  version 3.1.0  protocol version 31'", None),
-        ("echo 'rsync  version 3.0.9  protocol version 30'", "not one armada can use"),
-        ("echo 'openrsync: protocol version 29'", "not one armada can use"),
+        ("echo 'rsync  version 3.0.9  protocol version 30'", "armada cannot use this machine's rsync"),
+        ("echo 'openrsync: protocol version 29'", "armada cannot use this machine's rsync"),
         (None, "no rsync on this machine"),
     ],
 )
