@@ -1,4 +1,4 @@
-"""What most commands need: home's folders, the store, a run by the beginning of its id, a session with its host."""
+"""Open what most commands need: home's folders, the store, a run by the first characters of its id, a session with its host."""
 
 from __future__ import annotations
 

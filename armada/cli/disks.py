@@ -1,4 +1,4 @@
-"""What a person is told of hosts' disks."""
+"""Format the warnings about the disks of hosts."""
 
 from __future__ import annotations
 

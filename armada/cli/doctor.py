@@ -1,4 +1,4 @@
-"""`armada doctor`: home and hosts looked at, each finding with its remedy."""
+"""`armada doctor`: check home and hosts, and print each finding with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a run was started: say so, watch it until it ends, bring home what it saved. For launch, resume and merge."""
+"""Follow a started run: report the start, watch it to its end, bring its checkpoints home. Used by launch, resume and merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada hosts homes | forget-home`, and the question before one home touches another's run."""
+"""`armada hosts homes | forget-home`, and the confirmation before one home changes another home's run."""
 
 from __future__ import annotations
 

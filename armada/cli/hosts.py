@@ -1,4 +1,4 @@
-"""`armada hosts add | ls | check | rm`; its other verbs have files of their own."""
+"""`armada hosts add | ls | check | rm`. The other verbs have their own modules."""
 
 from __future__ import annotations
 

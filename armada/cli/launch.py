@@ -1,4 +1,4 @@
-"""`armada launch`, and `armada prepare`, which is a launch that stops before the training."""
+"""`armada launch`, and `armada prepare`, which launches only the preparation of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which words do what, and how errors leave: one sentence on stderr, the hint under it, the exit code of its class."""
+"""Parse the command line, call its handler, and print errors: one sentence on stderr, a hint, and the exit code of its class."""
 
 from __future__ import annotations
 

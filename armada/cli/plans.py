@@ -1,4 +1,4 @@
-"""What a plan says to a person, and to a program."""
+"""Print a plan, for people and as JSON."""
 
 from __future__ import annotations
 

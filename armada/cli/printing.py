@@ -1,4 +1,4 @@
-"""What `--json` prints: one value on standard output, in a shape that `armada.cli.shapes` describes, errors included."""
+"""Print the value of `--json` on standard output, errors included. `armada.cli.shapes` describes every shape."""
 
 from __future__ import annotations
 

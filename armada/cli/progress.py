@@ -1,4 +1,4 @@
-"""How a command that takes time speaks: a live line on a terminal, plain lines in a pipe."""
+"""Show the progress of long commands: a live line on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada hosts release`: can this box be destroyed without losing anything?"""
+"""`armada hosts release`: check whether a host can be destroyed without losing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in columns, for eyes."""
+"""Print rows in aligned columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada hosts trust`: a person compares a host's key, then it is pinned. `hosts add` does the same with a new host's."""
+"""`armada hosts trust`: show a host's key, ask, and pin it. `hosts add` does the same for a new host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada sync verify`: published checkpoints are looked over; what is damaged is put right, from home or from its host."""
+"""`armada sync verify`: check published checkpoints, and repair damaged ones from home or from their host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada why`: one page about a run's state: evidence, cause, last words, checkpoints, retries, and what to do next."""
+"""`armada why`: explain a run's state on one page: evidence, cause, last output, checkpoints, retries and next steps."""
 
 from __future__ import annotations
 

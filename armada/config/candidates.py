@@ -1,4 +1,4 @@
-"""What `--set` can change: an experiment's keys, and the values of those that have few."""
+"""List what `--set` can change: an experiment's keys, and the values of keys that have few."""
 
 from __future__ import annotations
 

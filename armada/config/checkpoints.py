@@ -1,4 +1,4 @@
-"""When checkpoints are made, or how those of other jobs are found; and how a run goes on from its own."""
+"""When checkpoints are saved, how the checkpoints of scripts and commands are found, and how a run resumes from its own."""
 
 from __future__ import annotations
 

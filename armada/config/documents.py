@@ -1,4 +1,4 @@
-"""A YAML file as plain values, with the line of every key and value kept for the errors.
+"""Read a YAML file into plain values, and keep the line of every key and value for error messages.
 
 YAML 1.2: `5e-5` is a number, `off`, `yes` and `on` are text. Refused, because each is a mistake that would go unseen: the same key
 twice, keys that are not text, merge keys, custom tags, `010` (8 in YAML 1.1, 10 in 1.2), NUL and lone surrogates in text.

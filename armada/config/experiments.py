@@ -1,4 +1,4 @@
-"""Experiments: read from a file; what each task may say stands in `armada.config.tasks`."""
+"""Read an experiment from its file. `armada.config.tasks` defines the keys of each task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts: places that run work, from the user's hosts.yaml and a project's armada.yaml.
+"""Hosts, from the user's hosts.yaml and a project's armada.yaml.
 
 bwlimit: 50M
 hosts:

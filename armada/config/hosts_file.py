@@ -1,4 +1,4 @@
-"""Entries added to and taken out of hosts.yaml by its lines, so that everything else a person wrote there stays as it is."""
+"""Add and remove entries of hosts.yaml line by line, so that the rest of the file stays as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that could be a model's folder or a hub id: a mistyped folder must not be fetched from the hub, nor fail there minutes later."""
+"""Tell model folders from hub ids, so that a mistyped folder is not fetched from the hub and does not fail there minutes later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--set train.seed=7`: one value of a document replaced from the command line."""
+"""`--set train.seed=7`: replace one value of a document from the command line."""
 
 from __future__ import annotations
 

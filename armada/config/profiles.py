@@ -1,4 +1,4 @@
-"""Profiles: how training is launched on a kind of GPU machine, and which environment it gets there."""
+"""Profiles: how to train on one kind of GPU machine, and which environment to build there."""
 
 from __future__ import annotations
 

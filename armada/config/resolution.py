@@ -1,4 +1,4 @@
-"""What a launch would work with, value by value: host, profile and experiment, and what follows from them together."""
+"""Show the effective settings of a launch: host, profile, experiment, and the values computed from them."""
 
 from __future__ import annotations
 

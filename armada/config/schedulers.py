@@ -1,4 +1,4 @@
-"""What a host's batch system is told beside what an experiment needs: the `slurm:` or `htcondor:` part of a host."""
+"""Settings for a host's batch system: the `slurm:` or `htcondor:` part of a host."""
 
 from __future__ import annotations
 

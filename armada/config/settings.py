@@ -1,4 +1,4 @@
-"""The ground of every model of a file people write, and the kinds of values they share."""
+"""The base class of every settings model, and the types of values that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that a provider shows, `ssh -p 50022 root@203.0.113.7 -i ~/.ssh/id_ed25519`, as what a host's entry holds."""
+"""Read a provider's line, such as `ssh -p 50022 root@203.0.113.7 -i ~/.ssh/id_ed25519`, into the settings of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When and how a run's checkpoints come home: the `sync:` part of an experiment."""
+"""The `sync:` part of an experiment: when and how a run's checkpoints come home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trainer's own parts of an experiment: the model, its data, the training, LoRA, where it starts, what is evaluated."""
+"""Settings of the bundled trainer: model, data, training, LoRA, starting point and evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences with file, line, the key and the nearest right one."""
+"""Turn pydantic's errors into sentences with file, line, key and the closest valid key."""
 
 from __future__ import annotations
 

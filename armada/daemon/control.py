@@ -1,4 +1,4 @@
-"""Starting a daemon that outlives the command that started it, and stopping one."""
+"""Start a daemon that outlives the command that started it, and stop it."""
 
 from __future__ import annotations
 

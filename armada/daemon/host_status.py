@@ -1,4 +1,4 @@
-"""What the daemon's threads know about hosts, in memory, so that the ticking thread can say it without asking them."""
+"""Keep what the daemon's threads know about hosts in memory, so that the tick can report it without asking them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts the daemon knows: those of hosts.yaml, and those of projects from which something was launched."""
+"""List the hosts that the daemon watches: those in hosts.yaml, and those of projects from which you launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that comes up with the machine: systemd's user service on Linux, a launch agent on macOS."""
+"""Install the daemon as a login service: a systemd user service on Linux, a launch agent on macOS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One daemon per home: whoever holds the lock is it. The kernel frees the lock when its holder dies, however it dies.
+"""Allow one daemon per home: the daemon is the process that holds the lock. The kernel frees the lock when that process ends.
 
 A look takes the lock shared for a moment, since flock cannot be asked without taking it. A starter that meets a look therefore
 tries again. It gives up only when the lock is held exclusively, which a look never does. Linux and macOS behave alike here.

@@ -1,4 +1,4 @@
-"""The daemon's log: a file that is rotated, and stderr where somebody reads it."""
+"""Write the daemon's log: a rotated file, and stderr in the foreground."""
 
 from __future__ import annotations
 

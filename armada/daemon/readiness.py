@@ -1,4 +1,4 @@
-"""Words to the service manager (sd_notify): ready, alive, stopping. One datagram each; no library is needed for that."""
+"""Notify the service manager (sd_notify): ready, alive, stopping. Each is one datagram and needs no library."""
 
 from __future__ import annotations
 

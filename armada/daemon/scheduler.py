@@ -1,4 +1,4 @@
-"""The sync clock: what is due is brought home, all hosts at the same time, each by a worker of its own."""
+"""Schedule syncs: sync what is due, all hosts in parallel, one worker for each."""
 
 from __future__ import annotations
 

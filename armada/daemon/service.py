@@ -1,4 +1,4 @@
-"""The daemon itself: a tick a second that starts watchers and syncs, says how it goes, and ends when nothing is left."""
+"""Run the daemon: once a second, start watchers and syncs, report the status, and exit when nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon says about itself: a file rewritten with every tick, believed only as far as its age and its lock go.
+"""Write and judge the daemon's status file. It is rewritten with every tick; its age and the lock decide what it is worth.
 
 The age comes from the monotonic clock, which all processes of one boot share, and which neither a person nor NTP sets. Where the
 file has no such time (an older daemon wrote it), the age is what the wall clock says, and `is_certain` is false.

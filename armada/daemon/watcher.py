@@ -1,4 +1,4 @@
-"""One host, watched by one thread: its runs, its GPUs, its facts, into the store. A dead host holds up only its own watcher."""
+"""Watch one host in one thread: its runs, GPUs and facts go into the store. A dead host delays only its own watcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home itself: the programs it needs, its store, its disk, its daemon, its files and who may read them."""
+"""Check home: programs, store, disk, daemon, files and their permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One host, from the connection to the disk: what was found, judged. `judge` is pure, so each row of it is tested."""
+"""Check one host, from the connection to the disk. `judge` is pure, so each of its findings is tested."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def _clock(measured: Measured) -> Finding:
     off_s = measured.clock_off_s
     if abs(off_s) > CLOCK_S:
         direction = "ahead" if off_s > 0 else "behind"
-        return warn("clock", f"{span(abs(off_s))} {direction} of home's", "sudo timedatectl set-ntp true  # there")
+        return warn(
+            "clock", f"{span(abs(off_s))} {direction} of home's", "sudo timedatectl set-ntp true  # on the host"
+        )
     return ok("clock", f"agrees with home's to {max(abs(off_s), measured.spread_s[0] / 2):.3f} s")
 
 
@@ -176,7 +178,7 @@ def _variables(seen: Mapping[str, Any]) -> list[Finding]:
             warn(
                 "conda",
                 f"{name} is active at login ({sanitize_line(prefix, 200)}); environments are built without it, commands see it",
-                "conda config --set auto_activate_base false  # there",
+                "conda config --set auto_activate_base false  # on the host",
             )
         )
     found += [
@@ -212,7 +214,7 @@ def _root(host: Host, seen: Mapping[str, Any]) -> Finding:
         return warn(
             "root",
             f"{where}: check that its workers see that folder too",
-            f"srun ls -d {shlex.quote(str(root['path']))}  # there",
+            f"srun ls -d {shlex.quote(str(root['path']))}  # on the host",
         )
     return ok("root", f"{where}: writable, and programs run there")
 
@@ -260,7 +262,7 @@ def _quota(seen: Mapping[str, Any]) -> list[Finding]:
     lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
     # quota(1) marks what is over its soft limit with a star.
     if any("*" in line for line in lines):
-        return [warn("quota", f"over: {lines[-1]}", "quota -s  # there; then delete, or ask for more")]
+        return [warn("quota", f"over: {lines[-1]}", "quota -s  # on the host; then delete, or ask for more")]
     return [ok("quota", lines[-1] if lines else "none")]
 
 
@@ -307,14 +309,14 @@ def _rsync(host: Host, facts: Mapping[str, Any]) -> Finding:
         return warn(
             "rsync",
             "not installed: files are sent as a tar stream, which sends changed files whole",
-            "sudo apt-get install rsync  # there",
+            "sudo apt-get install rsync  # on the host",
         )
     numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_RSYNC:
         return warn(
             "rsync",
             f"{sanitize_line(version, 20)} is older than 3.1: files are sent as a tar stream",
-            "sudo apt-get install rsync  # there",
+            "sudo apt-get install rsync  # on the host",
         )
     return ok("rsync", sanitize_line(version, 40))
 
@@ -335,7 +337,7 @@ def _logout(host: Host, seen: Mapping[str, Any]) -> Finding:
         return fail(
             "logout",
             "systemd ends your processes there at logout (KillUserProcesses=yes): runs would die with the connection",
-            "loginctl enable-linger  # there",
+            "loginctl enable-linger  # on the host",
         )
     return ok("logout", "runs outlive the connection; tmux and linger are not needed")
 
@@ -365,4 +367,4 @@ def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
 
 
 def _on(seen: Mapping[str, Any], command: str) -> str:
-    return command.format(root=shlex.quote(sanitize_line(seen["root"]["path"], 400))) + "  # there"
+    return command.format(root=shlex.quote(sanitize_line(seen["root"]["path"], 400))) + "  # on the host"

@@ -1,4 +1,4 @@
-"""How far away a host is and how fast bytes travel, with little: a few round trips, and at most 6 MB each way."""
+"""Measure the round trip and the bandwidth to a host, with few round trips and at most 6 MB each way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch, resume, merge, prepare and retry, as whoever asks for them calls them: recorded, locked, looked up, carried out.
+"""Launch, resume, merge, prepare and retry: record the operation, lock, look for an earlier launch, then do it.
 
 The commands, and so the dashboard, which runs them, ask here; so do the daemon's retries.
 """

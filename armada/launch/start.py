@@ -1,4 +1,4 @@
-"""Carry a plan out: provision what is missing, hand the run over once, say where it stands.
+"""Carry out a plan: provision what is missing, submit the run once, report its state.
 
 The store hears of the run before the host does, and the host claims the submission before it starts anything: killed at
 any instruction, either side can tell what happened.

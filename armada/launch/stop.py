@@ -1,4 +1,4 @@
-"""End a run, and say when it has ended."""
+"""Stop a run, and report how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing one message to one destination."""
+"""Deliver one message to one destination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worth telling somebody who is not looking: read off the store, so that it does not matter who saw it first."""
+"""Find the events that are worth a message, from the store, so that it does not matter which process saw them first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that turns events into messages and delivers them: once each, at most one a minute of a kind, until taken."""
+"""The thread that turns events into messages and delivers each once, at most one a minute per kind, with retries."""
 
 from __future__ import annotations
 

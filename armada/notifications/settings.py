@@ -1,4 +1,4 @@
-"""Who is told what: `notifications.yaml` beside hosts.yaml.
+"""Read `notifications.yaml`, beside hosts.yaml: who gets which messages.
 
 urls: ["ntfy://my-topic", "mailto://me:secret@example.org"]
 desktop: true

@@ -1,4 +1,4 @@
-"""Who may work on a host at the same time: what puts something there, and what takes everything away, never meet.
+"""Decide who may work on a host at the same time: a launch and a removal of everything never overlap.
 
 Both say what they are about to do in one transaction of the store, in which they also look for the other. So one of two that
 begin at the same instant sees the other, and it is always the one that would destroy that gives way.

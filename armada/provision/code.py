@@ -1,4 +1,4 @@
-"""The user's project as a snapshot: what git tracks or would track, at the revision and with the changes it has now."""
+"""Take a snapshot of the user's project: the files that git tracks or would track, with uncommitted changes."""
 
 from __future__ import annotations
 

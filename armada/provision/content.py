@@ -1,4 +1,4 @@
-"""Content-addressed folders: the same files are sent to a host once, whoever needs them."""
+"""Content-addressed folders: the same files are sent to a host once, whichever run needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment is made of, as a requirements list and as the name of its folder on a host."""
+"""Compute an environment's list of requirements and the name of its folder on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flash-attn an environment gets: a wheel that fits, one built on the host, or none, and why.
+"""Choose an environment's flash-attn: a matching wheel, a build on the host, or none, with the reason.
 
 The order of `attention: auto` is hub kernel, wheel, SDPA. Kernels are fetched by the payload when it runs; a wheel has to
 be part of the environment, so it is chosen here, from what releases of Dao-AILab/flash-attention hold. Nothing is ever

@@ -1,4 +1,4 @@
-"""A model of the hub for runs that reach no internet: staged on the login node, or sent from home's own Hugging Face cache."""
+"""Get a hub model to runs without internet: stage it on the login node, or send it from the Hugging Face cache at home."""
 
 from __future__ import annotations
 

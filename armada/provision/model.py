@@ -1,4 +1,4 @@
-"""A model folder of the user's, as the files a host gets."""
+"""Read your own model folder as content to send."""
 
 from __future__ import annotations
 

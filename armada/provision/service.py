@@ -1,4 +1,4 @@
-"""`armada hosts provision`: a host's environment built before the first launch needs it; a launch does the same by itself."""
+"""`armada hosts provision`: build a host's environment before the first launch needs it. A launch does the same."""
 
 from __future__ import annotations
 

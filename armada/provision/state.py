@@ -1,4 +1,4 @@
-"""Whether a host has the environment that its profile wants, from what the host last said: nobody is asked."""
+"""Say whether a host has its profile's environment, from the facts that the host sent last. It asks no host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents as a tar stream through the agent, for hosts where rsync cannot be used. What arrives is checked in the same way."""
+"""Send contents as a tar stream through the agent, for hosts without rsync. They are verified in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada store check`: the store's file, and what it says of home against what lies there."""
+"""`armada store check`: check the store's file, and compare its records with the files at home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs that lie on a host, put into the store."""
+"""Add the runs of a host to the store."""
 
 from __future__ import annotations
 

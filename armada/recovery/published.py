@@ -1,4 +1,4 @@
-"""Checkpoints and other results that lie at home, recognised by what they say about themselves."""
+"""Recognise checkpoints and other results at home by their own manifests and records."""
 
 from __future__ import annotations
 

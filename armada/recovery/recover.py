@@ -1,4 +1,4 @@
-"""`armada recover`: hosts and home are read, and the store says again what they hold. Repeated, it adds what was missing.
+"""`armada recover`: read hosts and home, and record in the store what they have. Repeating it adds what was missing.
 
 A damaged store is read as far as SQLite can, into a new one beside it; then the new one takes its place, and the damaged one
 stays under another name. A store that is sound is only added to.

@@ -1,4 +1,4 @@
-"""Opening the store: one SQLite file in WAL mode, its schema versioned, several processes at once."""
+"""Open the store: one SQLite file in WAL mode, with a versioned schema, used by several processes at once."""
 
 from __future__ import annotations
 

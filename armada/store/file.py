@@ -1,4 +1,4 @@
-"""The store as a file: taken for oneself, copied as it is, and replaced with the former one kept beside it."""
+"""Handle the store as a file: lock it, copy it, and replace it while keeping the former one beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What state the store's file is in, seen from outside: nothing is migrated, repaired or written."""
+"""Check the store's file without changing it: nothing is migrated, repaired or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and what became of them."""
+"""Runs and their states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files copied from one folder of this machine to another, by the same rules as over SSH."""
+"""Copy files between folders of this machine, by the same rules as over SSH."""
 
 from __future__ import annotations
 

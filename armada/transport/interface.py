@@ -1,4 +1,4 @@
-"""What every transport offers: a two-way channel to a bootstrap on the host, and files that go there."""
+"""The interface of every transport: a two-way channel to a bootstrap on the host, and file copies to it."""
 
 from __future__ import annotations
 

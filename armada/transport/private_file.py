@@ -1,4 +1,4 @@
-"""Files that only their owner may read, replaced whole or not at all."""
+"""Write files that only their owner may read, atomically."""
 
 from __future__ import annotations
 

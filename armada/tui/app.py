@@ -1,4 +1,4 @@
-"""The dashboard itself: holds the newest snapshot, moves between screens, starts operations. What is seen lives in screens/."""
+"""The dashboard's application: hold the newest snapshot, switch screens, start operations. The screens are in screens/."""
 
 from __future__ import annotations
 

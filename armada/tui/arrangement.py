@@ -1,4 +1,4 @@
-"""Which runs are shown, in which order, under which headings."""
+"""Choose which runs to show, in which order and groups."""
 
 from __future__ import annotations
 

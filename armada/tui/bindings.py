@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and dashboard.md read this table."""
+"""The table of all keys. Dispatch, the key line, `?` help, the palette and dashboard.md read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves in memory: points as read, and the lowest and highest of every block of them, so that drawing half a million costs little."""
+"""Curves in memory: the points, and the minimum and maximum of each block, so that half a million points draw quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/` takes: words (fuzzy), `!word`, `key:value`, `!key:value`; all of them must hold."""
+"""Parse the filter of `/`: words (fuzzy), `!word`, `key:value`, `!key:value`. A run must match all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log by byte offsets: only what is looked at is read, so two gigabytes open like two kilobytes."""
+"""Read a log by byte offsets. It reads only the visible part, so two gigabytes open as fast as two kilobytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in a log as a person names them: a line, a share, a byte, a time. None of them needs the whole file in memory."""
+"""Parse positions in a log: a line, a percentage, a byte, a time. None of them needs the whole file in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run's output can be read at home, and the child that fetches it from a host: the same `armada logs` a person types."""
+"""Find a run's log at home, and start `armada logs` to fetch it from its host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs cost: a host's price counts once an hour, however many runs share the hour."""
+"""Compute what runs cost. A host's price counts once per hour, however many runs share it."""
 
 from __future__ import annotations
 

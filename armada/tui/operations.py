@@ -1,4 +1,4 @@
-"""What is done from the dashboard is a command of its own process: closing the dashboard interrupts nothing."""
+"""Start operations as processes of their own, so that closing the dashboard interrupts nothing."""
 
 from __future__ import annotations
 

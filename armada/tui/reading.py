@@ -1,4 +1,4 @@
-"""From the store to a snapshot: what changed is read, the rest is kept."""
+"""Make snapshots from the store: read what changed, keep the rest."""
 
 from __future__ import annotations
 

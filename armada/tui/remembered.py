@@ -1,4 +1,4 @@
-"""What a person chose in the dashboard, kept for the next time."""
+"""Keep the dashboard's settings, such as theme and order, for the next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing runs from the dashboard: look with `armada rm --dry-run`, name what is given up, ask, then remove."""
+"""Remove runs: check with `armada rm --dry-run`, name what would be lost, ask, then remove."""
 
 from __future__ import annotations
 

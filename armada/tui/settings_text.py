@@ -1,4 +1,4 @@
-"""Nested settings as flat lines, and in what two of them differ."""
+"""Flatten nested settings into lines, and compare two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One frozen picture of the store: what every screen draws from. Text from hosts is made inert here, once."""
+"""A frozen snapshot of the store, from which every screen draws. It sanitizes text from hosts, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs on the screen, for terminals with and without UTF-8; what they mean never depends on colour."""
+"""Symbols on the screen, for terminals with and without UTF-8. None depends on colour alone."""
 
 from __future__ import annotations
 

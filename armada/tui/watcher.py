@@ -1,4 +1,4 @@
-"""The thread that reads the store: wakes when `PRAGMA data_version` moves or a screen wants something, and hands over snapshots."""
+"""The thread that reads the store when `PRAGMA data_version` changes or a screen needs data, and passes on snapshots."""
 
 from __future__ import annotations
 

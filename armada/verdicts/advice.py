@@ -1,4 +1,4 @@
-"""What a person can do next about a run, by its state and reason: commands to copy, each with what it is for.
+"""Advise on the next steps for a run, by its state and reason: commands to copy, each with its purpose.
 
 A failure that the same run would meet again is not resumed but launched anew, after what it names was changed.
 """

@@ -1,4 +1,4 @@
-"""Where a run's folder is, and what may follow from not seeing it.
+"""Decide where a run's folder is, and what follows if it is not visible.
 
 | its folder  | the root's own name                     | it is     | what follows                                               |
 |-------------|-----------------------------------------|-----------|------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What destroying a host would lose, run by run. What was not seen counts as lost.
+"""Decide what destroying a host would lose, run by run. What was not seen counts as lost.
 
 | of a run on the host                                            | lost                                                         |
 |-----------------------------------------------------------------|--------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Decide a run's state from evidence. The only place that does.
+"""Decide a run's state from evidence. No other module does.
 
 A host shows files and processes; it never says "failed". What they mean together is this table, tried from the top
 (`because` of the verdict names the row, and `armada ps --why` shows it):

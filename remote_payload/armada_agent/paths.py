@@ -134,4 +134,4 @@ def require_own(folder: str) -> None:
         OSError: It is a link.
     """
     if os.path.islink(folder):
-        raise OSError(errno.ELOOP, "it is a link, and armada follows none there", folder)
+        raise OSError(errno.ELOOP, "it is a link, and armada does not follow links there", folder)

@@ -197,7 +197,7 @@ def test_what_a_script_leaves_running_is_said_though_it_succeeded(armada: Armada
     assert done.returncode == 0, done.stderr
     (run,) = armada.json("ps")
     for said in (done.stdout, armada.run("show", run["run_id"]).stdout):
-        assert "left 1 running, which were ended: sleep (" in said
+        assert "left 1 running, which were then ended: sleep (" in said
 
 
 def test_a_followed_log_ends_with_the_verdict_of_its_run(armada: Armada) -> None:

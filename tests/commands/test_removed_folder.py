@@ -87,7 +87,7 @@ def test_a_run_that_ended_after_its_folder_was_deleted_is_not_said_to_have_ended
     (run,) = armada.json("ps")
     assert (run["state"], run["reason"]) == ("unknown", "not_on_host")
     for _ in range(2):
-        assert "removed while it ran; none of its processes is seen there" in armada.run("show", run_id).stdout
+        assert "removed while it ran; none of its processes is there" in armada.run("show", run_id).stdout
     assert not (armada.local_runs / run_id).exists()
     assert armada.run("rm", run_id).returncode == 0
 

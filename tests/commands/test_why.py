@@ -44,7 +44,7 @@ def test_a_failed_run_has_its_cause_exit_last_lines_and_what_to_do_next_on_one_p
         "  last lines",
         "    ModuleNotFoundError: No module named 'flash_attn'",
         "  checkpoint none was saved",
-        "  retries    0 of 2 used of `retries`, for what is lost with its host or supervisor; this failure is neither",
+        "  retries    0 of 2 used of `retries`, for runs lost with their host or supervisor; this failure counts for neither",
         f"               armada logs {run_id} --tail 200",
         f"               armada resume {run_id}",
     ):

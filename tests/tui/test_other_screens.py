@@ -159,7 +159,7 @@ def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) ->
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("3")
         await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▇▇▇")
-        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked yet: press k")
+        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked: press k")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since", "no route to host")
         await pilot.press("enter")

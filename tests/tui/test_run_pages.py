@@ -263,7 +263,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("r")
-        await until(pilot, lambda: "look at all hosts done" in said(pilot))
+        await until(pilot, lambda: "check all hosts done" in said(pilot))
         await shows(pilot, "saver")
         await pilot.press("enter", "p")
         await shows(pilot, "checkpoint-7", "not yet")

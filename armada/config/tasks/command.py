@@ -1,4 +1,4 @@
-"""`task: command`: anything that can be started."""
+"""`task: command`: run any program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every experiment says, whatever its task; nothing in it names a host."""
+"""The keys of every experiment, whatever its task. None of them names a host."""
 
 from __future__ import annotations
 

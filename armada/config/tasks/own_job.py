@@ -1,4 +1,4 @@
-"""What scripts and commands have in common: they read their data, save and resume by themselves."""
+"""The keys of scripts and commands, which read their data, save and resume by themselves."""
 
 from __future__ import annotations
 

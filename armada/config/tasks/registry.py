@@ -1,4 +1,4 @@
-"""The one list of tasks: a new one is a module that plans it, a model of its settings, and a line here."""
+"""The list of tasks. A new task is a module that plans it, a model of its settings, and a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`task: script`: a training script of the user's own, started by accelerate."""
+"""`task: script`: run the user's own training script with accelerate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`task: sft`: a training by the bundled trainer."""
+"""`task: sft`: train with the bundled trainer."""
 
 from __future__ import annotations
 

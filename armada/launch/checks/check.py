@@ -1,4 +1,4 @@
-"""What a check answers: each has a number that stays, so that people can look it up and scripts can match it."""
+"""The result of a check. Each check has a stable number, which people can look up and scripts can match."""
 
 from __future__ import annotations
 

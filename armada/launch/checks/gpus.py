@@ -1,4 +1,4 @@
-"""GPUs: how many the host shows, of which kind. Those of a cluster cannot be seen from where one logs in."""
+"""Check the GPUs: how many the host has, and of which kind. A cluster's login node does not show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host: its disk, its clock, its cores, its tools and what its `setup:` says."""
+"""Check the host: disk, clock, cores, tools and `setup:`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model, where it is named by an id of the hub."""
+"""Check the model, if it is a hub id."""
 
 from __future__ import annotations
 

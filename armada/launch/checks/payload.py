@@ -1,4 +1,4 @@
-"""What the payload would say of settings, model and environment, asked at home through its own code."""
+"""Run the payload's own checks of settings, model and environment at home."""
 
 from __future__ import annotations
 

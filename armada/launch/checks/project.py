@@ -1,4 +1,4 @@
-"""The project's code, as it travels."""
+"""Check the project's code that is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host's batch system says of the job file."""
+"""Ask the host's batch system whether it accepts the job file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home's environment: the secrets taken from it, and what a job may expect of it and does not see."""
+"""Check the environment at home: which secrets are set, and which variables the job will not see."""
 
 from __future__ import annotations
 

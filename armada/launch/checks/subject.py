@@ -1,4 +1,4 @@
-"""All that checks look at, read and asked beforehand: a check itself asks no host."""
+"""Everything that checks read, gathered in advance. A check itself asks no host."""
 
 from __future__ import annotations
 

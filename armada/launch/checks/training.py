@@ -1,4 +1,4 @@
-"""The training: when it saves, and to whom it reports."""
+"""Check the training: when it saves, and where it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one list of batch systems: a new one is a module that renders its job file, and a line here."""
+"""The list of engines. A new batch system is a module that renders its job file, and a line here."""
 
 from __future__ import annotations
 

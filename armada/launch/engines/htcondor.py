@@ -1,4 +1,4 @@
-"""launch/job.sub and launch/job.sh: what HTCondor is told."""
+"""Render launch/job.sub and launch/job.sh for HTCondor."""
 
 from __future__ import annotations
 

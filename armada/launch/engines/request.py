@@ -1,4 +1,4 @@
-"""What a run asks of a batch system, in final numbers, and the script that starts its supervisor on a worker."""
+"""Compute what a run requests from a batch system, and render the script that starts its supervisor on a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of scripts and commands: sent once, apart from the code, and linked where the job finds it at home."""
+"""Data of scripts and commands: send it once, apart from the code, and link it where the job finds it at home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which profile a host's GPUs are of, and how many of them a run takes."""
+"""Choose the profile for a host's GPUs, and how many of them a run uses."""
 
 from __future__ import annotations
 

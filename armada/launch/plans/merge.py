@@ -1,4 +1,4 @@
-"""`armada merge`: a run that merges another run's adapter into its base; what it needs, and where that lies."""
+"""Plan `armada merge`: a run that merges another run's adapter into its base model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every run of the bundled payload gets: its environment variables."""
+"""The environment variables of every run of the bundled payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiment × profile × host, resolved: every number final, every file named, nothing started."""
+"""Resolve experiment, profile and host into a plan: every number final, every file named, nothing started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`task: script`: a script of the user's own under accelerate; the profile's flags and environment, and nothing of ours inside it."""
+"""Plan `task: script`: the user's own script under accelerate, with the profile's flags and environment."""
 
 from __future__ import annotations
 

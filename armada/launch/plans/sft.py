@@ -1,4 +1,4 @@
-"""`task: sft`: a training by the bundled payload."""
+"""Plan `task: sft`: a training with the bundled payload."""
 
 from __future__ import annotations
 

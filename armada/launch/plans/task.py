@@ -1,4 +1,4 @@
-"""What a task is to a launch: it reads what lies at home, then says what one run of it needs on its host.
+"""What a task provides to a launch: it reads its files at home, then says what one run of it needs on its host.
 
 A new task is a subclass of `Task` in a module of its own here, and a line in `armada.config.tasks.registry`.
 """

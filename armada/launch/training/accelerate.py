@@ -1,4 +1,4 @@
-"""The accelerate.yaml of a run: without one `accelerate launch` would read whatever ~/.cache/huggingface holds on the host."""
+"""Write a run's accelerate.yaml. Without one, `accelerate launch` would read the file in ~/.cache/huggingface on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch arithmetic: global = micro × accumulation × processes, exactly or not at all."""
+"""Solve the batch arithmetic: global = micro × accumulation × processes, exactly or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own accelerate or DeepSpeed file: taken as it is, once every value it repeats says what the plan says.
+"""Use your own accelerate or DeepSpeed file unchanged, once every value in it agrees with the plan.
 
 Two places that set one thing are how trainings silently run with another learning rate or batch than their file says
 (bigscience's metadata experiments ran at a peak of 1e-4 while their configuration said 5e-5). So nothing wins here:

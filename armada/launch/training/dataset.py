@@ -1,4 +1,4 @@
-"""Data files, read once before anything starts by the payload's own checks: every row must be what it trains on."""
+"""Read data files once before the launch, with the payload's own checks. Every row must be usable for training."""
 
 from __future__ import annotations
 

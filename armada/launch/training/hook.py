@@ -1,4 +1,4 @@
-"""Hooks, looked for in the code that travels: a module or function that is not there would fail on the host, after minutes."""
+"""Find hooks in the code that is sent: a missing module or function would fail on the host minutes later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a training begins: another run's checkpoint, at home or still on the same host, or a folder here."""
+"""Find where a training starts: another run's checkpoint, at home or on the same host, or a folder at home."""
 
 from __future__ import annotations
 

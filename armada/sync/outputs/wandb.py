@@ -118,12 +118,13 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
                 f"wandb has no key: {words}", hint="export WANDB_API_KEY=…, or `wandb login`, here at home"
             )
         raise OutcomeUnknown(
-            f"wandb ended with exit code {child.returncode}: {words}", hint="the same command continues"
+            f"wandb ended with exit code {child.returncode}: {words}", hint="run the same command again to continue"
         )
     left = [run.folder.name for run in runs if not _is_uploaded(run.records)]
     if left:
         raise OutcomeUnknown(
-            f"wandb did not mark {', '.join(left)} as uploaded: {words}", hint="look at W&B, or run the same again"
+            f"wandb did not mark {', '.join(left)} as uploaded: {words}",
+            hint="check W&B, or run the same command again",
         )
 
 

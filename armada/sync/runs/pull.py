@@ -159,7 +159,7 @@ def choose(database: Database, session: HostSession | None, run: Run, word: str)
     """
     digest = _DIGEST.fullmatch(word) is not None
     if word not in ("best", "last") and not word.isdecimal() and not digest:
-        raise UsageError(f"{word!r} is no step, nor `best`, nor `last`", hint="--checkpoint 500")
+        raise UsageError(f"{word!r} is not a step, `best` or `last`", hint="--checkpoint 500")
     reached = session is not None
     if session is not None:
         try:
@@ -180,7 +180,7 @@ def choose(database: Database, session: HostSession | None, run: Run, word: str)
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
         lacking = " with an evaluation loss" if word == "best" and known else ""
         why = "does not answer" if session is not None else "was not asked"
-        where = "" if reached else f"; {run.host} {why}, so only what is home could be looked at"
+        where = "" if reached else f"; {run.host} {why}, so only the checkpoints at home were searched"
         raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"known steps: {steps}")
     return matching[0]
 
@@ -223,4 +223,4 @@ def copy_to(checkpoint: Checkpoint, target: Path) -> Path:
 
 
 def _taken(target: Path) -> Conflict:
-    return Conflict(f"{target} is there already", hint="name a folder that does not exist")
+    return Conflict(f"{target} exists already", hint="name a folder that does not exist")

@@ -148,7 +148,7 @@ def _note(database: Database, run_id: str, outcome: SyncOutcome, began: float, n
         due = began + settings_of(runs.spec(database, run_id)).every_s
         ended = outcome.submission if outcome.final else None
         if not run_sync.succeeded(database, run_id, began=began, next_due_at=due, final_of=ended) and outcome.final:
-            return dataclasses.replace(outcome, missing=f"{run_id} was handed over once more meanwhile")
+            return dataclasses.replace(outcome, missing=f"{run_id} was submitted again in the meantime")
     return outcome
 
 
@@ -313,7 +313,8 @@ class _Sync:
             raise ArmadaError(f"{run_id}: {words}", host=self.session.host.name)
         if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
             raise ArmadaError(
-                f"what {run_id} has on its host cannot be listed: {sanitize_line(problem)}", host=self.session.host.name
+                f"the files of {run_id} on its host cannot be listed: {sanitize_line(problem)}",
+                host=self.session.host.name,
             )
         if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
             checkpoints.record_outbox(database, run_id, outbox_entries(entry))

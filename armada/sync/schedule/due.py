@@ -137,7 +137,7 @@ def _hosts_with_news(database: Database, now: float) -> set[str]:
     return {row["run_id"] for row in rows}
 
 
-NOT_WANTED = "not wanted by sync.keep_home"
+NOT_WANTED = "excluded by sync.keep_home"
 LONGEST_TRY_S = 86_400.0
 
 

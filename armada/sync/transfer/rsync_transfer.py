@@ -148,7 +148,7 @@ class _Place:
                     break
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
-                        raise RsyncUnusable(f"another rsync still writes into {self.incoming}") from None
+                        raise RsyncUnusable(f"another rsync still writes to {self.incoming}") from None
                     time.sleep(0.02)
             yield descriptor
         finally:

@@ -1,4 +1,4 @@
-"""What rsync's exit codes and messages mean for a person."""
+"""Explain rsync's exit codes and messages."""
 
 from __future__ import annotations
 

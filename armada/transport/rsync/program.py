@@ -1,4 +1,4 @@
-"""rsync as a program, and files to SSH hosts by it, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
+"""Run rsync, and send files to SSH hosts over its own connection, because Paramiko stalls on bulk data (paramiko #822).
 
 What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
 """

@@ -1,4 +1,4 @@
-"""Files from hosts by rsync.
+"""Fetch files from hosts by rsync.
 
 Nothing that rsync reports is proof, and an old rsync lets the far side choose names: 3.2.4 and older write whatever a hostile
 host sends below the destination (CVE-2022-29154). So the destination must hold nothing that was verified, and callers check digests.

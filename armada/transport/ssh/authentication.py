@@ -1,4 +1,4 @@
-"""Which keys are offered to a host, in OpenSSH's order, and what became of each."""
+"""Choose the keys to offer to a host, in OpenSSH's order, and record what became of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SSH by Fabric: control only. Files go by rsync over a connection of its own, see rsync.py."""
+"""SSH by Fabric, for control only. Files travel by rsync over its own connection (see transport/rsync)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of host keys, in the same words for whoever compared them: Paramiko, or OpenSSH."""
+"""Errors about host keys, in the same words for Paramiko and for OpenSSH."""
 
 from __future__ import annotations
 

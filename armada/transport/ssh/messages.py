@@ -1,4 +1,4 @@
-"""What OpenSSH's client says when a connection does not come about, turned into what Paramiko would have raised.
+"""Turn the errors of OpenSSH's client into the exceptions that Paramiko would raise.
 
 So that one place, refusals.py, explains both to a person.
 """

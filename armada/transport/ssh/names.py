@@ -1,4 +1,4 @@
-"""Names of files and folders that may travel: those that can only mean what they seem to mean."""
+"""Validate the names of files and folders before a transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a connection did not come about, in a sentence for a person."""
+"""Explain in one sentence why a connection failed."""
 
 from __future__ import annotations
 

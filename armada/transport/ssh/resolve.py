@@ -1,4 +1,4 @@
-"""One resolver: OpenSSH itself says what a name in a person's SSH configuration means, and nobody else is asked."""
+"""Resolve a name in your SSH configuration with OpenSSH itself (`ssh -G`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One OpenSSH connection per host that stays open in the background, through which everything else goes (ControlMaster).
+"""Keep one OpenSSH connection per host open in the background, for all other connections (ControlMaster).
 
 An armada that needs it and finds it missing opens it, unless only a person may. It outlives the armada that opened it.
 """

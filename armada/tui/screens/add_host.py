@@ -1,4 +1,4 @@
-"""A new host: a form, the key that the host shows, and what `armada hosts add` said of it."""
+"""Add a host: a form, the host's key to confirm, and the output of `armada hosts add`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of many: a list that what is typed narrows down."""
+"""Choose one entry of a list, which narrows down as you type."""
 
 from __future__ import annotations
 

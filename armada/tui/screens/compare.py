@@ -1,4 +1,4 @@
-"""Compare: curves of several runs in one chart, and in what their settings differ."""
+"""Compare runs: their curves in one chart, and the differences between their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Hosts screen says of a host: its row, and the lines under it. Facts come from hosts: any shape, any text."""
+"""Format the rows and details of the Hosts screen. Facts come from hosts, so any shape and any text is possible."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
         ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(gpus) if facts else "not checked yet: press k", "plain"),),
+        ((gpu_names(gpus) if facts else "not checked: press k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
         ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),

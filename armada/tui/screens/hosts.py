@@ -1,4 +1,4 @@
-"""Hosts: GPUs and who uses them, who waits, environment, disk, price, silence; and what can be done about each."""
+"""Hosts: GPUs and their users, queues, environment, disk, price, and the actions on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that a host shows, as a command's JSON holds them."""
+"""Read the SSH keys of a host from a command's JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch: an experiment, a host, changes to settings; the plan is what `armada launch --dry-run` says, anew as they change."""
+"""Launch: type an experiment, a host and changes; the screen shows the plan of `armada launch --dry-run` as you type."""
 
 from __future__ import annotations
 

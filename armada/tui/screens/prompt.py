@@ -1,4 +1,4 @@
-"""A line of text that an action needs: a folder, a place in a log."""
+"""Ask for one line of text, such as a folder or a position in a log."""
 
 from __future__ import annotations
 

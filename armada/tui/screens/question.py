@@ -1,4 +1,4 @@
-"""A question before something that is hard to undo: it names what it touches."""
+"""Ask before an action that is hard to undo, and list what it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of the Run screen say."""
+"""Format the pages of the Run screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home: all runs, what needs a person on top."""
+"""Runs: the list of all runs, with those that need you at the top."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class RunsScreen(View):
         self.board.action_go("compare")
 
     def action_look(self) -> None:
-        self.board.operate("look at all hosts", ["ps"])
+        self.board.operate("check all hosts", ["ps"])
 
     def action_mark(self) -> None:
         if self.table.cursor is not None:

@@ -1,4 +1,4 @@
-"""Sync: what is on its way home, what waits and why, when each run is due, the disk at home."""
+"""Sync: transfers, what waits and why, when each run is due, and the disk at home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""May this box be destroyed? What would be lost, line by line, and what can be done about it."""
+"""Show whether a host can be destroyed, what would be lost, and what you can do about it."""
 
 from __future__ import annotations
 

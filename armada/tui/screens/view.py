@@ -1,4 +1,4 @@
-"""What every screen has: a line at the top, keys at the bottom, and the newest snapshot."""
+"""The base of every screen: the top line, the key line, and the newest snapshot."""
 
 from __future__ import annotations
 

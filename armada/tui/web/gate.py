@@ -1,4 +1,4 @@
-"""Who may come in: a token that only this start knows, and no page but the dashboard's own.
+"""Check every web request: a token that is new at each start, and only the dashboard's own pages as origin.
 
 Loopback is no fence: every account of this machine reaches it, and so does every page in its browsers. Against accounts stands the
 token; against pages, `Host` (a foreign name that was made to resolve to 127.0.0.1) and `Origin` (a foreign page that opens a websocket).

@@ -1,4 +1,4 @@
-"""Serves the dashboard on loopback: one process of it per browser window, its screen over a websocket."""
+"""Serve the dashboard on loopback: one dashboard process per browser window, connected by a websocket."""
 
 from __future__ import annotations
 

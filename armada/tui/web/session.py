@@ -1,4 +1,4 @@
-"""One browser window's dashboard: the program at the other end of the server's pipe. `python -m armada.tui.web.session [--read-only]`."""
+"""Run the dashboard of one browser window. `python -m armada.tui.web.session [--read-only]`."""
 
 from __future__ import annotations
 

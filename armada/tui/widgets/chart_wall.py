@@ -1,4 +1,4 @@
-"""Charts of one run: one, two or four metrics at once."""
+"""Show charts of one run: one, two or four metrics at once."""
 
 from __future__ import annotations
 

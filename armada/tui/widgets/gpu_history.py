@@ -1,4 +1,4 @@
-"""The last minutes, hours or days of one host's GPUs: utilisation, memory, power, temperature."""
+"""Chart the last minutes, hours or days of a host's GPUs: utilisation, memory, power, temperature."""
 
 from __future__ import annotations
 

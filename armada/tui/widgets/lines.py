@@ -1,4 +1,4 @@
-"""The line at the top (is everything all right, and what costs money?) and the line at the bottom (what can I press?)."""
+"""The top line, with states and costs, and the key line at the bottom."""
 
 from __future__ import annotations
 

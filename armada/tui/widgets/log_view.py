@@ -1,4 +1,4 @@
-"""The end of a log, followed, or any place in it."""
+"""Show a log: follow its end, or move to any position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going on: a line per operation, wherever one is in the dashboard."""
+"""Show running operations, one line each, on every screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of the Runs screen."""
+"""Define the columns of the Runs screen."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
     try:
         return content.decode("utf-8")
     except ValueError:
-        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
+        raise AgentError("io", "the manifest of %s is damaged: it is not text" % digest)
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

@@ -58,7 +58,7 @@ def open_file(paths: RunPaths, path: object) -> int:
         raise AgentError("bad_request", "`path` must be a path")
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or parts[0] not in READABLE:
-        raise AgentError("bad_request", "%.200r is not a file of a run that may travel" % path)
+        raise AgentError("bad_request", "%.200r is not a file of a run that armada may transfer" % path)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     current = -1
     try:

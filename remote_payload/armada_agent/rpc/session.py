@@ -41,7 +41,7 @@ class Children:
         """
         with self._lock:
             if self._closed:
-                raise AgentError("internal", "the conversation is over")
+                raise AgentError("internal", "the connection is closed")
             child = subprocess.Popen(
                 list(argv),
                 env=env,

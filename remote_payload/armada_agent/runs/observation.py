@@ -151,7 +151,7 @@ class Evidence:
         """Add what the worker printed where nobody wrote an end: a missing python3, a module that does not load."""
         if sight["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
             words = files.read_tail(self._paths.scheduler_log, 400).strip()
-            return dict(sight, message="the worker's last words: %s" % words if words else sight["message"])
+            return dict(sight, message="the worker's last output: %s" % words if words else sight["message"])
         return sight
 
     def _scheduler(self) -> Optional[Dict[str, Any]]:
@@ -209,7 +209,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Look at many runs in one answer, from one look at the process table."""
     asked = parameters.sequence(params, "runs")
     if len(asked) > _MOST_RUNS:
-        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+        raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
     table = processes.scan()
     budget, filled = _ANSWER_LIMIT, 0
@@ -225,7 +225,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             answer = _unreadable(paths, offsets, error)
         size = len(json.dumps(answer))  # as it crosses: six bytes for a NUL
         if filled + size > _LINE_LIMIT:
-            answer = _unreadable(paths, offsets, ValueError("they fill %d bytes of an answer" % size))
+            answer = _unreadable(paths, offsets, ValueError("together they are %d bytes" % size))
             size = len(json.dumps(answer))
         filled += size
         budget = max(0, budget - size)

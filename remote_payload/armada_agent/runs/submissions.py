@@ -21,7 +21,7 @@ from armada_agent.runs.observation import Evidence
 from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
-_SAFE = "asking again is safe; nothing is handed over twice"
+_SAFE = "it is safe to run the command again; nothing is submitted twice"
 
 
 def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -177,7 +177,7 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
     try:
         taken = files.read_json(handed.file("taken.json"))
     except files.UnreadableError as error:
-        message = "which job of %s took it up cannot be known: %s"
+        message = "it is unknown which job of %s runs it: %s"
         raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
     if taken is not None:
         return str(taken.get("job_id"))
@@ -186,7 +186,7 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
     try:
         found: Optional[str] = engines.find(kind).look_up(handed)
     except EngineError as error:
-        message = "whether %s already has %s cannot be known now: %s"
+        message = "it is unknown whether %s already has %s: %s"
         raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error.message), _SAFE)
     return found
 
@@ -218,7 +218,7 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths.require()
     evidence = Evidence(paths)
     if evidence.settings is None:
-        raise AgentError("unsupported", "run %s was not handed to a batch system" % paths.run_id)
+        raise AgentError("unsupported", "run %s was not submitted to a batch system" % paths.run_id)
     try:
         text = engines.find(evidence.settings.get("kind")).explain(evidence.handed)
     except EngineError as error:
@@ -286,12 +286,12 @@ def _require_secrets(paths: RunPaths) -> None:
     missing = [name for name in declared if name not in there]
     if missing:
         message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))
-        raise AgentError("conflict", message, "armada resume %s sends them anew" % paths.run_id)
+        raise AgentError("conflict", message, "armada resume %s sends them again" % paths.run_id)
 
 
 def _require_linux() -> None:
     if not os.path.isdir("/proc/self"):
-        raise AgentError("unsupported", "runs need Linux: their processes are found through /proc")
+        raise AgentError("unsupported", "runs need Linux, because armada finds their processes in /proc")
 
 
 def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
@@ -335,8 +335,8 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
             return job
         time.sleep(0.02)
     words = files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
-    message = "the supervisor of %s did not take it up within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
-    raise AgentError("internal", message, "asking again is safe")
+    message = "the supervisor of %s did not start it within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
+    raise AgentError("internal", message, "it is safe to run the command again")
 
 
 def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:

@@ -80,7 +80,7 @@ def can_guard() -> bool:
 
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError) as error:
-        say("no guardian: %s" % error)
+        say("cannot start the guardian: %s" % error)
         return False
 
 

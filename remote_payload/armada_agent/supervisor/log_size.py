@@ -27,7 +27,7 @@ class LogSize:
             return None
         while self._next <= size:
             self._next *= _STEP
-        return "output.log is %.1f GB long and nothing shortens it; its disk has %.1f GB free" % (
+        return "output.log is %.1f GB long and is never shortened; its disk has %.1f GB free" % (
             size / 1e9,
             self._free() / 1e9,
         )

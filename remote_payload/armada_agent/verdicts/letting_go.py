@@ -48,8 +48,8 @@ def may_go(words: Words, asker: Optional[str], is_newest: bool) -> Verdict:
         is_newest: Whether it is the newest of its run.
     """
     if is_newest:
-        return Verdict(False, [], "it is the newest here")
+        return Verdict(False, [], "it is the newest on this host")
     if not (words.acknowledged if asker is None else asker in words.held_by):
-        return Verdict(False, [], "home has not said that it holds it")
+        return Verdict(False, [], "no home has confirmed that it has it")
     silent = lacking(words, asker)
     return Verdict(not silent, silent, None)
