@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HostNotAsked(HostUnreachable):
-    """A command that reads a home which cannot be written asks no host."""
+    """The command asks no host, because this home is not writable."""
 
 
 def _unwritable(home: HomePaths) -> ConfigError:
@@ -35,7 +35,7 @@ def _unwritable(home: HomePaths) -> ConfigError:
 
 
 class Context:
-    """Opened per command; everything in it is made when first used, because most commands need only part of it.
+    """What one command needs. Each part is opened on first use, because most commands need only some of them.
 
     Args:
         reads: The command only shows things, and does so too where home cannot be written.
@@ -83,7 +83,7 @@ class Context:
         return hosts[name]
 
     def run(self, prefix: str) -> Run:
-        """A run by the beginning of its id.
+        """Find a run by the first characters of its id.
 
         Raises:
             NotFound: No run's id begins so.
@@ -111,7 +111,7 @@ class Context:
         )
 
     def session(self, name: str, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
-        """A session with a configured host; with `looks`, nothing is made on one that has nothing of armada's.
+        """Open a session with a configured host. With `looks`, create nothing on a host that has no files of armada.
 
         Raises:
             NotFound: There is none of that name.
@@ -125,7 +125,7 @@ class Context:
         return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
-        """A session that only looks for a run: a host that this home wiped is not asked, which would put the agent back there.
+        """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
 
         Raises:
             NotFound: The host is not known, or was wiped.

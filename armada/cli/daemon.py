@@ -73,7 +73,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def start_for_launch(home: HomePaths) -> bool:
-    """Start a daemon of its own accord, unless one runs or `ARMADA_NO_DAEMON` says not to; whether one was started."""
+    """Start a daemon automatically, unless one runs or `ARMADA_NO_DAEMON` forbids it. Return whether one was started."""
     from armada.daemon.control import start
 
     return os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0") and start(home, auto=True)

@@ -38,7 +38,7 @@ def _handle(options: argparse.Namespace) -> int:
 
 
 def show(*, read_only: bool = False) -> int:
-    """Open the dashboard and wait until it is left.
+    """Open the dashboard and wait until the user closes it.
 
     Raises:
         UsageError: There is no terminal to draw on.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def announce(context: Context, session: HostSession, run: Run, options: argparse.Namespace, reporter: Reporter) -> int:
-    """Say that a run was started, and follow it where that was asked for; gives the exit code."""
+    """Report that a run was started, and follow it if requested. Return the exit code."""
     from armada.cli.daemon import start_for_launch
 
     place = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""
@@ -123,7 +123,7 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
 
 
 def live_line(run: Run) -> tuple[str, str]:
-    """What a person watching wants to know now: (label, text)."""
+    """Return the current status of a run that is followed: (label, text)."""
     if run.unreachable_since is not None:
         return (
             "link",

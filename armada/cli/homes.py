@@ -131,7 +131,7 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 def owner(context: Context, run: Run) -> Home | None:
-    """The other home that launched a run; None for this home's own, and for runs of the first release, which do not say."""
+    """Return the other home that launched a run. None for this home's runs, and for runs of the first release, which do not record it."""
     from armada.home import launched_by, own
     from armada.store import runs
 
@@ -148,7 +148,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str) -> None:
-    """Let nobody touch another home's run unawares.
+    """Ask for confirmation before a command changes another home's run.
 
     Args:
         context: The command's.

@@ -84,7 +84,7 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def experiment_file(text: str) -> Path:
-    """The file that a word on the command line means."""
+    """Find the experiment file that a command-line argument names."""
     from armada.paths import bundled
 
     path = Path(text)

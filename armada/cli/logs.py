@@ -103,7 +103,7 @@ class _Reading:
         self.has_begun = False
 
     def from_host(self) -> int:
-        """Print it to its end, or the run's; gives the exit code.
+        """Print a log to its end, or to the run's end. Return the exit code.
 
         Raises:
             NotFound: The host is not known, or has nothing of the run.

@@ -50,7 +50,7 @@ _ELSEWHERE = {
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The word that a person may have meant; nothing that is far from what they typed."""
+    """Return the closest known word, or None if none is close."""
     from difflib import get_close_matches
 
     if word in _ELSEWHERE:

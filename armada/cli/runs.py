@@ -101,7 +101,7 @@ def summary(run: Run) -> dict[str, object]:
 
 
 def seen(run: Run, now: float) -> str:
-    """How old what we know is, and since when nothing more can be known."""
+    """Say how old a run's state is, and since when its host is unreachable."""
     if run.unreachable_since is not None:
         return f"unreachable since {time.strftime('%H:%M', time.localtime(run.unreachable_since))}"
     return f"{span(now - run.observed_at)} ago" if run.observed_at is not None else "not yet"
@@ -396,7 +396,7 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def verdict(run: Run) -> int:
-    """The exit code of a run that was followed to its end: 0 where it succeeded.
+    """Return the exit code of a run that was followed to its end: 0 if it succeeded.
 
     Raises:
         OutcomeUnknown: Its end is only guessed.
@@ -414,7 +414,7 @@ def verdict(run: Run) -> int:
 
 
 def failure(run: Run) -> RunFailed:
-    """What is said of a run that did not succeed."""
+    """Make the error for a run that did not succeed."""
     return RunFailed(
         f"{run.run_id} {run.state}: {run.reason or 'no reason recorded'}"
         + (f" ({run.message})" if run.message else ""),

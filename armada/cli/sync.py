@@ -90,7 +90,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 class Told:
-    """What a sync says, put before a person."""
+    """Prints the progress and the troubles of a sync."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

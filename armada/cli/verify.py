@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace) -> bool:
-    """Look over runs, repair what can be, and print the result.
+    """Verify runs, repair what can be repaired, and print the result.
 
     Args:
         context: The command's.

@@ -70,7 +70,7 @@ def _why(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the host told now: its batch system's words, and which of the run's processes are stopped."""
+    """The host's answer: its scheduler's output, and which of the run's processes are stopped."""
 
     said: str | None = None
     stopped: tuple[int, ...] = ()

@@ -52,7 +52,7 @@ class Checkpoint(Settings):
 
 
 class ResumeSettings(Settings):
-    """How a run goes on from its own checkpoints."""
+    """How a run resumes from its own checkpoints."""
 
     accept_changes: bool = False
     """Go on although settings are not those the checkpoint was trained with; the new values hold."""

@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(slots=True)
 class Document:
-    """The values of one file (or of several laid over each other) and where each key and value stands."""
+    """The values of one file (or of several merged files), and the place of each key and value."""
 
     path: Path
     data: dict[str, Any]
@@ -70,7 +70,7 @@ class Document:
         return Place(self.path, 1)
 
     def put(self, location: Location, value: object, source: Document) -> None:
-        """Lay a mapping's value over what is here, taking its places from `source`."""
+        """Merge a mapping's value into this document, with the places from `source`."""
         container = self.data
         for part in location[:-1]:
             container = container[part]  # type: ignore[index]  # lists are walked like mappings
@@ -82,7 +82,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a file whose top is a mapping; an empty file is an empty one.
+    """Read a file that contains a mapping; an empty file is an empty mapping.
 
     Raises:
         ConfigError: It cannot be read, or is not YAML of that shape.
@@ -198,7 +198,7 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def literal_text(text: str) -> str:
-    """Text as it is, or a reason why it cannot be taken literally everywhere (argv, files, JSON)."""
+    """Return the text unchanged, or raise if it cannot be used literally everywhere (argv, files, JSON)."""
     if "\0" in text:
         raise ValueError("must not contain NUL")
     try:

@@ -13,7 +13,7 @@ from armada.config.validation import validate, written_places
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment; what it names must be there. Relative paths, in overrides too, are relative to its file.
+    """Read an experiment and check that the files it names exist. Relative paths, also in overrides, are relative to its file.
 
     Args:
         path: The file.

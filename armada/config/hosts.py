@@ -53,7 +53,7 @@ def _root(root: str) -> str:
 
 
 class Host(Settings):
-    """How to reach a place and what it is."""
+    """How to reach a host, and what it is."""
 
     other_names: ClassVar[dict[str, str]] = {
         "hostname": "ssh",
@@ -119,7 +119,7 @@ class Host(Settings):
 
     @property
     def batch(self) -> BatchSettings | None:
-        """What its batch system is told; None for `direct`."""
+        """The settings for its batch system; None for `direct`."""
         if self.scheduler == "slurm":
             return self.slurm or SlurmSettings()
         if self.scheduler == "htcondor":
@@ -128,7 +128,7 @@ class Host(Settings):
 
     @property
     def has_internet(self) -> bool:
-        """Whether runs may fetch from the internet where they run."""
+        """Whether runs have internet access where they run."""
         return self.scheduler == "direct" if self.internet is None else self.internet
 
     @model_validator(mode="after")
@@ -197,7 +197,7 @@ def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
 
 
 def home_bytes_per_s(home: HomePaths) -> float | None:
-    """The limit for everything that comes home, of the user's hosts.yaml.
+    """Read the bandwidth limit for all downloads from the user's hosts.yaml.
 
     Raises:
         ConfigError: The file is wrong.

@@ -38,7 +38,7 @@ def add_host(home: HomePaths, host: Host) -> None:
 
 
 def remove_host(home: HomePaths, name: str) -> None:
-    """Take a host out of the user's hosts.yaml.
+    """Remove a host from the user's hosts.yaml.
 
     Raises:
         NotFound: It does not stand there.

@@ -73,7 +73,7 @@ def _list_name(name: str) -> str:
 
 
 class Gpus(Settings):
-    """What the profile is for; `count: 0` is a machine without GPUs."""
+    """The GPUs that the profile is for; `count: 0` is a machine without GPUs."""
 
     count: Annotated[int, Field(ge=0)]
     """GPUs of one machine."""
@@ -95,7 +95,7 @@ class Gpus(Settings):
 
 
 class TrainSettings(Settings):
-    """What the machine decides about training; the rest is the experiment's."""
+    """Training settings that depend on the machine; the experiment has the others."""
 
     other_names: ClassVar[dict[str, str]] = {
         "per_device_train_batch_size": "micro_batch_size",
@@ -179,7 +179,7 @@ class Profile(Settings):
 
     @property
     def peak_flops(self) -> float | None:
-        """Of one GPU in a second at the profile's precision; None where it is not known."""
+        """Peak FLOPS of one GPU at the profile's precision; None if unknown."""
         if self.gpus.peak_tflops is None or self.train.precision == "fp32":
             return None
         return self.gpus.peak_tflops * 1e12
@@ -201,7 +201,7 @@ def list_profiles(home: HomePaths) -> list[str]:
 
 
 def load_profile(name: str, home: HomePaths) -> Profile:
-    """A profile of the user's, or a bundled one.
+    """Load one of the user's profiles, or a bundled one.
 
     Raises:
         NotFound: There is none of that name.
@@ -231,7 +231,7 @@ def load_profile(name: str, home: HomePaths) -> Profile:
 
 
 def choose_profile(facts: Mapping[str, Any], home: HomePaths) -> str:
-    """The profile for a host that names none, by the GPUs its agent saw.
+    """Choose the profile for a host that names none, by the GPUs that its agent found.
 
     Args:
         facts: What `host.facts` answered.

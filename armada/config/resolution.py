@@ -34,7 +34,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line said.
+    """The options of the command line.
 
     `seen_profile` is the one that fits the GPUs a host showed when it was last looked at.
     """
@@ -48,7 +48,7 @@ class Asked:
 
 
 def resolve(home: HomePaths, project: Path, asked: Asked) -> list[Section]:
-    """Read what is asked for, and name the origin of each value.
+    """Read the requested files, and name the origin of each value.
 
     Raises:
         ConfigError: A file, or an override, is wrong.

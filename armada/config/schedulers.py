@@ -124,14 +124,14 @@ Line = Annotated[FilledText, AfterValidator(_is_one_line)]
 
 
 def cancel_command(kind: str, run_id: str, submission: int) -> str:
-    """The words that end a run's job on its login node, by the name that `submission` has in the queue of a batch system."""
+    """Return the command that cancels a run's job on its login node, by the job's name in the batch system's queue."""
     name = f"armada.{run_id}.{max(1, submission)}"
     words = {"slurm": f"scancel --name {name}", "htcondor": f"condor_rm -constraint 'JobBatchName == \"{name}\"'"}
     return words.get(kind, kind)
 
 
 class BatchSettings(Settings):
-    """What both batch systems know."""
+    """Settings that both batch systems have."""
 
     time_limit: Duration | None = None
     """For runs whose experiment names none."""

@@ -266,7 +266,7 @@ class Lora(Settings):
 
 
 class StartFrom(Settings):
-    """Another training's weights to begin with; the schedule, the learning rate and the data's order are this run's own."""
+    """Start with another training's weights. The schedule, the learning rate and the order of the data are this run's own."""
 
     run: FilledText | None = None
     """A run of this home: its id, or its first characters."""

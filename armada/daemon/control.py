@@ -36,7 +36,7 @@ _KEPT_PREFIXES = ("ARMADA_", "LC_", "XDG_", "PYTHON")
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What a daemon gets of the environment of the command that starts it."""
+    """Return the environment variables that a daemon gets from the command that starts it."""
     return {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
@@ -87,7 +87,7 @@ def _is_in_session(process: process_identity.Process | None, session: int) -> bo
 
 
 def stop(home: HomePaths) -> int:
-    """Ask the daemon to end and wait until it has. Runs and what has come home are not touched.
+    """Ask the daemon to end, and wait until it has. Runs continue, and files at home stay.
 
     Returns:
         Its pid.
@@ -112,7 +112,7 @@ def stop(home: HomePaths) -> int:
 
 
 def detach() -> None:
-    """Leave the process that started us: it sees us end at once, and init takes us over."""
+    """Detach from the process that started this one: it sees an exit at once, and init adopts the daemon."""
     if os.fork():
         os._exit(0)
 

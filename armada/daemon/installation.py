@@ -15,7 +15,7 @@ LABEL = "armada.daemon"
 
 
 def systemd_unit(python: str, environment: dict[str, str]) -> str:
-    """The unit's text. Exit 2 and 8 (a wrong file, another daemon) are not helped by starting again."""
+    """The unit's text. Restarting does not help after exit 2 or 8 (a wrong file, another daemon)."""
     variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
     return f"""[Unit]
 Description=armada: watches hosts and brings checkpoints home

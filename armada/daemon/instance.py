@@ -36,7 +36,7 @@ def lock_file(home: HomePaths) -> Path:
 
 @contextlib.contextmanager
 def only_instance(home: HomePaths) -> Iterator[None]:
-    """Be the daemon of this home.
+    """Hold the lock that makes this process the daemon of this home.
 
     Raises:
         Conflict: Another process is; it is named.
@@ -70,7 +70,7 @@ def _take(descriptor: int) -> bool:
 
 
 def is_held(home: HomePaths) -> bool:
-    """Whether some process is the daemon now."""
+    """Whether a daemon is running now."""
     try:
         descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def is_held(home: HomePaths) -> bool:
 
 
 def holder(home: HomePaths) -> process_identity.Process | None:
-    """The daemon's process, while there is one and it has said who it is."""
+    """Return the daemon's process, if there is one and it recorded its id."""
     if not is_held(home):
         return None
     descriptor = os.open(lock_file(home), os.O_RDONLY | os.O_CLOEXEC)

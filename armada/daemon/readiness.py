@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def notify(*words: str) -> bool:
-    """Say words such as `READY=1` to systemd, where it started us and asked to be told.
+    """Send a message such as `READY=1` to systemd, if it started this process and expects it.
 
     Returns:
         Whether there is somebody to say them to, and they were taken.

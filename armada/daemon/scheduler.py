@@ -49,7 +49,7 @@ class SyncHost(Protocol):
 
 
 class SyncScheduler:
-    """Starts what is due.
+    """Starts the syncs that are due.
 
     Args:
         home: Home's folders.
@@ -100,7 +100,7 @@ class SyncScheduler:
                     self._start(hosts[name], run_ids, now)
 
     def close(self, timeout_s: float) -> None:
-        """Break off what is under way; staging keeps what arrived, and the next daemon goes on there."""
+        """Interrupt running syncs. Staging keeps the data that arrived, and the next daemon continues there."""
         with self._lock:
             workers = list(self._workers.values())
         deadline = time.monotonic() + timeout_s
@@ -124,7 +124,7 @@ class SyncScheduler:
             with Database(self._home.store) as database, session:
 
                 def news() -> list[str]:
-                    """What became due while the worker was busy; it must not wait for all that was due before."""
+                    """Return runs that became due while the worker was busy; they must not wait for all earlier ones."""
                     found = [due.run_id for due in self._due(database, self._ticked_at) if due.host == name]
                     self._board.syncs(name, [*run_ids, *(each for each in found if each not in run_ids)], began)
                     return found

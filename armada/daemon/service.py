@@ -112,7 +112,7 @@ class Daemon:
         return self._sync.busy
 
     def run(self) -> bool:
-        """Be this home's daemon.
+        """Run as this home's daemon.
 
         Returns:
             Whether another one is to take over at once, for the store that took the place of the one it had.
@@ -141,7 +141,7 @@ class Daemon:
         return "nothing was left to watch or sync"
 
     def tick(self, database: Database) -> bool:
-        """Do what is to be done now.
+        """Do what is due now.
 
         Returns:
             Whether to go on.
@@ -214,7 +214,7 @@ class Daemon:
             log.error("a tick failed; continuing with the next one", exc_info=error)
 
     def close(self) -> None:
-        """End what the ticks started; what was under way goes on with the next daemon."""
+        """End what the ticks started. The next daemon continues unfinished work."""
         for watcher in self._watchers.values():
             watcher.stop()
         self._sync.close(LEAVE_S)
@@ -331,7 +331,7 @@ class Daemon:
 
 
 def serve(home: HomePaths, *, auto: bool) -> None:
-    """Be the daemon until told to stop, or until another one is.
+    """Run the daemon until it is told to stop, or another one takes over.
 
     Raises:
         Conflict: Another one is, and this one was not started only in case there is none.

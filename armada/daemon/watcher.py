@@ -50,12 +50,12 @@ THIN_S = 600.0
 
 
 def wait_after_failure_s(failures: int, roll: float) -> float:
-    """How long to leave a host alone that did not answer so many times in a row; `roll` in [0, 1) spreads many daemons."""
+    """Seconds to wait after so many failures of a host in a row; `roll` in [0, 1) spreads many daemons."""
     return min(IDLE_S, ACTIVE_S * 2.0 ** min(failures, 10)) * (0.5 + 0.5 * roll)
 
 
 def active_wait_s(home: HomePaths, now: float) -> float:
-    """How long to leave a host alone that has runs which go on."""
+    """Seconds to wait between checks of a host that has active runs."""
     try:
         looked_at = home.looked_at.stat().st_mtime
     except OSError:
@@ -64,7 +64,7 @@ def active_wait_s(home: HomePaths, now: float) -> float:
 
 
 class Watcher:
-    """Looks at a host until stopped.
+    """Checks a host again and again until stopped.
 
     Args:
         host: Which.
@@ -95,7 +95,7 @@ class Watcher:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look again now, whatever was planned: something was launched, or the machine slept."""
+        """Check again now, because something was launched or the machine slept."""
         self._failures = 0
         self._wake.set()
 
@@ -115,11 +115,11 @@ class Watcher:
         self.close()
 
     def close(self) -> None:
-        """Hang up; its thread does that by itself."""
+        """Tell its thread to close the connection."""
         self._session.close()
 
     def look(self, database: Database) -> float:
-        """Look once, which the thread does again and again; seconds until the next look. Nothing that goes wrong here ends the watcher."""
+        """Check the host once. Return the seconds until the next check. No error here ends the watcher."""
         name = self.host.name
         self._board.looks(name, time.monotonic())
         try:
@@ -202,7 +202,7 @@ class Watcher:
 
 
 def watchable(database: Database, host: str) -> list[Run]:
-    """Runs of a host that have not ended for certain, but for those that a living launch is just putting there."""
+    """Return the runs of a host that may not have ended, except those that a running launch is starting."""
     active = runs.every(database, host=host, active=True)
     if not any(run.state == "preparing" for run in active):
         return active
@@ -211,14 +211,14 @@ def watchable(database: Database, host: str) -> list[Run]:
 
 
 def watchable_ids(database: Database) -> list[tuple[str, str]]:
-    """(run id, host) of such runs on all hosts: what is new among them is looked at now, not when its host is due."""
+    """(run id, host) of such runs on all hosts: new ones are checked now, not when their host is due."""
     active = runs.active_ids(database)
     launching = operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
     return [(run_id, host) for run_id, host, state in active if state != "preparing" or run_id not in launching]
 
 
 def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
-    """The GPUs of a `host.load` answer as points in home's time; what is no number is None."""
+    """The GPUs of a `host.load` answer as points in home's time; values that are not numbers become None."""
     listed = load.get("gpus")
     points = []
     for gpu in (listed if isinstance(listed, list) else [])[:64]:

@@ -36,7 +36,7 @@ CANNOT_WORK = 3
 
 
 def examine_home(home: HomePaths, project: Path) -> tuple[Report, dict[str, Host]]:
-    """Look at this machine.
+    """Check this machine.
 
     Args:
         home: Its folders.

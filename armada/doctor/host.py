@@ -28,7 +28,7 @@ _WHERE = "hosts.yaml"
 
 
 def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
-    """Log in, look at everything, measure the link. Never raises for what a host does."""
+    """Log in, check everything, measure the connection. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
     from armada.rpc.session import HostSession
@@ -81,7 +81,7 @@ def judge(
     queue: Mapping[str, Any] | None = None,
     noise: str = "",
 ) -> list[Finding]:
-    """What a host said, as findings; everything in it is hostile until it is made inert.
+    """Turn a host's answer into findings. All of it is untrusted until sanitized.
 
     Args:
         host: As configured.

@@ -27,7 +27,7 @@ _AIM_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One link.
+    """The measured connection to one host.
 
     Attributes:
         round_trip_s: Median of seven questions to the agent, its own work included.

@@ -28,7 +28,7 @@ def resume_run(
     unattended: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
-    """Hand a failed or cancelled run to its host once more; of several who ask at the same time, one does.
+    """Submit a failed or cancelled run again. If several commands do so at the same time, only one succeeds.
 
     Args:
         database: The store.

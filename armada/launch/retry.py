@@ -36,7 +36,7 @@ AGAIN_S = 600.0
 
 
 class Retries:
-    """Resumes what one host lost.
+    """Resumes the runs that one host lost.
 
     Args:
         session: With the host.
@@ -47,7 +47,7 @@ class Retries:
         self._not_before: dict[tuple[str, int], float] = {}
 
     def look(self, database: Database, now: float | None = None, *, only: str | None = None) -> list[str]:
-        """Resume what was lost, but for what was refused before; the ids of the runs that go on.
+        """Resume lost runs, except those that were refused before. Return the ids of the resumed runs.
 
         Args:
             database: The store.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The command or daemon that requests a launch.
 
     Attributes:
         argv: The command, as it shows among operations.
@@ -71,7 +71,7 @@ class Launch:
     title: str
 
     def plan(self, run_id: str | None = None) -> Plan:
-        """Resolve it, under the id of a launch that broke off where there is one; changes nothing."""
+        """Resolve the launch, under the id of an interrupted launch if there is one. Changes nothing."""
         return make_plan(self.task, run_id=run_id, launch_key=self.key)
 
 
@@ -98,7 +98,7 @@ def merge_of(source: Source, dtype: str, order: Order) -> Launch:
 def find_source(
     database: Database, run: Run, word: str, connect: Callable[[str], HostSession], known: Container[str]
 ) -> Source:
-    """Find what a merge is asked of.
+    """Find the checkpoint to merge.
 
     Args:
         database: The store.
@@ -132,7 +132,7 @@ def _newest_at_home(database: Database, run: Run, word: str) -> Checkpoint | Non
 
 
 def carry_out(launch: Launch, caller: Caller) -> Run:
-    """Carry a launch out as an operation; one like it that broke off is found first, and followed or continued.
+    """Carry out a launch as an operation. An interrupted launch of the same kind is found first, and followed or continued.
 
     Args:
         launch: What, and where.
@@ -178,7 +178,7 @@ def _say_former(listener: Listener, run: Run, host: str, *, started: bool) -> No
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:
-    """Hand a failed or cancelled run to its host once more, as an operation.
+    """Submit a failed or cancelled run again, as an operation.
 
     Raises:
         Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
@@ -191,7 +191,7 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
 
 
 def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:
-    """Hand a run that was lost to its host once more, with nobody there: its secrets have to be on the host still.
+    """Submit a lost run again without a user. Its secrets must still be on the host.
 
     Args:
         database: The store.

@@ -20,7 +20,7 @@ _SCRIPT = "on run argv\ndisplay notification (item 2 of argv) with title (item 1
 
 
 class NotDelivered(ArmadaError):
-    """A destination did not take a message; it is tried again."""
+    """A destination did not accept a message; delivery is retried."""
 
 
 def deliver(url: str, title: str, body: str) -> None:
@@ -44,7 +44,7 @@ def deliver(url: str, title: str, body: str) -> None:
 
 
 def show(title: str, body: str) -> None:
-    """Show a bubble on this machine's screen.
+    """Show a desktop notification on this machine.
 
     Raises:
         NotDelivered: There is no screen, or nothing that could show it.

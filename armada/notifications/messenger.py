@@ -41,7 +41,7 @@ class Deliver(Protocol):
 
 
 class Messenger:
-    """Reads events off the store and hands them on.
+    """Reads events from the store and delivers them.
 
     Args:
         home: Home's folders.
@@ -72,11 +72,11 @@ class Messenger:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell it to end; a delivery under way is not waited for, and is made again by the next daemon."""
+        """Tell it to end. It does not wait for a running delivery, which the next daemon repeats."""
         self._stopped.set()
 
     def work_once(self, database: Database) -> int:
-        """Look for events and deliver what is due.
+        """Find events and deliver the messages that are due.
 
         Returns:
             How many messages went out.

@@ -28,7 +28,7 @@ SERIOUS: frozenset[Kind] = frozenset({"damaged", "orphans", "missing", "wrong", 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be, and the command that sees to it."""
+    """A problem, and the command that fixes it."""
 
     kind: Kind
     message: str
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The file, what was found, and how many checkpoints at home were held against the store."""
+    """The file, the findings, and how many checkpoints at home were compared with the store."""
 
     store: StoreFile
     findings: tuple[Finding, ...]
@@ -46,7 +46,7 @@ class Check:
 
 
 def check(home: HomePaths) -> Check:
-    """Look, and change nothing; contents of checkpoints are `armada sync verify --read-data`'s."""
+    """Check the store and change nothing. `armada sync verify --read-data` checks the contents of checkpoints."""
     store = examine(home.store)
     found = [Finding("damaged", problem, "armada recover") for problem in store.problems]
     found += [

@@ -27,7 +27,7 @@ _RUNS_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True)
 class HostFindings:
-    """What a host showed: how many runs, which of them the store did not know, which it holds to be another host's.
+    """The runs found on a host: how many, which are new to the store, and which the store has on another host.
 
     `damaged` are folders without a plan that could be read, each with the reason. `error` is set where it could not be asked.
     """
@@ -43,7 +43,7 @@ class HostFindings:
 def read_host(
     database: Database, session: HostSession, told: Callable[[str], None], *, enroll: bool = True
 ) -> HostFindings:
-    """Take every run of a host into the store, and look at all of them; with `enroll` the host keeps them for this home, too.
+    """Add every run of a host to the store, and observe all of them. With `enroll` the host also keeps them for this home.
 
     Raises:
         HostUnreachable: What was taken until then stays; asking again goes on.

@@ -48,7 +48,7 @@ _PATIENCE_S = 10.0
 
 
 class Listener(Protocol):
-    """Who is told what goes on."""
+    """The listener of a recovery's progress."""
 
     def stage(self, name: str, message: str) -> None: ...
     def now(self, name: str, message: str) -> None: ...
@@ -57,7 +57,7 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class Recovery:
-    """What was found and done.
+    """What the recovery found and did.
 
     `salvaged` counts rows of the damaged store by table. `recognised` are checkpoints at home that the store did not know;
     `wrong` are folders that are not what they say, each with the reason, and under the name they have now; `gone` were
@@ -83,7 +83,7 @@ def recover(
     dry_run: bool = False,
     read_data: bool = True,
 ) -> Recovery:
-    """Make the store say what hosts and home hold.
+    """Record in the store what hosts and home have.
 
     Args:
         home: Whose.

@@ -220,7 +220,7 @@ def of(where: str) -> Iterator[Key]:
 
 
 def bindings(where: str) -> list[BindingType]:
-    """The rows of one screen, as Textual takes them."""
+    """Return the keys of one screen as Textual's bindings."""
     from textual.binding import Binding
 
     return [Binding(key.keys, key.action, key.help, show=bool(key.text), priority=key.always) for key in of(where)]

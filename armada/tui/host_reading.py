@@ -52,7 +52,7 @@ class History:
 
 
 class HostReader:
-    """Keeps what it read of hosts.
+    """Reads hosts and caches the result.
 
     Args:
         database: The store.

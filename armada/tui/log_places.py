@@ -34,7 +34,7 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """Read what a person typed.
+    """Parse a typed position.
 
     Raises:
         UsageError: It is no place.
@@ -59,7 +59,7 @@ def parse_place(text: str) -> Place:
 
 
 def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:
-    """Where the line begins that is meant; None where there is none such, or when it was given up.
+    """Return the start of the line at a position; None if there is no such line, or the search was cancelled.
 
     Args:
         log: The file, read in pieces.

@@ -15,7 +15,7 @@ WEEK_S = 7 * 86_400.0
 
 
 def reckon(rows: Iterable[RunRow], prices: Mapping[str, float | None], now: float) -> Money | None:
-    """The bill so far, or None where no host has a price."""
+    """Compute the costs so far; None if no host has a price."""
     priced = {name: price for name, price in prices.items() if price}
     if not priced:
         return None

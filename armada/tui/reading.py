@@ -40,7 +40,7 @@ class _Known:
 
 
 class RunReader:
-    """Keeps the rows it made; each reading asks the store only for runs of which something changed since the one before."""
+    """Caches its rows; each reading asks the store only for runs that changed since the last one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -56,11 +56,11 @@ class RunReader:
         self.index: dict[str, RunRow] = {}
         self.syncs: dict[str, RunSync] = {}
         self.changed: frozenset[str] | None = None
-        """Ids of the rows that `read` made anew; None when rows came or went."""
+        """Ids of the rows that `read` replaced; None if rows were added or removed."""
 
     @property
     def due(self) -> bool:
-        """Whether a failure has become history since the last reading, with nothing new in the store."""
+        """Whether a failure has become old since the last reading, although the store did not change."""
         return any(moment <= time.time() for moment in self._calming.values())
 
     @property
@@ -200,7 +200,7 @@ def _of_ids(database: Database, query: str, run_ids: set[str] | None, *, after: 
 
 
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
-    """Why a person should look at this run; None when it needs nobody."""
+    """Say why this run needs you; None if it does not."""
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
     if not run.ended and run.unreachable_since is not None:
@@ -218,7 +218,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
 
 
 def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
-    """A curve at so many places between its ends: index look-ups, however many points it has."""
+    """Read a curve at a fixed number of places, by index look-ups, however many points it has."""
     connection = database.connection
     found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
     if found is None:
@@ -238,7 +238,7 @@ def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[flo
 
 
 def is_long(first: float, last: float) -> bool:
-    """Whether a curve between two steps is read as an outline first."""
+    """Whether a curve between two steps is so long that an outline is read first."""
     return last - first >= 8 * OUTLINE
 
 

@@ -37,7 +37,7 @@ class Removal:
         self._theirs: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Look at the runs one after the other; then ask about all of them at once."""
+        """Check the runs one after the other, then ask about all of them at once."""
         if self._board.refuses("remove"):
             return
         if not self._left:
@@ -87,7 +87,7 @@ class Removal:
 
 
 def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[str]:
-    """What goes with a run, as lines.
+    """List what is removed with a run, as lines.
 
     Args:
         row: The run.

@@ -98,7 +98,7 @@ class Watcher:
         self._wake.set()
 
     def want(self, wants: Subscription, who: object = None) -> None:
-        """Say what is in sight; what is missing is read at once. Whoever was not the one before has no curves yet."""
+        """Set what is visible; missing data is read at once. A new subscriber has no curves yet."""
         if wants != self._wants or who is not self._who:
             self._who, self._wants = who, wants
             self._wake.set()

@@ -44,7 +44,7 @@ class Resources(Settings):
 
 
 class Experiment(Settings):
-    """What to run, with what every task has; `armada.config.tasks.registry` names the model of each task."""
+    """What to run, with the keys of every task; `armada.config.tasks.registry` names the model of each task."""
 
     other_names: ClassVar[dict[str, str]] = {
         "dataset": "data",
@@ -102,7 +102,7 @@ class Experiment(Settings):
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:
-        """Say that a key belongs to other tasks; None where none of them knows it either.
+        """Explain that a key belongs to other tasks; None if no task has it.
 
         Returns:
             What is wrong with it, and what to do.
@@ -114,7 +114,7 @@ class Experiment(Settings):
         return f"belongs to {named}", f"leave it out, or write task: {owners[0]}"
 
     def find_files(self, document: Document) -> Self:
-        """Look for the files and folders it names.
+        """Check that the files and folders it names exist.
 
         Args:
             document: Where it stands, for the lines of what is wrong.
@@ -184,7 +184,7 @@ class Experiment(Settings):
 
 
 def find_file(document: Document, key: str, file: Path | None) -> None:
-    """Look for a file that a key names.
+    """Check that the file that a key names exists.
 
     Raises:
         ConfigError: It is not there.

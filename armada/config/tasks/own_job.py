@@ -13,7 +13,7 @@ _TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation"
 
 
 class OwnJob(Experiment):
-    """An experiment whose job brings its own training, or is none."""
+    """An experiment whose job brings its own training, or does no training."""
 
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {}
     """Keys of other tasks about which there is more to say than whose they are."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """Where a task's parts are, each as `module:class`; they are loaded when they are needed.
+    """The classes of a task, each as `module:class`; they are loaded when needed.
 
     Attributes:
         settings: What its experiments say, an `armada.config.tasks.experiment.Experiment`.
@@ -45,7 +45,7 @@ def models() -> dict[str, type[Experiment]]:
 
 
 def model_of(task: object) -> type[Experiment]:
-    """The model that an experiment is read with: its task decides which one of the union it is.
+    """Return the model for an experiment: its task chooses one of the union.
 
     Args:
         task: What stands after `task:`, if anything.
@@ -59,7 +59,7 @@ def model_of(task: object) -> type[Experiment]:
 
 
 def tasks_with(key: str) -> list[str]:
-    """The tasks whose experiments may say a key."""
+    """List the tasks whose experiments may have a key."""
     fields = {task: model.model_fields.get(key) for task, model in models().items()}
     return [task for task, field in fields.items() if field is not None and not field.exclude]
 

@@ -64,12 +64,12 @@ class Sft(Experiment):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's folder, if it is one here."""
+        """The model's folder, if it is a folder at home."""
         return Path(self.model) if isinstance(self.model, str) and Path(self.model).is_absolute() else None
 
     @property
     def hub_model(self) -> str | None:
-        """The model's id, if it is one of the hub's."""
+        """The model's id, if it is a hub id."""
         return self.model if isinstance(self.model, str) and self.local_model is None else None
 
     def find_files(self, document: Document) -> Self:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_number(subject: Subject) -> Answer | None:
-    """A GPU is asked for that the host does not have."""
+    """Check that the host has as many GPUs as requested."""
     if subject.host.batch is not None:
         return None
     wanted, there = subject.gpus, len(subject.facts["gpus"])
@@ -25,7 +25,7 @@ def check_number(subject: Subject) -> Answer | None:
 
 
 def check_kind(subject: Subject) -> Answer | None:
-    """The host's GPUs are not the profile's kind."""
+    """Check that the host's GPUs are of the profile's kind."""
     profile = subject.profile
     if subject.host.batch is not None:
         return None
@@ -42,7 +42,7 @@ def check_kind(subject: Subject) -> Answer | None:
 
 
 def check_bf16(subject: Subject) -> Answer | None:
-    """bf16 on a GPU without it."""
+    """Check that the GPUs support bf16, if the profile uses it."""
     if subject.host.batch is not None:
         return None
     old = [gpu for gpu in subject.facts["gpus"] if (_capability(gpu) or 9.0) < 8.0]

@@ -21,7 +21,7 @@ CLOCK_S = 120.0
 
 
 def check_disk(subject: Subject) -> Answer:
-    """Environment, files and checkpoints against what is free."""
+    """Compare the size of environment, files and checkpoints with the free space."""
     free = int(subject.facts["disk"]["free_bytes"])
     travelling, checkpoints = subject.travelling_bytes + subject.fetched_bytes, subject.checkpoint_bytes
     environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
@@ -36,7 +36,7 @@ def check_disk(subject: Subject) -> Answer:
 
 
 def check_rsync(subject: Subject) -> Answer:
-    """By which way files travel."""
+    """Say how files are sent."""
     if subject.host.local or not subject.travelling_bytes:
         return ok("nothing needs rsync")
     sides = (("here", shutil.which("rsync")), ("on the host", subject.facts["tools"]["rsync"]))
@@ -47,7 +47,7 @@ def check_rsync(subject: Subject) -> Answer:
 
 
 def check_clock(subject: Subject) -> Answer:
-    """The host's clock is off."""
+    """Check the host's clock."""
     off = float(subject.facts["time"]) - time.time()
     if abs(off) > CLOCK_S:
         ahead = "ahead" if off > 0 else "behind"
@@ -56,7 +56,7 @@ def check_clock(subject: Subject) -> Answer:
 
 
 def check_cores(subject: Subject) -> Answer | None:
-    """More processes than cores; a batch system hands cores out."""
+    """Check that there are not more processes than cores, unless a batch system assigns cores."""
     if subject.host.batch is not None:
         return None
     cores = int(subject.facts["cpu_count"])
@@ -66,7 +66,7 @@ def check_cores(subject: Subject) -> Answer | None:
 
 
 def check_setup(subject: Subject) -> Answer:
-    """A line of the host's `setup:` fails."""
+    """Check that no line of the host's `setup:` fails."""
     host = subject.host
     if failure := subject.facts.get("setup"):
         return fail(sanitize_line(failure), f"fix `setup:` of {host.name} in hosts.yaml")

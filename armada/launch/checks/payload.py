@@ -21,7 +21,7 @@ _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-
 
 
 def check_payload(subject: Subject) -> Answer | None:
-    """Ask the payload's own checks what they would say on the host."""
+    """Report what the payload's own checks would say on the host."""
     return ask_payload(subject.trained) if subject.trained is not None else None
 
 

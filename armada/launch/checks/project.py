@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_links(subject: Subject) -> Answer:
-    """Links and other things that do not travel."""
+    """Name links and other files that are not sent."""
     snapshot = subject.snapshot
     if snapshot is None:
         return ok("no project is sent")
@@ -22,7 +22,7 @@ def check_links(subject: Subject) -> Answer:
 
 
 def check_revision(subject: Subject) -> Answer:
-    """Changes that no revision holds."""
+    """Warn of changes that no revision contains."""
     snapshot = subject.snapshot
     if snapshot is None:
         return ok("no project is sent")

@@ -14,7 +14,7 @@ _SOON_S = 60.0
 
 
 def check_job_file(subject: Subject) -> Answer | None:
-    """It could never run, or not now."""
+    """Check that the batch system could run the job, and when."""
     host, answer = subject.host, subject.scheduler
     if host.batch is None:
         return None

@@ -21,7 +21,7 @@ _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 
 
 def check_secrets(subject: Subject) -> Answer:
-    """A secret the experiment names is not here."""
+    """Check that every secret that the experiment names is set."""
     names = subject.experiment.secrets
     missing = [name for name in names if not os.environ.get(name)]
     if missing:
@@ -33,7 +33,7 @@ def check_secrets(subject: Subject) -> Answer:
 
 
 def check_variables(subject: Subject) -> Answer:
-    """Name what a training may want of the shell and does not see: names, never values."""
+    """Name variables of the shell that a training may need but does not see. Names only, never values."""
     experiment, profile = subject.experiment, subject.profile
     given = {*experiment.env, *experiment.secrets, *(profile.env if profile else ())}
     there = {name for name in subject.facts.get("left_out") or () if isinstance(name, str)}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_checkpoints(subject: Subject) -> Answer:
-    """Checkpoints farther apart than the run is long."""
+    """Check that at least one checkpoint is saved before the end."""
     checkpoint = subject.experiment.checkpoint
     every_steps = checkpoint.every_steps if checkpoint else None  # minutes cannot be compared with steps
     max_steps = subject.trained.max_steps if subject.trained else None
@@ -24,7 +24,7 @@ def check_checkpoints(subject: Subject) -> Answer:
 
 
 def check_wandb(subject: Subject) -> Answer:
-    """W&B online where runs have no internet."""
+    """Check that W&B is not online where runs have no internet."""
     host = subject.host
     wandb = subject.trained.section["tracking"]["wandb"] if subject.trained else None
     if wandb is None or wandb == "off":

@@ -44,7 +44,7 @@ ENGINES: dict[str, Engine] = {
 
 
 def scheduler_settings(host: Host) -> dict[str, Any] | None:
-    """What the agent has to know of the host's batch system; None for `direct`."""
+    """Return what the agent needs to know about the host's batch system; None for `direct`."""
     batch = host.batch
     if batch is None:
         return None
@@ -61,7 +61,7 @@ def scheduler_settings(host: Host) -> dict[str, Any] | None:
 def job_files(
     host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: dict[str, Any]
 ) -> dict[str, str]:
-    """Render what the host's batch system is handed; nothing for `direct`.
+    """Render the files to submit to the host's batch system; none for `direct`.
 
     Raises:
         PreflightRefused: The root folder has a name that job files cannot hold.

@@ -63,7 +63,7 @@ class JobRequest:
 
     @property
     def prologue(self) -> str:
-        """The host's lines of setup, each with a sentence for when it fails: nothing else would say why no run began."""
+        """The host's setup lines, each with an error message, since nothing else would explain why no run began."""
         return "".join(
             f"{line}\n[ $? -eq 0 ] || {{ echo {shlex.quote(_complaint(number, line))}; exit {_SETUP_FAILED}; }}\n"
             for number, line in enumerate(self.setup, 1)
@@ -82,7 +82,7 @@ def job_request(
     grace_s: float,
     agent_sha: str,
 ) -> JobRequest:
-    """Put a run's needs and its host's customs together.
+    """Combine a run's needs and its host's settings.
 
     Raises:
         PreflightRefused: The root folder has a name that job files cannot hold, or the host has no batch system.
@@ -115,7 +115,7 @@ def job_request(
 
 
 def time_limit_s(host: Host, resources: Resources) -> float | None:
-    """How long a run may take on a host: its experiment's word, else the host's; None: nobody says."""
+    """Return a run's time limit: the experiment's, else the host's, else None."""
     limit = resources.time_limit or (host.batch.time_limit if host.batch is not None else None)
     return duration_s(limit) if limit else None
 

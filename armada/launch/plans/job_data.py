@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobData:
-    """What travels, and `links` for the host: the content's path there, and the name in the folder the job works in."""
+    """The contents to send, and `links` for the host: the content's path there, and the name in the folder the job works in."""
 
     contents: list[Content] = field(default_factory=list)
     links: list[dict[str, str]] = field(default_factory=list)
 
 
 def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: HostPaths) -> JobData:
-    """Name where each file or folder of `data:` lies on the host, and where the job finds it.
+    """Choose where each file or folder of `data:` is on the host, and where the job finds it.
 
     What lies below `code` (without it: below the experiment's folder) keeps its place; anything else is `data/NAME`. What
     travels with the code already is not linked over it.
@@ -54,7 +54,7 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
 
 
 def names_below(source: Path) -> list[str]:
-    """What travels of a data file, or of a folder, relative to where it lies."""
+    """List the files to send of a data file or folder, relative to its place."""
     if not source.is_dir():
         return [source.name]
     return sorted(str(file.relative_to(source.parent)) for file in source.rglob("*") if file.is_file())

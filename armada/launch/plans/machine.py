@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_profile(host: Host, facts: dict[str, Any], home: HomePaths, *, takes_gpus: bool) -> Profile | None:
-    """The profile of the GPUs that are there; the GPUs of a cluster cannot be seen from where one logs in.
+    """Find the profile for the host's GPUs. A cluster's login node does not show its GPUs.
 
     Raises:
         PreflightRefused: They cannot be seen, and the task needs a profile.

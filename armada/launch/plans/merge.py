@@ -44,7 +44,7 @@ class Source:
 
 
 def refuse_unmergeable(run: Run, spec: dict[str, Any]) -> None:
-    """Say at once that there is nothing to merge.
+    """Refuse at once a run that cannot be merged.
 
     Raises:
         PreflightRefused: The run was no LoRA training.
@@ -62,7 +62,7 @@ def refuse_unmergeable(run: Run, spec: dict[str, Any]) -> None:
 
 
 def choose_host(run: Run, checkpoint: Checkpoint) -> str:
-    """Merge where the checkpoint lies: on its host, or at home where that is all there is."""
+    """Choose the host of the checkpoint, or home if only home has it."""
     return run.host if checkpoint.on_host or checkpoint.home_path is None else "local"
 
 
@@ -95,11 +95,11 @@ class MergeTask(Task[Command]):
 
     @property
     def profile_name(self) -> str | None:
-        """That of the training, where its environment is there already."""
+        """The training's profile, because its environment already exists."""
         return self.source.spec.get("profile") if self._is_there else self.order.session.host.profile
 
     def profile(self, facts: dict[str, Any]) -> Profile:
-        """Any will do: a merge needs no GPU."""
+        """Any profile: a merge needs no GPU."""
         if self.named_profile is not None:
             return self.named_profile
         host, home = self.order.session.host, self.order.home
@@ -107,7 +107,7 @@ class MergeTask(Task[Command]):
         return load_profile("cpu" if host.batch is not None else choose_profile(facts, home), home)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
-        """Nothing of the training's: the base may have to be fetched where trainings need not."""
+        """None of the training's variables, because a merge may have to fetch the base model."""
         return {"PYTHONUNBUFFERED": "1"}
 
     def recorded(self) -> dict[str, Any]:

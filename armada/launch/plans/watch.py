@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def watch_of(experiment: Experiment) -> dict[str, Any]:
-    """spec["watch"]: how its checkpoints are found, and what it is told to go on from one."""
+    """spec["watch"]: how its checkpoints are found, and the arguments to resume from one."""
     checkpoint, resume = experiment.checkpoint, experiment.resume
     found = {"pattern": checkpoint.pattern, "quiet_s": checkpoint.quiet_s} if checkpoint else None
     return {"checkpoints": found, "resume": list(resume.arguments) if resume else []}

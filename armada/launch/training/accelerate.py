@@ -70,7 +70,7 @@ def render_accelerate(
 
 
 def launch_environment(*, processes: int, device: Literal["cpu", "cuda"], cpu_count: int) -> dict[str, str]:
-    """Variables `accelerate launch` needs beside its file.
+    """Return the variables that `accelerate launch` needs in addition to its file.
 
     On CPUs it would count physical cores itself, and fail where a container hides them. Threads that wait must sleep: by default they
     spin, and three runs on two cores had a twentieth of the steps that they make so (3 a second each against 70 to 190).

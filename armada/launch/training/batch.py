@@ -10,7 +10,7 @@ from armada.errors import PreflightRefused
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples per optimizer step, and how they come together."""
+    """Samples per optimizer step, and how they are split."""
 
     global_: int
     micro: int
@@ -20,7 +20,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DividingValues:
-    """What could be changed, one thing at a time, so that it divides; nearest first."""
+    """Alternatives that divide, each changing one value; nearest first."""
 
     global_batch_sizes: tuple[int, ...]
     micro_batch_sizes: tuple[int, ...]

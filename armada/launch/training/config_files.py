@@ -89,7 +89,7 @@ class Facts:
 
 
 def read_user_files(facts: Facts) -> UserFiles:
-    """Read the files an experiment names, and hold every value they repeat against the plan.
+    """Read the files an experiment names, and compare every repeated value with the plan.
 
     Raises:
         ConfigError: A file is not what it should be.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
-    """Look whether each hook's function stands in the code; a module that the environment may bring is left to the payload.
+    """Check that each hook's function is in the code. A module that the environment may provide is left to the payload.
 
     Args:
         experiment: With its `code`.

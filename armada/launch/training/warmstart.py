@@ -32,7 +32,7 @@ _STATE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A checkpoint to begin with: as files that travel, or as a folder that is on the host already."""
+    """The checkpoint to start from: files to send, or a folder that is already on the host."""
 
     said: str
     moments: bool

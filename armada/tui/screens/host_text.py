@@ -37,7 +37,7 @@ HOT_C = 88.0
 
 
 def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int) -> Item:
-    """One host's row, and under it what is wrong with it, who waits there, and its GPUs."""
+    """Make a host's row, and below it its problems, its queue and its GPUs."""
     history = HISTORY if width >= NARROW else HISTORY_NARROW
     record = host.record
     facts: dict[str, Any] = record.facts if record is not None and isinstance(record.facts, dict) else {}

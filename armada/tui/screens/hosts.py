@@ -143,7 +143,7 @@ class HostsScreen(View):
             self.board.operate(f"provision {name}", ["hosts", "provision", name])
 
     def action_trust(self) -> None:
-        """Show the key it has now beside the pinned one; only the one that was shown is pinned."""
+        """Show the host's current key beside the pinned one. Only the key that was shown is pinned."""
         if (host := self.host) is None:
             return
         if host.local:
@@ -188,7 +188,7 @@ class HostsScreen(View):
         self.board.push_screen(question, lambda yes: go() if yes else None)
 
     def action_release(self) -> None:
-        """Look first: what would be lost is said before anything is done."""
+        """Check the host first, and show what would be lost before anything is done."""
         if (name := self.table.cursor) is not None:
             words = ["hosts", "release", "--dry-run", "--json", name]
             self.board.ask(f"check what {name} holds", words, lambda answer: self.judge(name, answer))

@@ -127,7 +127,7 @@ class LaunchScreen(View):
         self.focus_next()
 
     def action_choose(self) -> None:
-        """A list for the field in focus: experiments beside the dashboard, or hosts."""
+        """Open a list for the focused field: experiments in the current folder, or hosts."""
         if self.focused is self.fields["host"]:
             choices = [
                 Choice(host.name, host.name, self._about(host)) for host in self.snapshot.hosts if host.configured

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Prompt(ModalScreen[str | None]):
-    """Enter takes what was typed, Escape takes nothing.
+    """Enter accepts the text, Escape cancels.
 
     Args:
         title: What is wanted.

@@ -23,7 +23,7 @@ SHOWN = 500
 
 
 class Question(ModalScreen[bool]):
-    """Yes takes a `y`; everything else leaves things as they are.
+    """`y` confirms; every other key changes nothing.
 
     Args:
         title: The question.

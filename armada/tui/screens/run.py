@@ -376,7 +376,7 @@ class RunScreen(View):
     # Config
 
     def action_difference(self) -> None:
-        """Choose another run to hold this one's settings against."""
+        """Choose another run to compare this one's settings with."""
         row = self.row
         if row is None:
             return
@@ -398,7 +398,7 @@ class RunScreen(View):
         self.action_tab("config")
 
     def action_copy(self) -> None:
-        """What is in sight has the first say: a checkpoint's path, the log's lines; else the run's id."""
+        """Copy what is visible: a checkpoint's path or the log's lines, else the run's id."""
         words = self.run_id
         if self.shown == "log":
             words = self.log_view.picture

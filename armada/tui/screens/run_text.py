@@ -39,7 +39,7 @@ def stamp(moment: float | None) -> str:
 
 
 def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Text:
-    """Everything a person asks first, one thing a line."""
+    """Make the overview: the most important facts, one per line."""
     now = time.time()
     text = Text()
     for label, value in _facts(row, detail, sync, now):
@@ -137,7 +137,7 @@ def config(detail: RunDetail) -> str:
 
 
 def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[str, str]) -> list[Item]:
-    """The settings that are not the same in both; first whose they are."""
+    """List the settings that differ, after a line that names the two runs."""
     head = Item("runs", ((("run", "dim"),), *(((sanitize_line(name, 80), "strong"),) for name in names)))
     if other is None:
         return [head, Item("none", ((("reading …", "dim"),), (("", "plain"),), (("", "plain"),)))]
@@ -150,7 +150,7 @@ def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[st
 
 
 def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[Item]:
-    """Newest first; what is on its way says how far it is."""
+    """List checkpoints, newest first, with the progress of transfers."""
     now = time.time()
     moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
     items = []

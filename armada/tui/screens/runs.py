@@ -112,7 +112,7 @@ class RunsScreen(View):
         self._say(self.table.row_count)
 
     def await_run(self, host: str) -> None:
-        """Put the cursor on the next new run of a host, unless it is moved before that comes."""
+        """Put the cursor on the next new run of a host, unless you move it first."""
         self._awaited = (host, set(self.snapshot.index), self.table.cursor)
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
@@ -163,7 +163,7 @@ class RunsScreen(View):
     on_table_chosen = on_table_moved
 
     def on_table_headed(self, event: Table.Headed) -> None:
-        """A click on a column's title sorts by it; another one turns the order round."""
+        """Sort by the column whose title was clicked; a second click reverses the order."""
         sort = HEADS.get(event.title)
         if sort is not None:
             self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse

@@ -89,7 +89,7 @@ def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
 
 
 def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
-    """Failing first, then what moves, then what waits; runs that are all home are not here."""
+    """List failing runs first, then transfers, then waiting runs; runs that are completely home are left out."""
     moving: dict[str, list[Transfer]] = {}
     for each in snapshot.transfers:
         moving.setdefault(each.run_id, []).append(each)

@@ -26,7 +26,7 @@ ENTERED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>a
 
 
 class Gate:
-    """Stands before every request: pages, scripts, fonts and the websocket alike.
+    """Checks every request: pages, scripts, fonts and the websocket.
 
     Browsers send a cookie to every port of a host, so also to other people's servers on this machine's loopback. The dashboard
     therefore lies under a folder with a random name, and the cookie is for that folder alone.
@@ -38,12 +38,12 @@ class Gate:
 
     @property
     def way_in(self) -> str:
-        """The address, after host and port, that lets its reader in."""
+        """Return the path, with the token, that gives access."""
         return f"{self.root}?token={self._token}"
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let through who has the cookie; give it to who has the token.
+        """Accept requests with the cookie, and set the cookie for requests with the token.
 
         Raises:
             HTTPForbidden: Anybody else, and whoever comes from another page or by another name.
@@ -86,7 +86,7 @@ def own_host(request: web.Request) -> str | None:
 
 
 async def guard(request: web.Request, response: web.StreamResponse) -> None:
-    """Tell the browser what no page of ours needs: other sites' scripts and fonts, frames around it, copies kept of it."""
+    """Add security headers: no scripts or fonts from other sites, no frames, no caching."""
     host = own_host(request)
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "

@@ -74,7 +74,7 @@ class Window(AppService):
             await super().on_data(payload)
 
     async def stop(self) -> None:
-        """Ask it to end, and see to it that it has: it writes nothing that a kill could break."""
+        """Ask it to end, then kill it if necessary; it writes nothing that a kill could damage."""
         process = self._process
         if process is None:
             return

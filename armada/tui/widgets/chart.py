@@ -107,7 +107,7 @@ class Chart(Widget):
 
     @property
     def chosen(self) -> tuple[float, float] | None:
-        """What was zoomed into; None where all is shown, and goes on being as points come."""
+        """The zoomed range; None if everything is shown, also when new points arrive."""
         return self._view
 
     @property
@@ -115,7 +115,7 @@ class Chart(Widget):
         return self._view or self.whole
 
     def zoom(self, factor: float, *, at: float = 0.5) -> None:
-        """Show `factor` times as much, out to the whole and no further; what is at a share `at` of the width stays there."""
+        """Show `factor` times as much, at most everything. The point at a share `at` of the width stays in place."""
         (low, high), (x0, x1) = self.whole, self.view
         wide = (x1 - x0) * factor
         if wide >= high - low:
@@ -125,7 +125,7 @@ class Chart(Widget):
             self._look(start, start + wide)
 
     def pan(self, share: float) -> None:
-        """Move by a share of what is in sight."""
+        """Move by a share of the visible range."""
         (low, high), (x0, x1) = self.whole, self.view
         by = max(low - x0, min(high - x1, (x1 - x0) * share))
         if self._view is not None:

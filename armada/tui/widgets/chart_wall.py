@@ -132,7 +132,7 @@ class ChartWall(Grid):
             chart.reset()
 
     def on_chart_looked(self, event: Chart.Looked) -> None:
-        """What the mouse chose in one is shown in all."""
+        """Apply the range that the mouse selected in one chart to all of them."""
         for chart in self.query(Chart):
             if chart is not event.chart:
                 chart.look(event.chart.chosen)

@@ -55,7 +55,7 @@ class GpuHistory(Grid):
         self.set_class(self.size.width >= 200, "wide")
 
     def show(self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]]) -> None:
-        """Draw what there is; nothing when it is what is drawn already."""
+        """Draw the history, unless it is already drawn."""
         stamp = (host, span_s, {gpu: (len(of_gpu), of_gpu[-1]) for gpu, of_gpu in points.items()})
         if stamp == self._drawn:
             return

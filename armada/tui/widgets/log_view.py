@@ -84,7 +84,7 @@ class LogView(Widget, can_focus=True):
         self.follow()
 
     def follow(self) -> None:
-        """Look whether the file has grown, or is another one."""
+        """Check whether the file has grown or was replaced."""
         stamp = (
             self.file.size if self.file else None,
             self.size,

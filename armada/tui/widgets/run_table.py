@@ -64,7 +64,7 @@ def figure(number: float | None) -> str:
 
 
 def glyph(row: RunRow, symbols: Symbols) -> Span:
-    """A state's sign: its shape says it, the colour repeats it."""
+    """Return a state's symbol. The colour only repeats what the shape says."""
     run = row.run
     if not run.ended and run.unreachable_since is not None:
         return symbols.unreachable, "warn"
