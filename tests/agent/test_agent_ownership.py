@@ -101,7 +101,7 @@ def test_a_group_that_shares_a_folder_above_is_a_doubt_and_one_that_shares_the_r
 def test_a_folder_of_somebody_else_is_refused_with_its_owner_and_mode(place: Path, which: str, she: int) -> None:
     make(place / "above" / "root", 0o700)
     os.chown(place / "above" if which == "above" else place / "above" / "root", she, she)
-    with pytest.raises(UntrustedError, match=rf"belongs not to you but to .*\(uid {she}\), mode 07") as refused:
+    with pytest.raises(UntrustedError, match=rf"is not yours, it belongs to .*\(uid {she}\), mode 07") as refused:
         require_way(str(place / "above" / "root"))
     assert "`root:`" in refused.value.hint
 

@@ -62,7 +62,7 @@ def parse_manifest(text: str, digest: str) -> Manifest:
         digest: The name of the outbox folder it came from.
 
     Raises:
-        ManifestRejected: It is not what its name says, or names a path outside its folder, a path twice, too many files.
+        ManifestRejected: Its content does not match its name, or names a path outside its folder, a path twice, too many files.
     """
 
     def refuse(why: str) -> ManifestRejected:

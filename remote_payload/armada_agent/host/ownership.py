@@ -242,8 +242,8 @@ def _require_closed(path: str, status: os.stat_result, ours: Set[int], remedy: s
 def _require_owner(path: str, status: os.stat_result, ours: Set[int], meaning: str, remedy: str) -> None:
     if status.st_uid not in ours:
         me = "%s (uid %d)" % (_user_name(os.geteuid()), os.geteuid())
-        message = "%s belongs not to you but to %s; you are %s there: %s"
-        raise UntrustedError(message % (path, _describe(status, "of "), me, meaning), remedy)
+        message = "%s is not yours, it belongs to %s; you are %s there: %s"
+        raise UntrustedError(message % (path, _describe(status, ""), me, meaning), remedy)
 
 
 def _describe(status: os.stat_result, before: str = "owner ") -> str:

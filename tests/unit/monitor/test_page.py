@@ -78,7 +78,7 @@ def test_retries_are_counted(
     runs.record(database, RUN, Verdict("failed", reason, None, 2, 10), submission=submission, observed_at=2.0)
     found = gather(database, runs.find(database, run.run_id)).retries
     assert (None if found is None else (found.used, found.allowed)) == told
-    assert found is None or ("is neither" in found.words) is (reason == "exit_1")
+    assert found is None or ("counts for neither" in found.words) is (reason == "exit_1")
 
 
 def test_retries_of_a_batch_system_are_its_failed_attempts(database: Database) -> None:

@@ -171,7 +171,7 @@ def test_every_value_in_the_root_is_literal(connect: Callable[..., Agent], tmp_p
     root = tmp_path / 'it\'s "q" $(touch x) — ü;'
     assert connect(root=str(root)).hello["root"] == str(root)
     assert root.is_dir()
-    with pytest.raises(ProvisionFailed, match="no usable root"):
+    with pytest.raises(ProvisionFailed, match="unusable root folder"):
         _ = connect(root=f"{root}\n").hello
 
 
@@ -372,7 +372,7 @@ def test_a_hello_with_a_hostile_root_is_refused(root: object) -> None:
     def says(nonce: str) -> list[bytes]:
         return [b"@@ARMADA " + json.dumps({"nonce": nonce, "hello": {"protocol": 1, "root": root}}).encode() + b"\n"]
 
-    with pytest.raises(ProvisionFailed, match="no usable root"):
+    with pytest.raises(ProvisionFailed, match="unusable root folder"):
         _ = talk(says).hello
 
 

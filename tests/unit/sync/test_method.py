@@ -21,16 +21,16 @@ from armada.sync.transfer.method import choose_transfer, trouble_here, trouble_t
         ("auto", {"is_local": True}, "stream", "this machine"),
         ("auto", {"streams": 4}, "stream", "sync.streams: 4"),
         ("auto", {"shares_limit": True}, "stream", "bwlimit in hosts.yaml"),
-        ("rsync", {"round_trip_s": 0.3}, "rsync", "asks for it"),
-        ("rsync", {"trouble": "the host has no rsync"}, "rsync", "asks for it"),  # and says so
-        ("rsync", {"is_local": True}, "rsync", "asks for it"),
+        ("rsync", {"round_trip_s": 0.3}, "rsync", "set by sync.transfer"),
+        ("rsync", {"trouble": "the host has no rsync"}, "rsync", "set by sync.transfer"),  # and says so
+        ("rsync", {"is_local": True}, "rsync", "set by sync.transfer"),
         (
             "rsync",
             {"shares_limit": True},
             "stream",
             "bwlimit in hosts.yaml",
         ),  # a limit is kept whatever else is asked for
-        ("stream", {}, "stream", "asks for it"),
+        ("stream", {}, "stream", "set by sync.transfer"),
     ],
 )
 def test_rsync_carries_where_one_connection_is_enough_and_the_stream_elsewhere(
