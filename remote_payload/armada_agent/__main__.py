@@ -1,4 +1,4 @@
-"""Entry points of the detached processes; `serve` is called in-process by the bootstrap instead."""
+"""Entry points of the detached processes. The bootstrap calls `serve` in-process instead."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Every name under a host's root, and the checks that keep names from home inside it."""
+"""Every file name under a host's root, and the checks that keep names from home inside it."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The batch systems a host may hand runs to. Each module speaks with one of them, through its command line tools."""
+"""The batch systems to which a host can submit runs. Each module uses the command-line tools of one."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""HTCondor through its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
+"""HTCondor, by its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A batch job's signs of life: its own files, and what each machine that looks remembers of them.
+"""A batch job's signs of life: its files, and what each observing machine remembers of them.
 
 They are looked at only where the scheduler's word and the supervisor's differ. Each reader counts by its own clock since its
 own boot: login nodes share the run's folder and no clock.

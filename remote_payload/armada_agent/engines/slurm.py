@@ -1,4 +1,4 @@
-"""Slurm through sbatch, squeue, scancel, scontrol and, where an accounting database is, sacct.
+"""Slurm, by sbatch, squeue, scancel, scontrol and, if there is an accounting database, sacct.
 
 Every question has an explicit format: the JSON that newer versions offer changes from release to release, and costs the
 controller a hundred times more. One squeue answers for all runs of a host, and everybody who looks shares its answer.

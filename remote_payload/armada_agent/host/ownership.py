@@ -1,4 +1,4 @@
-"""Refuse what somebody else could have put in the place of what we execute.
+"""Refuse files and folders that another user could have replaced before the agent executes them.
 
 The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a table.
 The bootstrap carries this file to the host as text and applies it before any agent runs there. So it stands alone:

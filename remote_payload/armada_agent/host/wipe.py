@@ -1,4 +1,4 @@
-"""Giving a host back: secrets go, and, asked, everything of armada's."""
+"""Clear a host before it is released: delete secrets and, on request, all of armada's files."""
 
 import contextlib
 import os

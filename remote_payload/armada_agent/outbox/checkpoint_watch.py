@@ -1,4 +1,4 @@
-"""Checkpoints of jobs that do not announce them: found by a pattern, taken once they have been quiet for a while.
+"""Find checkpoints of jobs that do not announce them: by a pattern, once they have not changed for a while.
 
 They are hard-linked into the outbox, which the job's own clearing up cannot touch. A job that writes over its last
 checkpoint in place writes over the linked bytes as well: that is noticed, the spoilt copy withdrawn, and from then on

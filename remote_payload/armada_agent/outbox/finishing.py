@@ -1,4 +1,4 @@
-"""Finishing checkpoints: what the job announced is hashed at idle priority and given its name.
+"""Finish announced checkpoints: hash them at idle priority and name them by their manifest.
 
 Training goes on meanwhile, so everything here runs in one thread at nice 19 (on Linux a thread has its own niceness, and
 the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still:

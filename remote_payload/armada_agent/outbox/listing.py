@@ -1,4 +1,4 @@
-"""Finished checkpoints as home sees them: listed, their manifests read, acknowledged."""
+"""List finished checkpoints for home, read their manifests, and record acknowledgements."""
 
 import json
 import os

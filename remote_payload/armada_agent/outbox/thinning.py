@@ -1,4 +1,4 @@
-"""Make room on a nearly full disk, one finished checkpoint after the other, as `verdicts/thinning.py` decides."""
+"""Free space on a nearly full disk, one finished checkpoint at a time, as `verdicts/thinning.py` decides."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Content-addressed folders (code, data, models): staged by home, checked to the last byte here, then given their name."""
+"""Content-addressed folders (code, data, models): home stages them, every byte is verified here, then they are renamed."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Python environments, built once per key by uv. READY is written last; what lacks it is built anew."""
+"""Build Python environments with uv, once per key. READY is written last; without it an environment is rebuilt."""
 
 import json
 import os

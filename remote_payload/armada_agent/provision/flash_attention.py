@@ -1,4 +1,4 @@
-"""flash-attn in an environment: a wheel fetched, or compiled here with no more memory than there is."""
+"""Install flash-attn in an environment: fetch a wheel, or compile it within the available memory."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Whether what lies under a content's hash is what the hash says: every byte, and nothing else.
+"""Verify that a content's folder matches its hash: every byte, and no other files.
 
 Code is read whole each time it is asked for: it is executed, and at most 200 MB. Data and models may be terabytes. They are
 read when they come; later, of those that nobody touched, only size, both times and inode are compared. What an older armada

@@ -1,4 +1,4 @@
-"""Models of the hub, put where workers without internet find them: fetched here, on the login node, and named by their commit."""
+"""Download hub models on the login node, for workers without internet, into folders named by their commit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files of runs, block by block, for home to fetch over channels of their own: bytes follow the answer's line.
+"""Send files of runs in blocks over channels of their own: the bytes follow the answer's line.
 
 Home asks for many blocks at once on several channels, so one large file arrives over all of them.
 """

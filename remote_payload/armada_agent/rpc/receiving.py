@@ -1,4 +1,4 @@
-"""Contents that home sends as one tar stream after a request's line, for hosts without a usable rsync.
+"""Receive contents as one tar stream after a request's line, for hosts without a usable rsync.
 
 Nothing counts because it arrived: `content.publish` checks every hash, as after rsync. What a broken link left is kept, and
 home sends the rest of it: a member with an `ARMADA.offset` goes on where the file ends.

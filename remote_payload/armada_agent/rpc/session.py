@@ -1,4 +1,4 @@
-"""What one conversation with home shares among its threads: the way out, and the children that end with it."""
+"""State that the threads of one connection share: the output stream, and the child processes that end with it."""
 
 import contextlib
 import json

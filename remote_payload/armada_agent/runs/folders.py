@@ -1,4 +1,4 @@
-"""Runs as folders on a host: made whole or not at all, listed, removed."""
+"""Run folders on a host: create them atomically, list them, remove them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a host can show about runs: files and processes, never conclusions."""
+"""Report evidence about runs: files and processes, never conclusions."""
 
 import json
 import os

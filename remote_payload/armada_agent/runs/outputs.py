@@ -1,4 +1,4 @@
-"""What a run left behind besides checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
+"""List a run's outputs other than checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
 
 One question covers all runs of a host, so that a sync with nothing new costs one round trip.
 """

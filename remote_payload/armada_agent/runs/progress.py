@@ -1,4 +1,4 @@
-"""How far a run has got, by its whole checkpoints, and how far each attempt took it."""
+"""Read how far a run has got, by its complete checkpoints, and how far each attempt took it."""
 
 import os
 from typing import Any, Dict, List, Optional

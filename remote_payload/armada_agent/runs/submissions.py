@@ -1,4 +1,4 @@
-"""Handing a run over to a supervisor, at most once, and asking for its end."""
+"""Submit a run to a supervisor, at most once, and request its stop."""
 
 import contextlib
 import getpass

@@ -1,4 +1,4 @@
-"""The supervisor as a batch system starts it: on a worker, perhaps more than once, ended by signals that mean different things.
+"""Run the supervisor as a batch job: on a worker, maybe more than once, with signals of several meanings.
 
 Several executions may follow each other under one submission: preempted, requeued, on a node that died. Each is an attempt.
 What a batch system takes away it gives back later, so an attempt that it ended is not the end of the run.

@@ -1,4 +1,4 @@
-"""The supervisor's parent: it takes the job over when the supervisor is killed, so that the job's exit code is not lost.
+"""The supervisor's parent process. If the supervisor is killed, it takes over the job, so that the exit code is not lost.
 
 It waits and does nothing else. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose supervisor
 died. Then it becomes the run's supervisor. Where the kernel or this Python cannot do that, the supervisor works alone: a job that

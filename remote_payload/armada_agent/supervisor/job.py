@@ -1,4 +1,4 @@
-"""The job itself: its environment, its start, and what its end means."""
+"""The job: its environment, its start, and the meaning of its end."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A supervisor's records: state.json and events.jsonl. A full disk delays them and never ends the job."""
+"""A supervisor's records: state.json and events.jsonl. A full disk delays them but never ends the job."""
 
 import json
 import os

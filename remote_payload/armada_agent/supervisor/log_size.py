@@ -1,4 +1,4 @@
-"""A job that prints without end fills its host's disk: nothing shortens a log there, so it is said while there is room."""
+"""Warn about a job whose log fills the disk, while there is still space. Nothing shortens a log on the host."""
 
 import os
 from typing import Optional

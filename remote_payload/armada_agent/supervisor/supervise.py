@@ -1,4 +1,4 @@
-"""The process that takes a run up, starts its job, and sees it to its end. It outlives every SSH session."""
+"""The process that starts a run's job and watches it to its end. It outlives every SSH session."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A run's time limit by a clock of its supervisor's own.
+"""Enforce a run's time limit by the supervisor's own clock.
 
 A host without a batch system has nobody else to enforce one, and not every batch system does.
 """

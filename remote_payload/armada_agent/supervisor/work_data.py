@@ -1,4 +1,4 @@
-"""Data of a script or command, linked into the folder it works in.
+"""Link the data of a script or command into its working folder.
 
 Each file is a link of its own to a content that runs share and nobody writes to; folders are real ones, so that what a job
 puts beside its data stays its own.

@@ -1,4 +1,4 @@
-"""Why a job failed: the first cause, not the last complaint.
+"""Decide why a job failed: the first cause, not the last complaint.
 
 Tried from the top; the first that is known decides:
 

@@ -1,4 +1,4 @@
-"""May a checkpoint go from its host, given what each home has said about it?
+"""Decide whether a checkpoint may be deleted on its host, from what each home has said about it.
 
 | it is the newest | the home that asks                | the other homes that registered for the run  | it       |
 |------------------|-----------------------------------|----------------------------------------------|----------|

@@ -1,4 +1,4 @@
-"""Whether an attempt that its scheduler ended goes back into the queue, and where it stands.
+"""Decide whether an attempt that its scheduler ended returns to the queue.
 
 | it ended by          | the job can resume | its newest checkpoint                     | the run   |
 |----------------------|--------------------|-------------------------------------------|-----------|

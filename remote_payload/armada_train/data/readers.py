@@ -1,4 +1,4 @@
-"""Data files as parsed rows, each with its place: JSONL (plain or gzip), parquet, and folders that `datasets` saved."""
+"""Parse data files into rows, each with its place: JSONL (plain or gzip), parquet, and folders that `datasets` saved."""
 
 from __future__ import annotations
 

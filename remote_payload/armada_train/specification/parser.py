@@ -1,4 +1,4 @@
-"""`training` of spec.json, checked with the standard library alone.
+"""Parse and check `training` of spec.json with the standard library alone.
 
 Importing torch and TRL takes four seconds on every rank; a wrong value must not cost that.
 """
