@@ -33,14 +33,14 @@ from types import MappingProxyType
 
 EXIT_CODES: dict[int, str] = {
     0: "done",
-    1: "a bug of armada's own, or this machine's disk is full or read-only",
+    1: "a bug in armada, or this machine's disk is full or read-only",
     2: "bad usage or a bad file",
     3: "refused by preflight: the launch would fail, or silently do something else",
     4: "host unreachable, or its key is not the pinned one",
     5: "provisioning failed",
     6: "the run failed",
     7: "no such thing",
-    8: "conflict: it exists already, or something else is using it",
+    8: "conflict: it exists already, or another command is using it",
     9: "outcome unknown: it may or may not have happened; run the same command again to find out",
     10: "done, but what it printed could not be written (a full disk)",
     130: "interrupted (runs continue)",
@@ -113,7 +113,7 @@ class StoreDamaged(ConfigError):
     """
 
     def __init__(self, why: object, *, path: Path | str) -> None:
-        hint = "armada store check says how; armada recover makes it anew from the hosts and what is at home"
+        hint = "armada store check shows the damage; armada recover rebuilds it from the hosts and the files at home"
         super().__init__(f"this is not a usable store ({why})", path=path, hint=hint)
 
 

@@ -120,7 +120,7 @@ def _begin(paths: HomePaths, former: _Record | None) -> _Record:
     if former is not None:
         other = f"{_plain(str(former.label))}, {_plain(str(former.path))} (home {former.id[:8]})"
         log.warning(
-            "armada: this home, %s, is a copy of %s, or was restored from one. It is home %s from now on. Hosts keep what either "
+            "armada: this home, %s, is a copy of %s, or was restored from one. From now on it is home %s. Hosts keep what either home "
             "has not fetched.\n  → if the other one is gone: armada hosts forget-home HOST %s",
             paths.state,
             other,

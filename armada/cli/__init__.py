@@ -1,1 +1,1 @@
-"""The command line: parse, call, print. One file per noun; what a command does lives elsewhere."""
+"""The command line: parse arguments, call the code that does the work, print the result. One module for each noun."""

@@ -1,4 +1,4 @@
-"""`armada __complete KIND`: what a shell offers at a place of the command line, one to a line, with a word about it after a tab.
+"""`armada __complete KIND`: print the words that a shell can offer, one per line, each with a description after a tab.
 
 A shell asks at every press of Tab, so nothing is imported here but SQLite and the names of files, and the models for `--set`
 alone; and nothing is ever complained about: a store that cannot be read offers nothing.

@@ -1,4 +1,4 @@
-"""`armada completion bash | zsh | fish`: what a shell needs to complete commands, options, run ids, hosts, profiles and settings.
+"""`armada completion bash | zsh | fish`: print the script that completes commands, options, run ids, hosts and settings.
 
 The words that never change are in the script, by shtab; run ids and the like are asked for when Tab is pressed (`candidates`).
 """

@@ -65,10 +65,10 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.experiment is None and options.host is None and options.profile is None:
         raise UsageError(
-            "what to show? an experiment, --host or --profile", hint="armada config show exp.yaml --host desk"
+            "name what to show: an experiment, --host or --profile", hint="armada config show exp.yaml --host desk"
         )
     if options.experiment is None and (options.overrides or options.gpus):
-        raise UsageError("--set and --gpus change an experiment, and none is named")
+        raise UsageError("--set and --gpus change an experiment, but no experiment is given")
     home = HomePaths.from_environment()
     asked = Asked(
         experiment=experiment_file(options.experiment) if options.experiment else None,

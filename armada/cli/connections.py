@@ -1,4 +1,4 @@
-"""`armada hosts connect | disconnect`: the one connection that `transport: openssh` keeps open, in a person's hands."""
+"""`armada hosts connect | disconnect`: open or close the shared connection of `transport: openssh`."""
 
 from __future__ import annotations
 

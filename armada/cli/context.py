@@ -1,4 +1,4 @@
-"""What most commands need: home's folders, the store, a run by the beginning of its id, a session with its host."""
+"""Open what most commands need: home's folders, the store, a run by the first characters of its id, a session with its host."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 class HostNotAsked(HostUnreachable):
-    """A command that reads a home which cannot be written asks no host."""
+    """The command asks no host, because this home is not writable."""
 
 
 def _unwritable(home: HomePaths) -> ConfigError:
     return ConfigError(
-        "this home cannot be written (a read-only file system, or somebody else's folder), and this command must write it",
+        "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
         path=home.state,
-        hint="armada ps, show, logs, why and sync ls read it as it is; for others set ARMADA_HOME, or make it writable",
+        hint="armada ps, show, logs, why and sync ls work without writing; for other commands set ARMADA_HOME, or make it writable",
     )
 
 
 class Context:
-    """Opened per command; everything in it is made when first used, because most commands need only part of it.
+    """What one command needs. Each part is opened on first use, because most commands need only some of them.
 
     Args:
         reads: The command only shows things, and does so too where home cannot be written.
@@ -54,7 +54,7 @@ class Context:
         if self.is_read_only:
             if not reads:
                 raise _unwritable(self.home)
-            say(f"this home cannot be written, so no host is asked; what it last knew follows: {self.home.state}")
+            say(f"this home is not writable, so no host is asked; showing the last known state: {self.home.state}")
             self.database = open_copy(self.home.store)
             return
         self.home.make()
@@ -83,7 +83,7 @@ class Context:
         return hosts[name]
 
     def run(self, prefix: str) -> Run:
-        """A run by the beginning of its id.
+        """Find a run by the first characters of its id.
 
         Raises:
             NotFound: No run's id begins so.
@@ -97,21 +97,21 @@ class Context:
             raise
 
     def forgotten(self) -> str | None:
-        """Say that runs lie at home of which the store knows none: it was deleted or replaced. None where that is not so."""
+        """Say that runs are at home that the store does not have (it was deleted or replaced). None if there are none."""
         if runs.every(self.database):
             return None
         places = (self.home.state / "runs", self.home.local_root / "runs")
         names = {folder.name for place in places if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
         if not names:
             return None
-        lie = "folder of a run lies" if len(names) == 1 else "folders of runs lie"
+        lie = "folder of a run is" if len(names) == 1 else "folders of runs are"
         return (
-            f"The store knows no run, and {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
+            f"The store has no runs, but {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
             "deleted or replaced"
         )
 
     def session(self, name: str, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
-        """A session with a configured host; with `looks`, nothing is made on one that has nothing of armada's.
+        """Open a session with a configured host. With `looks`, create nothing on a host that has no files of armada.
 
         Raises:
             NotFound: There is none of that name.
@@ -120,12 +120,12 @@ class Context:
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because this home cannot be written", host=name)
+            raise HostNotAsked("not asked, because this home is not writable", host=name)
 
         return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
-        """A session that only looks for a run: a host that this home wiped is not asked, which would put the agent back there.
+        """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
 
         Raises:
             NotFound: The host is not known, or was wiped.

@@ -73,7 +73,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def start_for_launch(home: HomePaths) -> bool:
-    """Start a daemon of its own accord, unless one runs or `ARMADA_NO_DAEMON` says not to; whether one was started."""
+    """Start a daemon automatically, unless one runs or `ARMADA_NO_DAEMON` forbids it. Return whether one was started."""
     from armada.daemon.control import start
 
     return os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0") and start(home, auto=True)
@@ -121,7 +121,7 @@ def _start(options: argparse.Namespace) -> int:
         print_json({"started": started, "pid": held.pid if held else None})
         return 0
     who = f" (process {held.pid})" if held else ""
-    print(f"the daemon runs{who}" if started else f"the daemon was running already{who}")
+    print(f"the daemon is running{who}" if started else f"the daemon is already running{who}")
     return 0
 
 
@@ -165,9 +165,9 @@ def _sentence(judged: Judgement) -> str:
     status = judged.status
     if status is None:
         stale = judged.condition == "stale"
-        return "stale: it holds its lock and reports nothing" if stale else "no daemon was ever started here"
+        return "stale: it holds its lock but reports nothing" if stale else "no daemon has been started from this home"
     if judged.age_s is None:
-        tick = "when it last ticked cannot be known: the clock was set"
+        tick = "the time of its last tick is unknown: the clock was changed"
     else:
         tick = f"its last tick was {span(judged.age_s)} ago"
     if judged.condition == "ended":
@@ -176,16 +176,16 @@ def _sentence(judged: Judgement) -> str:
     if judged.condition == "dead":
         return f"dead: process {status.pid} is gone; {tick}"
     if judged.condition == "stale":
-        tick = tick if judged.is_certain else f"it did not tick in the {FRESH_S:.0f} s that this command watched it"
-        return f"stale: process {status.pid} lives, but {tick}; kill -9 {status.pid} and a new start are safe"
-    own = ", started by another command; ends when nothing is left" if status.auto else ""
+        tick = tick if judged.is_certain else f"it did not tick within {FRESH_S:.0f} s"
+        return f"stale: process {status.pid} is alive, but {tick}; it is safe to run kill -9 {status.pid} and start it again"
+    own = ", started by another command; exits when nothing is left to do" if status.auto else ""
     return f"running: process {status.pid} for {span(judged.now() - status.started_at)}, {tick}{own}"
 
 
 def _host(host: HostStatus, now: float) -> str:
     seen = f"seen {span(now - host.last_ok)} ago" if host.last_ok is not None else "not seen yet"
     if host.state == "unreachable":
-        again = f"; next look in {span(host.next_look - now)}" if host.next_look else ""
+        again = f"; next check in {span(host.next_look - now)}" if host.next_look else ""
         return f"does not answer ({sanitize_line(host.error, 200)}), {seen}{again}"
     return seen
 
@@ -195,7 +195,7 @@ def _logs(options: argparse.Namespace) -> int:
 
     home = _home()
     if not log_file(home).exists():
-        raise UsageError("no daemon was ever started here", hint="armada daemon start")
+        raise UsageError("no daemon has been started from this home", hint="armada daemon start")
     _print(tail(home, options.tail), as_json=options.json)
     offset = log_file(home).stat().st_size
     while options.follow and not takes_no_more():

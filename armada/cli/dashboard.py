@@ -33,12 +33,12 @@ def _handle(options: argparse.Namespace) -> int:
     if options.web:
         return serve(port=options.port or 0, read_only=options.read_only)
     if options.port is not None:
-        raise UsageError("--port is for --web", hint=f"armada dashboard --web --port {options.port}")
+        raise UsageError("--port needs --web", hint=f"armada dashboard --web --port {options.port}")
     return show(read_only=options.read_only)
 
 
 def show(*, read_only: bool = False) -> int:
-    """Open the dashboard and wait until it is left.
+    """Open the dashboard and wait until the user closes it.
 
     Raises:
         UsageError: There is no terminal to draw on.
@@ -68,7 +68,7 @@ def serve(*, port: int, read_only: bool) -> int:
         ConfigError: The store is none of ours, or of a newer armada.
     """
     if not 0 <= port <= 65_535:
-        raise UsageError(f"{port} is no port", hint="1 to 65535, or 0 for any free one")
+        raise UsageError(f"{port} is not a port", hint="1 to 65535, or 0 for any free one")
     if importlib.util.find_spec("textual_serve") is None:
         raise UsageError("the dashboard in a browser needs textual-serve", hint=install_command("web"))
     import asyncio
@@ -85,5 +85,5 @@ def serve(*, port: int, read_only: bool) -> int:
 
 def _tell(address: str) -> None:
     print(f" dashboard  {address}")
-    print("            Whoever has this address can do what you can do in armada: keep it to yourself.")
+    print("            Anyone who has this address can do what you can do in armada. Do not share it.")
     print("            Ctrl-C ends it.", flush=True)

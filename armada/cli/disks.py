@@ -1,4 +1,4 @@
-"""What a person is told of hosts' disks."""
+"""Format the warnings about the disks of hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def room(forecast: DiskForecast | None) -> str:
 
 
 def foreseen(forecast: DiskForecast | None) -> str:
-    """What a host's runs will do to its disk, as a clause; nothing while they save nothing."""
+    """Forecast how a host's runs fill its disk, as a clause; empty if they save nothing."""
     if forecast is None or (forecast.full_at is None and not forecast.bytes_per_s):
         return ""
     pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
@@ -38,7 +38,7 @@ def foreseen(forecast: DiskForecast | None) -> str:
 
 
 def say_full_soon(disks: Mapping[str, DiskForecast], now: float) -> None:
-    """Print a line for every host whose disk will not last the day."""
+    """Print a line for every host whose disk will be full within a day."""
     for name, forecast in disks.items():
         is_news = now - forecast.at < FRESH_S
         if is_news and forecast.full_at is not None and forecast.full_at - now < FULL_SOON_S:

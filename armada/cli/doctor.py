@@ -1,4 +1,4 @@
-"""`armada doctor`: home and hosts looked at, each finding with its remedy."""
+"""`armada doctor`: check home and hosts, and print each finding with its remedy."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _print(reports: Sequence[Report]) -> None:
         _quote("its sshd says", report.banner)
         _quote("its start-up files print", report.noise)
     counts = {word: sum(f.outcome == word for r in reports for f in r.findings) for word in _MARKS}
-    print(f"{counts['ok']} in order, {counts['warn']} to know about, {counts['fail']} to mend")
+    print(f"{counts['ok']} in order, {counts['warn']} to know about, {counts['fail']} to fix")
 
 
 def _quote(what: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""After a run was started: say so, watch it until it ends, bring home what it saved. For launch, resume and merge."""
+"""Follow a started run: report the start, watch it to its end, bring its checkpoints home. Used by launch, resume and merge."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def announce(context: Context, session: HostSession, run: Run, options: argparse.Namespace, reporter: Reporter) -> int:
-    """Say that a run was started, and follow it where that was asked for; gives the exit code."""
+    """Report that a run was started, and follow it if requested. Return the exit code."""
     from armada.cli.daemon import start_for_launch
 
     place = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""
     reminder = "   (Ctrl-C leaves it running)" if options.follow else ""
     reporter.stage("launched", f"{run.run_id} on {run.host}{place}{reminder}")
     if not options.no_daemon and start_for_launch(context.home):
-        reporter.stage("daemon", "started: it watches the run and brings its checkpoints home (armada daemon status)")
+        reporter.stage("daemon", "started; it watches the run and brings its checkpoints home (armada daemon status)")
     if options.follow:
         return _follow(context, session, run, reporter, as_json=options.json)
     if options.json:
@@ -48,7 +48,7 @@ def _follow(context: Context, session: HostSession, run: Run, reporter: Reporter
     except KeyboardInterrupt:
         reporter.line()
         verbs = " · ".join(f"armada {verb} {run.run_id}" for verb in ("logs -f", "pull", "stop"))
-        reporter.stage("left", f"it goes on without you: {verbs}")
+        reporter.stage("left", f"it continues without you: {verbs}")
         return 130
     _say_end(run, reporter)
     _bring_home(context, session, run, reporter)
@@ -83,7 +83,7 @@ def _watch(context: Context, session: HostSession, run: Run, reporter: Reporter)
         if going:
             spec = runs.spec(context.database, run.run_id)
             there = (c.step for c in checkpoints.of_run(context.database, run.run_id) if c.on_host)
-            reporter.stage("resumed", f"it was lost ({lost}) and goes on {resuming_words(resumes_from(spec, there))}")
+            reporter.stage("resumed", f"it was lost ({lost}) and resumed {resuming_words(resumes_from(spec, there))}")
     return run
 
 
@@ -109,20 +109,23 @@ def _bring_home(context: Context, session: HostSession, run: Run, reporter: Repo
     except ArmadaError as error:
         if run.state == "succeeded":
             raise
-        reporter.stage("pull", f"not all came home: {error}; armada pull {run.run_id} goes on")
+        reporter.stage("pull", f"not everything came home: {error}; armada pull {run.run_id} continues")
         return
     for place in pulled.published:
         reporter.stage("home", f"{place} (every byte verified)")
 
 
 def live_line(run: Run) -> tuple[str, str]:
-    """What a person watching wants to know now: (label, text)."""
+    """Return the current status of a run that is followed: (label, text)."""
     if run.unreachable_since is not None:
-        return "link", f"{run.host} does not answer ({run.unreachable_why}); {run.run_id} goes on without it"
+        return (
+            "link",
+            f"{run.host} does not answer ({run.unreachable_why}); {run.run_id} continues without the connection",
+        )
     if run.is_guess:
         return (
             "gone?",
-            f"its batch system no longer knows the job of {run.run_id}, and nobody wrote its end; waiting for either",
+            f"the scheduler no longer lists the job of {run.run_id}, and no end was recorded; waiting for either",
         )
     if run.state != "running" or not run.step:
         phase = run.phase if run.state == "running" and run.phase else run.state

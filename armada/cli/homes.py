@@ -1,4 +1,4 @@
-"""`armada hosts homes | forget-home`, and the question before one home touches another's run."""
+"""`armada hosts homes | forget-home`, and the confirmation before one home changes another home's run."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ def _forget(options: argparse.Namespace) -> int:
         chosen = [home_id for home_id in found if home_id.startswith(options.home)]
         if not chosen:
             raise NotFound(
-                f"no home whose id begins with {options.home!r} has registered for a run on {options.name}",
+                f"no home with an id that begins with {options.home!r} has registered for a run on {options.name}",
                 hint=f"armada hosts homes {options.name}",
             )
         if len(chosen) > 1:
             raise UsageError(
-                f"{options.home!r} is the beginning of several homes: {', '.join(home[:12] for home in chosen)}",
-                hint="type a letter or two more",
+                f"{options.home!r} matches several homes: {', '.join(home[:12] for home in chosen)}",
+                hint="type more characters",
             )
         if chosen[0] == here.id:
             raise UsageError("that is this home", hint=f"armada hosts homes {options.name} shows the others")
@@ -152,13 +152,13 @@ def _forget(options: argparse.Namespace) -> int:
         return 0
     print(
         f"{records[0][0].named}: {options.name} keeps nothing more for it ({counted(count, 'run')}, "
-        f"{counted(missing, 'checkpoint')} that it has not fetched); when it syncs again, it registers again"
+        f"{counted(missing, 'checkpoint')} that it has not fetched); if it syncs again, it registers again"
     )
     return 0
 
 
 def owner(context: Context, run: Run) -> Home | None:
-    """The other home that launched a run; None for this home's own, and for runs of the first release, which do not say."""
+    """Return the other home that launched a run. None for this home's runs, and for runs of the first release, which do not record it."""
     from armada.home import launched_by, own
     from armada.store import runs
 
@@ -175,7 +175,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str) -> None:
-    """Let nobody touch another home's run unawares.
+    """Ask for confirmation before a command changes another home's run.
 
     Args:
         context: The command's.
@@ -195,4 +195,4 @@ def ask_owner(context: Context, run: Run, options: argparse.Namespace, verb: str
         if input().strip().lower() in ("y", "yes"):
             return
         raise Conflict(f"{words}; nothing was done")
-    raise Conflict(words, hint=f"if that is meant: armada {verb} {run.run_id} {FLAG}")
+    raise Conflict(words, hint=f"if you mean it: armada {verb} {run.run_id} {FLAG}")

@@ -1,4 +1,4 @@
-"""`armada hosts add | ls | check | rm`; its other verbs have files of their own."""
+"""`armada hosts add | ls | check | rm`. The other verbs have their own modules."""
 
 from __future__ import annotations
 
@@ -124,17 +124,19 @@ def _add(options: argparse.Namespace) -> int:
     stream = sys.stderr if options.json else sys.stdout
     known = context.hosts().get(host.name)
     if known is not None and _are_same(known, host) and not options.dry_run:
-        stream.write(f"{host.name} is in {known.origin or context.home.hosts_file} already, in the same words\n")
+        stream.write(f"{host.name} is already in {known.origin or context.home.hosts_file}, with the same settings\n")
         return _report(context, [host], as_json=options.json)
     if known is not None and not _are_same(known, host):
-        raise Conflict(f"a host is called {host.name!r} already", hint=f"armada hosts rm {host.name}, or another name")
+        raise Conflict(
+            f"a host named {host.name!r} exists already", hint=f"armada hosts rm {host.name}, or another name"
+        )
     if options.dry_run:
         trust.show_key(context, host, as_json=options.json)
         return 0
     trust.pin_key(context, host, options, stream)
     add_host(context.home, host)
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
-    stays = f"{host.name} stays in hosts.yaml: the same command tries again, armada hosts rm {host.name} takes it out"
+    stays = f"{host.name} stays in hosts.yaml: run the same command to try again, or armada hosts rm {host.name} to remove it"
     try:
         code = _report(context, [host], as_json=options.json)
     except ArmadaError as error:
@@ -196,7 +198,7 @@ def _check_identity(path: Path) -> None:
     if head.startswith((b"ssh-", b"ecdsa-", b"sk-")):
         private = path.with_suffix("") if path.suffix == ".pub" else None
         hint = f"--identity {private}" if private is not None else "the private key has the same name without .pub"
-        raise UsageError(f"{path} is a public key; --identity takes the private one", hint=hint)
+        raise UsageError(f"{path} is a public key; --identity needs the private key", hint=hint)
     if is_exposed(path):
         raise UsageError(exposed_words(path), hint=f"chmod 600 {shlex.quote(str(path))}")
 
@@ -339,7 +341,7 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     mark = "⚠ " if forecast is not None and forecast.full_at is not None else ""
     print(f"    {mark}{'; '.join(filter(None, [free, foreseen(forecast)]))}")
     if not host.local and not facts.tools.rsync:
-        print("    no rsync: files go there as a tar stream, slower on long links")
+        print("    no rsync: files are sent as a tar stream, which is slower on long links")
     print(f"    checkpoints come by {'rsync' if link.method == 'rsync' else 'the stream'}: {link.reason}")
     if host.batch is not None:
         _say_queue(host, checked.queue)
@@ -370,8 +372,8 @@ def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
         print(f"    {line}")
     if host.profile is None:
         where = "hosts.yaml" if host.origin is None else host.origin
-        print(f"    ⚠ `profile:` is missing: which GPUs {host.scheduler} hands out cannot be seen from here")
-        print(f"      → name one in {where}, or --profile with each training")
+        print(f"    ⚠ `profile:` is missing: armada cannot see which GPUs {host.scheduler} assigns")
+        print(f"      → set one in {where}, or give --profile with each training")
 
 
 def _remove(options: argparse.Namespace) -> int:
@@ -387,7 +389,7 @@ def _remove(options: argparse.Namespace) -> int:
     context = Context()
     host = context.host(options.name)
     if host.name == "local":
-        raise NotFound("`local` is always there; it cannot be removed")
+        raise NotFound("`local` is built in and cannot be removed")
     left = runs.every(context.database, host=host.name)
     only_there = [
         c
@@ -403,11 +405,11 @@ def _remove(options: argparse.Namespace) -> int:
             {"name": host.name, "removed": True, "runs": [run.run_id for run in left], "only_there": len(only_there)}
         )
         return 0
-    print(f"{host.name} forgotten; nothing on it was touched")
+    print(f"{host.name} removed from hosts.yaml; nothing on the host was changed")
     if left:
         stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
         print(f"  {stay}")
     if only_there:
         size = amount(sum(c.size_bytes for c in only_there))
-        print(f"  {counted(len(only_there), 'checkpoint')} ({size}) of these never came home, as far as is known")
+        print(f"  {counted(len(only_there), 'checkpoint')} ({size}) of these not home, as far as armada knows")
     return 0

@@ -1,4 +1,4 @@
-"""`armada launch`, and `armada prepare`, which is a launch that stops before the training."""
+"""`armada launch`, and `armada prepare`, which launches only the preparation of the data."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def experiment_file(text: str) -> Path:
-    """The file that a word on the command line means."""
+    """Find the experiment file that a command-line argument names."""
     from armada.paths import bundled
 
     path = Path(text)
     if not path.exists() and text == "quickstart":
         return bundled("quickstart", "quickstart.yaml")
     if path.is_dir():
-        raise UsageError(f"{text} is a folder; an experiment is a YAML file", hint=f"{path / 'experiment.yaml'}?")
+        raise UsageError(f"{text} is a folder, but an experiment is a YAML file", hint=f"{path / 'experiment.yaml'}?")
     return path

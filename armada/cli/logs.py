@@ -104,7 +104,7 @@ class _Reading:
         self.has_begun = False
 
     def from_host(self) -> int:
-        """Print it to its end, or the run's; gives the exit code.
+        """Print a log to its end, or to the run's end. Return the exit code.
 
         Raises:
             NotFound: The host is not known, or has nothing of the run.
@@ -149,12 +149,12 @@ def _say_cut(start: int, end: int, text: str, lines: int) -> None:
     """Say that fewer lines than asked for are shown, because they are long."""
     if start > 0 and end - start >= _TAIL_BYTES - 4 and text.count("\n") < lines:
         sys.stderr.write(
-            f"armada: the last {lines} lines are longer than {amount(end - start)}: only their end is shown; --from 0 shows all\n"
+            f"armada: the last {lines} lines are longer than {amount(end - start)}: showing only their end; --from 0 shows everything\n"
         )
 
 
 def _from_home(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> int:
-    """Print what came home of a log whose host cannot be asked.
+    """Print the part of a log that is at home, when its host cannot be asked.
 
     Raises:
         ArmadaError: Why it cannot be asked, where the log at home may not be all of it.
@@ -165,17 +165,17 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
 
     place = output_log(context.home, run.run_id)
     if place is None:
-        why.message += f"; nothing of the log of {run.run_id} is at home"
+        why.message += f"; no part of the log of {run.run_id} is at home"
         raise why
     synced = run_sync.find(context.database, run.run_id)
     is_whole = synced.final_done and run.ended and not run.is_guess
-    came = f", {span(time.time() - synced.last_at)} ago" if synced.last_at is not None else ""
+    came = f", synced {span(time.time() - synced.last_at)} ago" if synced.last_at is not None else ""
     end = place.with_name(END)
     is_cut = end.is_file() and not end.is_symlink()
-    words = "this is the whole log, as it came home" if is_whole else "this is what came home of the log"
+    words = "showing the complete copy at home" if is_whole else "showing the part that is at home"
     if is_cut:
         parts = f"its beginning ({amount(place.stat().st_size)}) and, in {END}, its end ({amount(end.stat().st_size)})"
-        words = f"of the log there is {parts}"
+        words = f"the copy at home has {parts}"
     sys.stderr.write(f"armada: {sanitize_line(why, 600)}\n  {words}{came}: {place}\n")
     sys.stderr.flush()
     if not is_cut or options.offset is not None:
@@ -183,13 +183,13 @@ def _from_home(context: Context, run: Run, options: argparse.Namespace, why: Arm
             _print_file(stream, place, run.run_id, options)
     if is_cut:
         if options.offset is not None:
-            sys.stderr.write(f"armada: the middle did not come home (sync.log_limit); the end follows: {end}\n")
+            sys.stderr.write(f"armada: the middle is not at home (sync.log_limit); the end follows: {end}\n")
             sys.stderr.flush()
             options.offset = 0
         with end.open("rb") as stream:
             _print_file(stream, end, run.run_id, options)
     if not is_whole:
-        why.message += f"; the log of {run.run_id} may go on there"
+        why.message += f"; the log of {run.run_id} may continue there"
         raise why
     if not options.follow:
         return 0

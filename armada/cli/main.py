@@ -1,4 +1,4 @@
-"""Which words do what, and how errors leave: one sentence on stderr, the hint under it, the exit code of its class."""
+"""Parse the command line, call its handler, and print errors: one sentence on stderr, a hint, and the exit code of its class."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ELSEWHERE = {
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The word that a person may have meant; nothing that is far from what they typed."""
+    """Return the closest known word, or None if none is close."""
     from difflib import get_close_matches
 
     if word in _ELSEWHERE:
@@ -131,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
         return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        hint = "is this machine's disk full, or a folder read-only?"
+        hint = "check whether this machine's disk is full or a folder is read-only"
         return _say(ArmadaError(sanitize_line(what, 2000), hint=hint), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
@@ -152,5 +152,5 @@ def _say_bug(error: Exception, arguments: Sequence[str]) -> int:
     import traceback
 
     traceback.print_exc()
-    what = f"this is a bug of armada's own ({type(error).__name__}); please report the lines above"
+    what = f"this is a bug in armada ({type(error).__name__}); please report the lines above"
     return _say(ArmadaError(what), arguments)

@@ -1,4 +1,4 @@
-"""What a plan says to a person, and to a program."""
+"""Print a plan, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
-    """Print what a dry run found.
+    """Print the result of a dry run.
 
     Raises:
         PreflightRefused: A check failed.
@@ -33,7 +33,7 @@ def _checks(plan: Plan) -> list[dict[str, str | None]]:
 
 
 def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
-    """Print a plan: what it comes to and what its checks found; with `everything` also what travels, and each file."""
+    """Print a plan and the results of its checks; with `everything` also what is sent, and each file."""
     reporter.stage("plan", " · ".join(_headline(plan)) or f"one command on {plan.host.name}")
     _say_checks(reporter, plan, everything=everything)
     if not everything:

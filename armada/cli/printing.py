@@ -1,4 +1,4 @@
-"""What `--json` prints: one value on standard output, in a shape that `armada.cli.shapes` describes, errors included."""
+"""Print the value of `--json` on standard output, errors included. `armada.cli.shapes` describes every shape."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def with_format(value: object) -> object:
 
 
 def print_json(value: object, *, indent: int | None = 1) -> None:
-    """Print what a command found."""
+    """Print a command's result as JSON."""
     print(json.dumps(with_format(value), indent=indent))
 
 
 def print_line(value: Mapping[str, object]) -> None:
-    """Print one object of a stream of them, a line each."""
+    """Print one object of a stream as one line."""
     print(json.dumps(with_format(value)), flush=True)
 
 
 def print_error(error: ArmadaError) -> None:
-    """Print an error, unless the command has printed its value before it failed: then the exit code says that it did."""
+    """Print an error as JSON, unless the command already printed its value; then only the exit code reports the error."""
     if getattr(sys.stdout, "has_printed", False):
         return
     told = {

@@ -1,4 +1,4 @@
-"""How a command that takes time speaks: a live line on a terminal, plain lines in a pipe."""
+"""Show the progress of long commands: a live line on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLAIN_EVERY_S = 10.0
 
 
 def say(sentence: str) -> None:
-    """Tell a person of something beside what the command does, on standard error: a link that is down."""
+    """Print a message on standard error beside the command's output, such as a lost connection."""
     erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # of a live line on the same terminal
     sys.stderr.write(f"{erase}armada: {sentence}\n")
     sys.stderr.flush()
 
 
 class Reporter:
-    """A `Progress` that writes finished stages as lines, and what is going on now as one line that is overwritten.
+    """A `Progress` that writes finished stages as lines, and the current step as one line that is overwritten.
 
     Args:
         stream: Where to; stderr where stdout carries JSON.
@@ -41,7 +41,7 @@ class Reporter:
         self._said_at = 0.0
 
     def stage(self, name: str, message: str) -> None:
-        """Say that something is done."""
+        """Print a finished stage."""
         self._erase()
         self._stream.write(f" {name:<10} {sanitize_line(message, 400)}\n")
         self._stream.flush()
@@ -52,7 +52,7 @@ class Reporter:
         self._stream.flush()
 
     def now(self, name: str, message: str, fraction: float | None = None) -> None:
-        """Say what is going on; the next call replaces it."""
+        """Show the current step; the next call replaces it."""
         text = f" {name:<10} {sanitize_line(with_fraction(message, fraction), 400)}"
         if self._terminal:
             width = shutil.get_terminal_size().columns
@@ -68,7 +68,7 @@ class Reporter:
             self._stream.flush()
 
     def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
-        """Say how far a transfer is, how fast, and how long it will take."""
+        """Show a transfer's progress, rate and remaining time."""
         text = f"{what} {amount(seen.done_bytes)}"
         if seen.total_bytes:
             text += f" of {amount(seen.total_bytes)}"
@@ -79,7 +79,7 @@ class Reporter:
         self.now(name, text)
 
     def clear(self) -> None:
-        """Take away what was going on: it is over, and its result is said elsewhere."""
+        """Remove the current step; its result is printed elsewhere."""
         self._erase()
         self._stream.flush()
 

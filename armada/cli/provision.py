@@ -1,4 +1,4 @@
-"""`armada hosts provision`: the environment of a host's profile, built before the first launch needs it."""
+"""`armada hosts provision`: build the environment of a host's profile before the first launch needs it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _pull(options: argparse.Namespace) -> int:
         if isinstance(error, LoginNeeded) or (isinstance(error, NotFound) and run.host in context.hosts()):
             raise
         pulled, only = pull_from_home(context.database, run, word, error)
-        sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what was asked for is at home\n")
+        sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what you asked for is at home\n")
     kept = checkpoints.of_run(context.database, run.run_id)
     copied = None
     if options.to is not None and only is not None:
@@ -95,7 +95,7 @@ def _pull(options: argparse.Namespace) -> int:
         copied = copy_checkpoint(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
     if pulled.lacking:
         sys.stderr.write(
-            f"armada: it stays without what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
+            f"armada: it still lacks what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
         )
     if options.json:
         places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
@@ -107,7 +107,7 @@ def _pull(options: argparse.Namespace) -> int:
     if pulled.completed and only is not None:
         reporter.stage("home", f"{only.home_path} completed: {counted(pulled.completed, 'file')}, verified")
     elif not pulled.published:
-        home = f"nothing new; home already: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
+        home = f"nothing new; already home: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
         reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints{'' if run.ended else ' yet'}")
     if copied is not None:
         reporter.stage("copied", f"{copied} (every byte verified)")

@@ -113,18 +113,20 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
         reporter.stage("salvaged", f"from the damaged store: {rows}")
     for found in recovery.hosts:
         for run_id in found.elsewhere:
-            reporter.stage("", f"⚠ {run_id} lies on {found.host} too; the store has it on another host, and keeps that")
+            reporter.stage(
+                "", f"⚠ {run_id} is also on {found.host}; the store has it on another host and keeps that record"
+            )
         for run_id, why in found.damaged:
-            reporter.stage("", f"⚠ {run_id} on {found.host} cannot be taken: {why}")
+            reporter.stage("", f"⚠ {run_id} on {found.host} cannot be added: {why}")
     for run_id in recovery.runs_from_home:
-        reporter.stage("", f"{run_id} is known from what lies at home alone")
+        reporter.stage("", f"{run_id} is known only from the files at home")
     for place in recovery.gone:
-        reporter.stage("", f"{place} is not there any more; the store has forgotten it")
+        reporter.stage("", f"{place} no longer exists; removed from the store")
     counts = f"{counted(added, 'run')} and {counted(len(recovery.recognised), 'checkpoint')} added"
     reporter.stage("recovered", f"{counts}, {counted(recovery.already, 'checkpoint')} known before")
     for place, why in recovery.wrong:
         name = sanitize_line(place.name)
-        reporter.stage("⚠", f"{name}: {why}; it is not used, and fetched again while a host has it: armada sync now")
+        reporter.stage("⚠", f"{name}: {why}; it is not used; if a host still has it, armada sync now fetches it again")
     silent = [found for found in recovery.hosts if found.error is not None]
     for found in silent:
         reporter.stage("⚠", f"{found.host} could not be read: {found.error}")
@@ -132,7 +134,7 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
         again = " ".join(f"--host {found.host}" for found in silent)
         reporter.line(f" next       when {'it answers' if len(silent) == 1 else 'they answer'}: armada recover {again}")
     if dry_run:
-        reporter.line("nothing was changed: --dry-run")
+        reporter.line("nothing was changed (--dry-run)")
 
 
 def _listed(recovery: Recovery, *, dry_run: bool) -> _Recovered:

@@ -1,4 +1,4 @@
-"""`armada hosts release`: can this box be destroyed without losing anything?"""
+"""`armada hosts release`: check whether a host can be destroyed without losing anything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _release(options: argparse.Namespace) -> int:
     context = Context()
     host = context.host(options.name)
     if options.wipe and not options.yes and not options.dry_run and not sys.stdin.isatty():
-        raise UsageError("nobody is here to be asked about --wipe", hint="add --yes")
+        raise UsageError("--wipe asks for confirmation, and there is no terminal", hint="add --yes")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     wipes = _wipes(context, host.name)
     with (
@@ -101,7 +101,7 @@ def _release(options: argparse.Namespace) -> int:
         reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:
         drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
-        reporter.line(f"{host.name} cannot be destroyed yet: what is marked ✗ would be lost{drain}")
+        reporter.line(f"{host.name} must not be destroyed yet: everything marked ✗ would be lost{drain}")
         return 8
     reporter.line(f"{host.name} can be destroyed: nothing would be lost")
     return 0
@@ -151,9 +151,7 @@ def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -
     if as_json:
         print_json({"host": host, "safe": True, "items": [], "wiped": []})
     else:
-        reporter.line(
-            f"{host} was wiped by another armada (process {by.pid}) a moment ago; nothing of armada's is there"
-        )
+        reporter.line(f"{host} was just wiped by another armada (process {by.pid}); no files of armada are left there")
     return 0
 
 
@@ -191,7 +189,7 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
     if not options.yes:
         answer = input(f"Delete everything of armada's below {root} on {session.host.name}? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
-            raise Conflict("not wiped; nothing there was deleted but secrets", host=session.host.name)
+            raise Conflict("not wiped; only secrets were deleted there", host=session.host.name)
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
     answered = session.call("host.wipe", {"home": own(context.home).as_json()}, timeout_s=900.0)
     if isinstance(wiped := answered.get("root"), str):

@@ -97,7 +97,7 @@ def _refuse_alive(context: Context, run: Run) -> None:
         return
     if run.run_id in being_launched(context.database):
         raise Conflict(
-            f"{run.run_id} is being worked on by another armada", hint="repeat the command when that has ended"
+            f"another armada command is working on {run.run_id}", hint="run the command again when that has ended"
         )
     try:
         with context.session(run.host, patience_s=0) as session:
@@ -126,7 +126,7 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     observe(context.database, session, [run])
     if options.without_host:
         hint = f"armada rm {run.run_id}"
-        raise Conflict(f"it answers, so {run.run_id} is not forgotten without it", hint=hint, host=run.host)
+        raise Conflict(f"it answers, so --without-host does not apply to {run.run_id}", hint=hint, host=run.host)
     run = runs.find(context.database, run.run_id)
     if not run.ended and run.state != "unknown":
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
@@ -137,7 +137,7 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     only_there = wanted(context.database, run.run_id, kept, settings)
     if only_there and not options.force:
         raise Conflict(
-            f"{counted(len(only_there), 'checkpoint')} of {run.run_id} on {run.host} and nowhere else",
+            f"only on {run.host}: {counted(len(only_there), 'checkpoint')} of {run.run_id}",
             hint=f"armada pull {run.run_id}, or --force to lose them",
         )
     if options.dry_run:
@@ -158,10 +158,10 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         if not options.force and where(run, ask_about(session, run)) is There.AWAY:
             raise Conflict(
                 f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
-                hint=f"mount it, then repeat the command; armada rm {run.run_id} --force leaves what lies there",
+                hint=f"mount it, then run the command again; armada rm {run.run_id} --force leaves the files there",
                 host=run.host,
             ) from None
-        note = " (the host had nothing of it)"
+        note = " (the host had no files of it)"
     told = {**_told(context, run), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
     if options.json:
@@ -195,12 +195,15 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
             print_json({**told, "forgotten": False})
             return 0
         print(f"{sanitize_line(why)}; nothing could be deleted there")
-        print(f"armada rm {run.run_id} --without-host would forget it at home, and with it:")
-        print("".join(f"  {line}\n" for line in lost or ["nothing: all of it that is known is at home"]), end="")
+        print(f"armada rm {run.run_id} --without-host would remove it from home only, and give up:")
+        print(
+            "".join(f"  {line}\n" for line in lost or ["nothing: everything that armada knows of it is at home"]),
+            end="",
+        )
         return 0
     if not (options.force or options.without_host):
-        what = "; ".join(lost) or "nothing that is known: all of it is at home"
-        why.message = f"{why.message}. To forget {run.run_id} without its host gives up: {what}"
+        what = "; ".join(lost) or "nothing: everything that armada knows of it is at home"
+        why.message = f"{why.message}. Removing {run.run_id} without its host gives up: {what}"
         why.hint = f"if the host is gone for good: armada rm {run.run_id} --without-host" + (
             f"; {why.hint}" if why.hint else ""
         )
@@ -210,10 +213,10 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     if options.json:
         print_json({**told, "forgotten": True, "had_host": False})
         return 0
-    print(f"{run.run_id} forgotten at home alone: {sanitize_line(why.message, 300)}{said}")
+    print(f"{run.run_id} removed at home only: {sanitize_line(why.message, 300)}{said}")
     print("".join(f"  given up   {line}\n" for line in lost), end="")
     if host is not None:
-        print(f"  what {run.host} has of it stays there; armada recover --host {run.host} finds that again")
+        print(f"  its files on {run.host} stay there; armada recover --host {run.host} finds them again")
     return 0
 
 

@@ -85,7 +85,7 @@ def summary(run: Run) -> dict[str, object]:
 
 
 def seen(run: Run, now: float) -> str:
-    """How old what we know is, and since when nothing more can be known."""
+    """Say how old a run's state is, and since when its host is unreachable."""
     if run.unreachable_since is not None:
         return f"unreachable since {time.strftime('%H:%M', time.localtime(run.unreachable_since))}"
     return f"{span(now - run.observed_at)} ago" if run.observed_at is not None else "not yet"
@@ -173,7 +173,7 @@ def _say_unfinished(context: Context, now: float) -> None:
 
 
 def _evidence(run: Run, now: float) -> tuple[str, ...]:
-    because = run.because or "nobody has looked yet"
+    because = run.because or "not checked yet"
     if run.unreachable_since is not None:
         because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
@@ -190,7 +190,7 @@ def _look(context: Context, run: Run) -> Run:
         with context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
-        sys.stderr.write(f"armada: {sanitize_line(error)}; showing what was last seen\n")
+        sys.stderr.write(f"armada: {sanitize_line(error)}; showing the last known state\n")
     return runs.find(context.database, run.run_id)
 
 
@@ -230,7 +230,7 @@ def _show(options: argparse.Namespace) -> int:
         )
     if run.unreadable_count:
         print(
-            f"  unreadable {counted(run.unreadable_count, 'line')} of its own records; the first: {sanitize_line(run.unreadable)}"
+            f"  unreadable {counted(run.unreadable_count, 'line')} in its records; the first: {sanitize_line(run.unreadable)}"
         )
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
@@ -244,7 +244,7 @@ def _show(options: argparse.Namespace) -> int:
         if checkpoint.is_good_home:
             where = f"home, verified: {checkpoint.home_path}"
         elif checkpoint.home_path:
-            where = f"not good at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
+            where = f"damaged at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
         elif checkpoint.nowhere:
             where, trouble = checkpoint.nowhere, ""
         else:
@@ -316,13 +316,13 @@ def _stop(options: argparse.Namespace) -> int:
         return 0
     reporter.line(
         f"{run.run_id}: {condition(ended)}"
-        + ("" if ended.state == "cancelled" and not had_ended else " (it had ended before)")
+        + ("" if ended.state == "cancelled" and not had_ended else " (it had already ended)")
     )
     return 0
 
 
 def verdict(run: Run) -> int:
-    """The exit code of a run that was followed to its end: 0 where it succeeded.
+    """Return the exit code of a run that was followed to its end: 0 if it succeeded.
 
     Raises:
         OutcomeUnknown: Its end is only guessed.
@@ -330,8 +330,8 @@ def verdict(run: Run) -> int:
     """
     if run.is_guess:
         raise OutcomeUnknown(
-            f"whether {run.run_id} has ended is not known: nobody wrote its end, and its batch system no longer knows its job",
-            hint=f"armada why {run.run_id}; armada takes this back by itself when the run shows itself",
+            f"it is unknown whether {run.run_id} has ended: no end was recorded, and the scheduler no longer lists its job",
+            hint=f"armada why {run.run_id}; armada corrects this by itself if the run turns up again",
             host=run.host,
         )
     if run.state != "succeeded":
@@ -340,7 +340,7 @@ def verdict(run: Run) -> int:
 
 
 def failure(run: Run) -> RunFailed:
-    """What is said of a run that did not succeed."""
+    """Make the error for a run that did not succeed."""
     return RunFailed(
         f"{run.run_id} {run.state}: {run.reason or 'no reason recorded'}"
         + (f" ({run.message})" if run.message else ""),

@@ -1,4 +1,4 @@
-"""The shapes of what `--json` prints, as JSON Schemas; `armada help json` prints them, docs/schemas/output.schema.json keeps them.
+"""JSON Schemas of everything that `--json` prints, for `armada help json` and docs/schemas/output.schema.json.
 
 A shape is written as what is printed: an object as its fields, a list as a list of one. A field's type is a JSON type; `| null` where it
 may be missing knowledge. A field whose name ends in `?` is not always there. Fields that are not named may be added at any time.

@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace) -> int:
         words = {
             "missing": "there is none yet",
             "sound": f"sound ({version})",
-            "old": f"sound ({version}); the next command brings it to version {len(MIGRATIONS)}",
+            "old": f"sound ({version}); the next command upgrades it to version {len(MIGRATIONS)}",
             "damaged": "damaged",
         }
         print(f"{store.path}: {words[store.condition]}")
@@ -79,7 +79,7 @@ def _check(options: argparse.Namespace) -> int:
                 print(f"    → {sanitize_line(each.command, 600)}")
         if store.condition == "sound":
             serious = sum(1 for each in done.findings if each.kind in SERIOUS)
-            print(f"{counted(done.checkpoints, 'checkpoint')} at home held against it: {serious or 'nothing'} amiss")
+            print(f"{counted(done.checkpoints, 'checkpoint')} at home compared with it; problems: {serious}")
     if store.condition == "damaged":
         return UNREADABLE
     return AMISS if any(each.kind in SERIOUS for each in done.findings) else 0

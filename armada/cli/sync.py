@@ -186,11 +186,11 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
     for each in found:
         size = amount(sum(c.size_bytes for c in each.checkpoints) + sum(item.size_bytes for item in each.outputs))
         what = f"{counted(len(each.checkpoints), 'checkpoint')}, {counted(len(each.outputs), 'other file')}, {size}"
-        print(f"{each.run_id}: {what} would come at most")
+        print(f"{each.run_id}: {what} at most would be fetched")
         for where, steps in (("here", each.deleted_home), ("on the host", each.deleted_host)):
             if steps:
                 print(f"  retention would then delete {where}: {', '.join(f'checkpoint-{step}' for step in steps)}")
-    print("nothing was brought and nothing deleted: --dry-run")
+    print("nothing was fetched or deleted (--dry-run)")
     return code
 
 
@@ -271,7 +271,7 @@ def _planned(record: RunSync, now: float, *, due_now: bool, lost: int, damaged: 
     if record.final_done and damaged:
         return f"{counted(damaged, 'checkpoint')} damaged at home"
     if record.final_done:
-        return f"{counted(lost, 'checkpoint')} lost before home had it" if lost else "all home"
+        return f"{counted(lost, 'checkpoint')} lost before reaching home" if lost else "all home"
     if due_now:
         return "due now"  # its turn comes, if its window is open
     if record.next_due_at is None:
@@ -342,7 +342,7 @@ def _retention(options: argparse.Namespace) -> int:
     elif rows:
         print(table(("RUN", "WHERE", "STEP", "VERDICT", "WHY"), rows))
         gone = sum(1 for row in rows if row[3] == "delete")
-        print(f"{gone} to delete" + (" (nothing was: --dry-run)" if options.dry_run and gone else ""))
+        print(f"{gone} to delete" + (" (--dry-run: none was deleted)" if options.dry_run and gone else ""))
     else:
         print("No checkpoints.")
     return code

@@ -1,4 +1,4 @@
-"""Rows in columns, for eyes."""
+"""Print rows in aligned columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align columns by what a terminal shows, wide and combining characters counted as it shows them."""
+    """Align columns by their width on a terminal, including wide and combining characters."""
     lines = [tuple(header), *(tuple(row) for row in rows)]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""`armada hosts trust`: a person compares a host's key, then it is pinned. `hosts add` does the same with a new host's."""
+"""`armada hosts trust`: show a host's key, ask, and pin it. `hosts add` does the same for a new host."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _trust(options: argparse.Namespace) -> int:
     context = Context()
     host = context.host(options.name)
     if host.local:
-        raise UsageError(f"{host.name} is this machine; there is no key")
+        raise UsageError(f"{host.name} is this machine; it has no key")
     offered, former, whose = _keys(context, host)
     if not options.json:
         _show(offered, former, whose, sys.stdout)
@@ -150,8 +150,8 @@ def _ask(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nobody is here to compare the key", hint="compare it yourself, then add --yes")
-    if input("Is it the right one? It will be pinned. [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageError("comparing the key needs a terminal", hint="compare the key yourself, then add --yes")
+    if input("Is this the right key? Pin it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UsageError("not pinned, nothing changed")
 
 
@@ -160,7 +160,7 @@ def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str], hin
     shown = [key.fingerprint for key in offered]
     if set(shown) != set(expected):
         raise HostKeyChanged(
-            f"it shows {', '.join(shown)}, which is not what was expected; nothing was pinned",
+            f"it shows {', '.join(shown)}, not the expected key; nothing was pinned",
             hint=hint,
             host=host.name,
         )

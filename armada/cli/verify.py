@@ -1,4 +1,4 @@
-"""`armada sync verify`: published checkpoints are looked over; what is damaged is put right, from home or from its host."""
+"""`armada sync verify`: check published checkpoints, and repair damaged ones from home or from their host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace) -> bool:
-    """Look over runs, repair what can be, and print the result.
+    """Verify runs, repair what can be repaired, and print the result.
 
     Args:
         context: The command's.
@@ -60,7 +60,7 @@ def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace)
     else:
         how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
         seen = counted(looked_at, "checkpoint")
-        reporter.line(f"{seen} looked at ({how}): {len(damaged)} damaged, {repaired} repaired")
+        reporter.line(f"{seen} checked ({how}): {len(damaged)} damaged, {repaired} repaired")
     return len(damaged) > repaired
 
 
@@ -87,13 +87,13 @@ def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Re
                     left[number] = ask(context, run, left[number], reporter)
                     whys[number] = None
             except (ArmadaError, OSError) as error:
-                whys[number] = "the host does not have it any more" if isinstance(error, NotFound) else str(error)
+                whys[number] = "the host no longer has it" if isinstance(error, NotFound) else str(error)
     for (_, finding), still, why in zip(damaged, left, whys, strict=True):
         if still.good:
-            reporter.stage("repaired", f"{finding.place} (every byte right again)")
+            reporter.stage("repaired", f"{finding.place} (every byte verified)")
             continue
-        note_damage(context.database, still, why or "nothing has these bytes")
-        reporter.stage("lost", f"{finding.place}: {sanitize_line(why or 'nothing has these bytes')}")
+        note_damage(context.database, still, why or "no host has an intact copy")
+        reporter.stage("lost", f"{finding.place}: {sanitize_line(why or 'no host has an intact copy')}")
     return [None if still.good else why for still, why in zip(left, whys, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""`armada wandb sync`: upload what W&B wrote offline, from home."""
+"""`armada wandb sync`: upload W&B's offline records from home."""
 
 from __future__ import annotations
 

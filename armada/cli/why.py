@@ -1,4 +1,4 @@
-"""`armada why`: one page about a run's state: evidence, cause, last words, checkpoints, retries, and what to do next."""
+"""`armada why`: explain a run's state on one page: evidence, cause, last output, checkpoints, retries and next steps."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _why(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the host told now: its batch system's words, and which of the run's processes are stopped."""
+    """The host's answer: its scheduler's output, and which of the run's processes are stopped."""
 
     said: str | None = None
     stopped: tuple[int, ...] = ()
@@ -146,12 +146,12 @@ def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: P
         print(f"  launched   by {launcher.named}, not by this home")
     if run.message:
         print(f"  {'cause' if run.state == 'failed' else 'that is':<10} {sanitize_line(run.message)}")
-    print(f"  because    {run.because or 'nobody has looked yet'}")
+    print(f"  because    {run.because or 'not checked yet'}")
     if page.exit:
         print(f"  exit       {page.exit}{f', in attempt {run.attempt}' if run.attempt > 1 else ''}")
     if page.stopped:
         pids = ", ".join(map(str, page.stopped))
-        print(f"  stopped    SIGSTOP keeps these of its processes from running: {pids}")
+        print(f"  stopped    these processes are stopped by SIGSTOP: {pids}")
     if said is not None:
         print(f"  {sanitize_line(engine, 20)} says")
         print("".join(f"    {line}\n" for line in said.strip().splitlines()), end="")
@@ -180,7 +180,7 @@ def _say_checkpoints(run: Run, page: Page) -> None:
     if left > 0:
         lines.insert(0, f"{counted(left, 'earlier one')}: armada show {run.run_id}")
     if run.state in ("failed", "cancelled") and not page.kept:
-        lines.append("none was taken")
+        lines.append("none was saved")
     lines += page.not_taken
     for place, line in enumerate(lines):
         print(f"  {'' if place else 'checkpoint':<10} {line}")

@@ -1,4 +1,4 @@
-"""What people write in files: hosts, profiles, experiments.
+"""Read the files that people write: hosts, profiles and experiments.
 
 Names are loaded when first used: pydantic and ruamel.yaml cost 0.1 s, which `armada --version` must not pay.
 """

@@ -1,4 +1,4 @@
-"""What `--set` can change: an experiment's keys, and the values of those that have few."""
+"""List what `--set` can change: an experiment's keys, and the values of keys that have few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def settings(word: str) -> Iterator[str]:
-    """Offer what may stand behind `--set`, of any task: `train.seed=`, or, where `word` has its `=` already, `train.compile=true`."""
+    """List completions of `--set`, for any task: `train.seed=`, or, where `word` has its `=` already, `train.compile=true`."""
     wanted, equals, _ = word.partition("=")
     of_all = [pair for model in models().values() for pair in _keys(model, "")]
     if not equals:

@@ -1,4 +1,4 @@
-"""When checkpoints are made, or how those of other jobs are found; and how a run goes on from its own."""
+"""When checkpoints are saved, how the checkpoints of scripts and commands are found, and how a run resumes from its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Checkpoint(Settings):
 
 
 class ResumeSettings(Settings):
-    """How a run goes on from its own checkpoints."""
+    """How a run resumes from its own checkpoints."""
 
     accept_changes: bool = False
     """Go on although settings are not those the checkpoint was trained with; the new values hold."""

@@ -1,4 +1,4 @@
-"""A YAML file as plain values, with the line of every key and value kept for the errors.
+"""Read a YAML file into plain values, and keep the line of every key and value for error messages.
 
 YAML 1.2: `5e-5` is a number, `off`, `yes` and `on` are text. Refused, because each is a mistake that would go unseen: the same key
 twice, keys that are not text, merge keys, custom tags, `010` (8 in YAML 1.1, 10 in 1.2), NUL and lone surrogates in text.
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(slots=True)
 class Document:
-    """The values of one file (or of several laid over each other) and where each key and value stands."""
+    """The values of one file (or of several merged files), and the place of each key and value."""
 
     path: Path
     data: dict[str, Any]
@@ -70,7 +70,7 @@ class Document:
         return Place(self.path, 1)
 
     def put(self, location: Location, value: object, source: Document) -> None:
-        """Lay a mapping's value over what is here, taking its places from `source`."""
+        """Merge a mapping's value into this document, with the places from `source`."""
         container = self.data
         for part in location[:-1]:
             container = container[part]  # type: ignore[index]  # lists are walked like mappings
@@ -82,7 +82,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a file whose top is a mapping; an empty file is an empty one.
+    """Read a file that contains a mapping; an empty file is an empty mapping.
 
     Raises:
         ConfigError: It cannot be read, or is not YAML of that shape.
@@ -93,7 +93,9 @@ def read_document(path: Path) -> Document:
     if node is None or (isinstance(node, ScalarNode) and node.value == ""):
         return document
     if not isinstance(node, MappingNode):
-        raise Place(path, node.start_mark.line + 1).error("the file must hold a mapping, lines such as `name: value`")
+        raise Place(path, node.start_mark.line + 1).error(
+            "the file must contain a mapping, lines such as `name: value`"
+        )
     document.data = build(node, document, lambda line: Place(path, line), ())
     return document
 
@@ -161,7 +163,7 @@ def build(node: Node, document: Document, place: Callable[[int], Place], locatio
     try:
         return builder.value(node, location)
     except RecursionError as error:
-        raise place(node.start_mark.line + 1).error("nested too deeply, or an alias that holds itself") from error
+        raise place(node.start_mark.line + 1).error("nested too deeply, or an alias that contains itself") from error
 
 
 def yaml_text(value: Mapping[str, object], *, version: tuple[int, int] | None = None) -> str:
@@ -196,13 +198,13 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def literal_text(text: str) -> str:
-    """Text as it is, or a reason why it cannot be taken literally everywhere (argv, files, JSON)."""
+    """Return the text unchanged, or raise if it cannot be used literally everywhere (argv, files, JSON)."""
     if "\0" in text:
-        raise ValueError("must not hold NUL")
+        raise ValueError("must not contain NUL")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"must not hold half a character (U+{ord(text[error.start]):04X})") from error
+        raise ValueError(f"must not contain half a character (U+{ord(text[error.start]):04X})") from error
     return text
 
 
@@ -243,7 +245,7 @@ class _Builder:
             here = self._place(key_node.start_mark.line + 1)
             key = self._key(key_node, here)
             if key in seen:
-                raise here.error(f"the key {key!r} stands here a second time; first: {seen[key]}")
+                raise here.error(f"the key {key!r} is here for the second time; first: {seen[key]}")
             seen[key] = here
             below = (*location, key)
             self._document.keys[below] = here

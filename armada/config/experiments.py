@@ -1,4 +1,4 @@
-"""Experiments: read from a file; what each task may say stands in `armada.config.tasks`."""
+"""Read an experiment from its file. `armada.config.tasks` defines the keys of each task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armada.config.validation import validate, written_places
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment; what it names must be there. Relative paths, in overrides too, are relative to its file.
+    """Read an experiment and check that the files it names exist. Relative paths, also in overrides, are relative to its file.
 
     Args:
         path: The file.
@@ -38,7 +38,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
 
 def model_of(task: object) -> type[Experiment]:
-    """The model that an experiment is read with: its task decides which one of the union it is.
+    """Return the model for an experiment: its task chooses one of the union.
 
     Args:
         task: What stands after `task:`, if anything.

@@ -1,4 +1,4 @@
-"""Hosts: places that run work, from the user's hosts.yaml and a project's armada.yaml.
+"""Hosts, from the user's hosts.yaml and a project's armada.yaml.
 
 bwlimit: 50M
 hosts:
@@ -30,7 +30,7 @@ HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 def _host_name(name: str) -> str:
     if not HOST_NAME.fullmatch(name):
         raise problem(
-            f"{shown(name)} cannot name a host",
+            f"{shown(name)} is not a valid name of a host",
             hint="letters, digits, `_`, `.` and `-`, at most 63, a letter or digit first",
         )
     return name
@@ -42,7 +42,7 @@ def _ssh_target(target: str) -> str:
     if target.startswith("-") or address.startswith("-") or (at and not user):
         raise problem(f"must be an alias or user@address:port, not {shown(target)}")
     if not all(character.isprintable() and not character.isspace() for character in target):
-        raise problem(f"must not hold spaces or control characters: {shown(target)}")
+        raise problem(f"must not contain spaces or control characters: {shown(target)}")
     return target
 
 
@@ -53,7 +53,7 @@ def _root(root: str) -> str:
 
 
 class Host(Settings):
-    """How to reach a place and what it is."""
+    """How to reach a host, and what it is."""
 
     other_names: ClassVar[dict[str, str]] = {
         "hostname": "ssh",
@@ -119,7 +119,7 @@ class Host(Settings):
 
     @property
     def batch(self) -> BatchSettings | None:
-        """What its batch system is told; None for `direct`."""
+        """The settings for its batch system; None for `direct`."""
         if self.scheduler == "slurm":
             return self.slurm or SlurmSettings()
         if self.scheduler == "htcondor":
@@ -128,7 +128,7 @@ class Host(Settings):
 
     @property
     def has_internet(self) -> bool:
-        """Whether runs may fetch from the internet where they run."""
+        """Whether runs have internet access where they run."""
         return self.scheduler == "direct" if self.internet is None else self.internet
 
     @model_validator(mode="after")
@@ -143,13 +143,13 @@ class Host(Settings):
             if not container and self.htcondor.image is not None:
                 raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
         if self.quota and self.scheduler == "direct":
-            raise problem("is asked on hosts with `scheduler: slurm` or `htcondor`", key="quota")
+            raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="quota")
         return self
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Host:
         if self.name == LOCAL and not self.local:
-            raise problem("is this machine; a host reached by ssh needs another name")
+            raise problem("is this machine; a host reached by SSH needs another name")
         if self.local == (self.ssh is not None):
             what = "both" if self.local else "neither"
             raise problem(f"needs exactly one of `ssh: …` and `local: true`; it has {what}")
@@ -158,7 +158,7 @@ class Host(Settings):
         if self.local and self.transport != "fabric":
             raise problem("says how ssh reaches a host; this host is local", key="transport")
         if self.reuse_only and self.transport != "openssh":
-            raise problem("needs `transport: openssh`, whose connection is what is used again", key="reuse_only")
+            raise problem("needs `transport: openssh`, whose connection it reuses", key="reuse_only")
         return self
 
 
@@ -197,7 +197,7 @@ def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
 
 
 def home_bytes_per_s(home: HomePaths) -> float | None:
-    """The limit for everything that comes home, of the user's hosts.yaml.
+    """Read the bandwidth limit for all downloads from the user's hosts.yaml.
 
     Raises:
         ConfigError: The file is wrong.

@@ -1,4 +1,4 @@
-"""Entries added to and taken out of hosts.yaml by its lines, so that everything else a person wrote there stays as it is."""
+"""Add and remove entries of hosts.yaml line by line, so that the rest of the file stays as it is."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def add_host(home: HomePaths, host: Host) -> None:
 
     def add(text: str, hosts: dict[str, Host]) -> str:
         if host.name in hosts:
-            raise Conflict(f"there is a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name")
+            raise Conflict(
+                f"there is already a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name"
+            )
         return _with_entry(text, host)
 
     _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host})
 
 
 def remove_host(home: HomePaths, name: str) -> None:
-    """Take a host out of the user's hosts.yaml.
+    """Remove a host from the user's hosts.yaml.
 
     Raises:
         NotFound: It does not stand there.
@@ -43,7 +45,7 @@ def remove_host(home: HomePaths, name: str) -> None:
 
     def remove(text: str, hosts: dict[str, Host]) -> str:
         if name not in hosts:
-            raise NotFound(f"no host {name!r} in {home.hosts_file}", hint=f"there: {', '.join(hosts) or 'none'}")
+            raise NotFound(f"no host {name!r} in {home.hosts_file}", hint=f"known hosts: {', '.join(hosts) or 'none'}")
         return _without_entry(text, name)
 
     _edit(home.hosts_file, remove, lambda hosts: {known: host for known, host in hosts.items() if known != name})
@@ -60,7 +62,7 @@ def _edit(
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
         if not _same(_hosts_in(after, file), expected(hosts)):
-            raise Conflict(f"{file} is written in a way that cannot be edited safely here", hint="edit it by hand")
+            raise Conflict(f"{file} has a layout that armada cannot edit safely", hint="edit it by hand")
         write_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
 
 
@@ -70,7 +72,7 @@ def _hosts_in(text: str, file: Path) -> dict[str, Host]:
     if node is not None:
         value = build(node, document, lambda line: Place(file, line), ())
         if not isinstance(value, dict):
-            raise Place(file, 1).error("the file must hold a mapping, `hosts:` first")
+            raise Place(file, 1).error("the file must contain a mapping, `hosts:` first")
         document.data = value
     return hosts_of(document)
 

@@ -1,4 +1,4 @@
-"""Names that could be a model's folder or a hub id: a mistyped folder must not be fetched from the hub, nor fail there minutes later."""
+"""Tell model folders from hub ids, so that a mistyped folder is not fetched from the hub and does not fail there minutes later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def mistyped_folder(name: str, base: Path) -> str | None:
-    """Find the model folder that a name without one was probably meant for.
+    """Find the model folder that a mistyped name probably means.
 
     Names that differ in their numbers alone are another size or version, and not mistyped.
 
@@ -36,7 +36,7 @@ def mistyped_folder(name: str, base: Path) -> str | None:
 
 
 def models_beside(name: str, base: Path) -> list[str]:
-    """List the model folders that lie where a hub id would lie, if it were a folder: `Qwen/…` for `Qwen/Qwen3-8B`."""
+    """List the model folders next to the place where a hub id would be as a folder: `Qwen/…` for `Qwen/Qwen3-8B`."""
     first, _, last = name.partition("/")
     return [f"{first}/{folder}" for folder in _model_folders(base / first)] if last else []
 

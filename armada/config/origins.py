@@ -1,4 +1,4 @@
-"""Where each value comes from: the line that says it, or that nobody does and it is the default."""
+"""Say where each value comes from: a line of a file, an option, or the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--set train.seed=7`: one value of a document replaced from the command line."""
+"""`--set train.seed=7`: replace one value of a document from the command line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _enter(document: Document, parts: list[str], place: Place) -> Location:
         if not isinstance(container, dict | list):
             above = ".".join(parts[:position])
             raise place.error(
-                f"`{above}` is a single value there; nothing is below it", f"--set '{above}={{{part}: …}}' replaces it"
+                f"`{above}` is a single value there, not a mapping", f"--set '{above}={{{part}: …}}' replaces it"
             )
         location = (*location, key)
         if last:
@@ -71,6 +71,6 @@ def _enter(document: Document, parts: list[str], place: Place) -> Location:
 def _index(items: list[Any], part: str, place: Place) -> int:
     if not part.isdecimal() or int(part) >= len(items):
         raise place.error(
-            f"{part!r} is no index of a list of {len(items)}", f"0 to {len(items) - 1}" if items else None
+            f"{part!r} is not an index of a list of {len(items)}", f"0 to {len(items) - 1}" if items else None
         )
     return int(part)

@@ -1,4 +1,4 @@
-"""Profiles: how training is launched on a kind of GPU machine, and which environment it gets there."""
+"""Profiles: how to train on one kind of GPU machine, and which environment to build there."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _list_name(name: str) -> str:
 
 
 class Gpus(Settings):
-    """What the profile is for; `count: 0` is a machine without GPUs."""
+    """The GPUs that the profile is for; `count: 0` is a machine without GPUs."""
 
     count: Annotated[int, Field(ge=0)]
     """GPUs of one machine."""
@@ -90,12 +90,12 @@ class Gpus(Settings):
         if self.count and not all(given):
             raise problem("needs `model` and `memory_gb` beside `count`")
         if not self.count and any(given):
-            raise problem("says no GPUs (`count: 0`), but names one")
+            raise problem("has no GPUs (`count: 0`), but names a model")
         return self
 
 
 class TrainSettings(Settings):
-    """What the machine decides about training; the rest is the experiment's."""
+    """Training settings that depend on the machine; the experiment has the others."""
 
     other_names: ClassVar[dict[str, str]] = {
         "per_device_train_batch_size": "micro_batch_size",
@@ -179,7 +179,7 @@ class Profile(Settings):
 
     @property
     def peak_flops(self) -> float | None:
-        """Of one GPU in a second at the profile's precision; None where it is not known."""
+        """Peak FLOPS of one GPU at the profile's precision; None if unknown."""
         if self.gpus.peak_tflops is None or self.train.precision == "fp32":
             return None
         return self.gpus.peak_tflops * 1e12
@@ -190,8 +190,8 @@ class Profile(Settings):
         for key in value:
             if key not in ACCELERATE_KEYS:
                 near = nearest(key, ACCELERATE_KEYS)
-                hint = f"did you mean `accelerate.{near}`?" if near else "see `accelerate config` for what there is"
-                raise problem("is no key of accelerate's configuration", key=key, hint=hint)
+                hint = f"did you mean `accelerate.{near}`?" if near else "see `accelerate config` for the known keys"
+                raise problem("is not a key of accelerate's configuration", key=key, hint=hint)
         return value
 
 
@@ -201,7 +201,7 @@ def list_profiles(home: HomePaths) -> list[str]:
 
 
 def load_profile(name: str, home: HomePaths) -> Profile:
-    """A profile of the user's, or a bundled one.
+    """Load one of the user's profiles, or a bundled one.
 
     Raises:
         NotFound: There is none of that name.
@@ -218,7 +218,7 @@ def load_profile(name: str, home: HomePaths) -> Profile:
             place = document.value_place(("environment", "requirements", index))
             raise place.error(
                 f"there is no list of requirements {shown(wanted)}",
-                f"did you mean {near}?" if near else f"there are: {', '.join(sorted(known))}",
+                f"did you mean {near}?" if near else f"known: {', '.join(sorted(known))}",
             )
         files.append(found)
     given = {
@@ -231,7 +231,7 @@ def load_profile(name: str, home: HomePaths) -> Profile:
 
 
 def choose_profile(names: Sequence[str], home: HomePaths) -> str:
-    """The profile for a host that names none, by the GPUs its agent saw.
+    """Choose the profile for a host that names none, by the GPUs that its agent found.
 
     Args:
         names: Of its GPUs, one each, as nvidia-smi prints them.
@@ -253,11 +253,9 @@ def choose_profile(names: Sequence[str], home: HomePaths) -> str:
     what = f"{len(names)} × {names[0]}" if len(set(names)) == 1 else ", ".join(names)
     known = ", ".join(profile.name for profile in fitting or alike or profiles)
     if fitting:
-        raise NotFound(f"several profiles fit {what}: {known}", hint="say `profile:` for the host in hosts.yaml")
+        raise NotFound(f"several profiles fit {what}: {known}", hint="set `profile:` for the host in hosts.yaml")
     like = f"; for the same GPU there is {known}" if alike else ""
-    raise NotFound(
-        f"no profile fits {what}{like}", hint=f"say `profile:` for the host, or write one (there are: {known})"
-    )
+    raise NotFound(f"no profile fits {what}{like}", hint=f"set `profile:` for the host, or write one (known: {known})")
 
 
 def _matches(profile: Profile, names: Sequence[str]) -> bool:
@@ -290,8 +288,8 @@ def _laid_over(name: str, home: HomePaths) -> Document:
     if not files:
         known = list_profiles(home)
         near = nearest(name, known)
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
-        raise NotFound(f"no profile is called {shown(name)}", hint=hint)
+        hint = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
+        raise NotFound(f"there is no profile {shown(name)}", hint=hint)
     chain = [read_document(files[0])]
     while isinstance(parent := chain[-1].data.get("extends"), str):
         seen = {document.path for document in chain}
@@ -300,7 +298,7 @@ def _laid_over(name: str, home: HomePaths) -> Document:
         place = chain[-1].value_place(("extends",))
         if not below:
             near = nearest(parent, list_profiles(home))
-            raise place.error(f"no profile is called {shown(parent)}", f"did you mean {near}?" if near else None)
+            raise place.error(f"there is no profile {shown(parent)}", f"did you mean {near}?" if near else None)
         if below[0] in seen:
             raise place.error(
                 f"the profiles extend each other in a circle: {shown(parent)} comes back to {shown(name)}"

@@ -1,4 +1,4 @@
-"""What a launch would work with, value by value: host, profile and experiment, and what follows from them together."""
+"""Show the effective settings of a launch: host, profile, experiment, and the values computed from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line said.
+    """The options of the command line.
 
     `seen_profile` is the one that fits the GPUs a host showed when it was last looked at.
     """
@@ -48,7 +48,7 @@ class Asked:
 
 
 def resolve(home: HomePaths, project: Path, asked: Asked) -> list[Section]:
-    """Read what is asked for, and name the origin of each value.
+    """Read the requested files, and name the origin of each value.
 
     Raises:
         ConfigError: A file, or an override, is wrong.
@@ -113,7 +113,7 @@ def _profile_name(host: Host | None, asked: Asked, sections: Sequence[Section]) 
     if host is not None and host.profile is not None:
         return host.profile, next(v.origin for v in sections[-1].values if v.key == "profile")
     if asked.seen_profile is not None:
-        return asked.seen_profile, "the GPUs it showed when it was last looked at"
+        return asked.seen_profile, "the GPUs it had when it was last checked"
     return None, ""
 
 

@@ -1,4 +1,4 @@
-"""What a host's batch system is told beside what an experiment needs: the `slurm:` or `htcondor:` part of a host."""
+"""Settings for a host's batch system: the `slurm:` or `htcondor:` part of a host."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _is_a_variable(text: str) -> str:
     if not _VARIABLES.fullmatch(text):
         raise problem(
             f"must be names of variables, not {shown(text)}",
-            hint="`[WANDB_*, HF_HOME]`; True would put every variable, secrets too, where the whole pool can read it",
+            hint="`[WANDB_*, HF_HOME]`; True would expose every variable, including secrets, to the whole pool",
         )
     return text
 
@@ -113,7 +113,7 @@ def _is_submit_line(text: str) -> str:
     if match is None:
         raise problem(f'must be a line such as `+ProjectName = "mine"`, not {shown(text)}')
     if match[1].lower() in _SUBMIT_OURS:
-        raise problem(f"{match[1]} is decided elsewhere", hint="by armada, or by a key of its own under `htcondor:`")
+        raise problem(f"{match[1]} is decided elsewhere", hint="by armada, or by its own key under `htcondor:`")
     return text
 
 
@@ -124,14 +124,14 @@ Line = Annotated[FilledText, AfterValidator(_is_one_line)]
 
 
 def cancel_command(kind: str, run_id: str, submission: int) -> str:
-    """The words that end a run's job on its login node, by the name that `submission` has in the queue of a batch system."""
+    """Return the command that cancels a run's job on its login node, by the job's name in the batch system's queue."""
     name = f"armada.{run_id}.{max(1, submission)}"
     words = {"slurm": f"scancel --name {name}", "htcondor": f"condor_rm -constraint 'JobBatchName == \"{name}\"'"}
     return words.get(kind, kind)
 
 
 class BatchSettings(Settings):
-    """What both batch systems know."""
+    """Settings that both batch systems have."""
 
     time_limit: Duration | None = None
     """For runs whose experiment names none."""

@@ -1,4 +1,4 @@
-"""JSON Schemas of the files people write, for editors, made from the models that read those files.
+"""Make JSON Schemas of the files that people write, for editors, from the models that read those files.
 
 Draft 7: what editors' YAML servers know best. What a schema cannot say (one of two keys, files that must be there) armada alone says.
 """

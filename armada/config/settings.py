@@ -1,4 +1,4 @@
-"""The ground of every model of a file people write, and the kinds of values they share."""
+"""The base class of every settings model, and the types of values that they share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SchemaPart(TypedDict, total=False):
 
 
 class Settings(BaseModel):
-    """Strict (no `"5"` for 5), closed (no unknown keys), unchangeable."""
+    """The base of all settings: strict (no `"5"` for 5), closed (no unknown keys), frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -54,17 +54,17 @@ class Settings(BaseModel):
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:  # noqa: ARG003  # a model with siblings asks them
-        """Say of a key that the model does not have why it does not belong here, and what to do; None: it is unknown."""
+        """Explain why a key does not belong to this model, and what to do; None if the key is unknown."""
         return None
 
 
 def problem(message: str, *, key: str | None = None, hint: str | None = None) -> PydanticCustomError:
-    """An error inside a validator that says which key below the model is to blame and what to do."""
+    """Make an error inside a validator that names the wrong key below the model, and what to do."""
     return PydanticCustomError(PROBLEM, "{message}", {"message": message, "key": key, "hint": hint})
 
 
 def shaped(pattern: re.Pattern[str], *, blanks: bool = False) -> Any:
-    """Tell the JSON Schema of a text what its validator matches in full.
+    """Add the validator's full pattern to the JSON Schema of a string.
 
     Args:
         pattern: The validator's own.
@@ -102,7 +102,7 @@ def _path(value: Any, info: ValidationInfo) -> Path:
     try:
         path = path.expanduser() if str(value).startswith("~") else path
     except RuntimeError as error:
-        raise problem(f"{shown(str(value))}: there is no such user") from error
+        raise problem(f"{shown(str(value))}: this user does not exist") from error
     folder = (info.context or {}).get("folder")
     return path if folder is None else Path(folder) / path
 

@@ -1,4 +1,4 @@
-"""The line that a provider shows, `ssh -p 50022 root@203.0.113.7 -i ~/.ssh/id_ed25519`, as what a host's entry holds."""
+"""Read a provider's line, such as `ssh -p 50022 root@203.0.113.7 -i ~/.ssh/id_ed25519`, into the settings of a host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_ssh_line(text: str) -> SshLine:
         raise UsageError(f"{shown(text)} is neither an address nor a line that begins with ssh", hint=_HINT)
     options, rest = _taken_apart(words if "@" in words[0] else words[1:])
     if len(rest) != 1:
-        what = "names no host" if not rest else f"holds a command ({shown(' '.join(rest[1:]))})"
+        what = "names no host" if not rest else f"contains a command ({shown(' '.join(rest[1:]))})"
         raise UsageError(f"{shown(text)} {what}", hint=_HINT)
     return SshLine(_target(rest[0], options), Path(options["i"]) if "i" in options else None)
 
@@ -78,8 +78,8 @@ def _keep(options: dict[str, str], letter: str, value: str) -> None:
     if letter in _REFUSED or letter == "o":
         what = _REFUSED.get(letter, f"the option {shown(value)}")
         raise UsageError(
-            f"-{letter} {shown(value)}: {what} has no place in hosts.yaml",
-            hint="give the host a name in ~/.ssh/config, and that name here",
+            f"-{letter} {shown(value)}: {what} cannot be set in hosts.yaml",
+            hint="give the host a name in ~/.ssh/config, and use that name here",
         )
     if letter in "pli":
         options[letter] = value

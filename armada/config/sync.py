@@ -1,4 +1,4 @@
-"""When and how a run's checkpoints come home: the `sync:` part of an experiment."""
+"""The `sync:` part of an experiment: when and how a run's checkpoints come home."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_a_rate(value: str) -> str:
     except ValueError:
         raise problem(f"{value!r} is not a rate", hint="bytes a second: 500k, 20M or 1G") from None
     if rate < 10_000:
-        raise problem(f"{value} is less than 10k a second: nothing would ever arrive")
+        raise problem(f"{value} is less than 10k a second, which is too slow to transfer anything")
     return value
 
 
@@ -46,7 +46,7 @@ def _is_a_log_limit(value: str) -> str:
     except ValueError:
         raise problem(f"{value!r} is not a size", hint="bytes: 50M, 2G, or `none`") from None
     if size < 100_000:
-        raise problem(f"{value} is less than 100k: the lines that say why a run failed may not be in it")
+        raise problem(f"{value} is less than 100k, which may not contain the lines that explain a failure")
     return value
 
 
@@ -58,7 +58,7 @@ LogLimit = Annotated[FilledText, AfterValidator(_is_a_log_limit), shaped(_RATE, 
 
 
 class Kept(Settings):
-    """Which checkpoints stay at home; what no rule names is deleted there. `last: null` keeps all of them."""
+    """Which checkpoints stay at home; those that no rule names are deleted there. `last: null` keeps all of them."""
 
     other_names: ClassVar[dict[str, str]] = {"keep_last": "last", "newest": "last", "every": "every_steps"}
 
@@ -71,7 +71,7 @@ class Kept(Settings):
 
 
 class SyncSettings(Settings):
-    """How often, how much, how fast. Without any of it: every 10 minutes, everything, as fast as the link goes."""
+    """How often, how much, how fast. Without any of it: every 10 minutes, everything, at full bandwidth."""
 
     other_names: ClassVar[dict[str, str]] = {
         "interval": "every",
@@ -118,11 +118,11 @@ class SyncSettings(Settings):
 
     @property
     def log_limit_bytes(self) -> int | None:
-        """How much of a run's log comes home, or None for all of it."""
+        """The most bytes of a run's log that are fetched; None for all of it."""
         return None if self.log_limit == "none" else int(bytes_per_s(self.log_limit))
 
     def open_at(self, local: dt.time) -> bool:
-        """Whether checkpoints may move at this time of day; a window may reach over midnight."""
+        """Whether checkpoints may be transferred at this time of day; a window may span midnight."""
         if self.window is None:
             return True
         begin, end = (dt.time.fromisoformat(part) for part in self.window.split("-"))
@@ -156,7 +156,7 @@ class SyncSettings(Settings):
 
 
 def settings_of(spec: dict[str, object]) -> SyncSettings:
-    """Read the part of a run's spec; a run from before there was one, or whose part cannot be read, gets the defaults."""
+    """Read the sync settings of a run's spec. A run without them, or with unreadable ones, gets the defaults."""
     from pydantic import ValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""The trainer's own parts of an experiment: the model, its data, the training, LoRA, where it starts, what is evaluated."""
+"""Settings of the bundled trainer: model, data, training, LoRA, starting point and evaluation."""
 
 from __future__ import annotations
 
@@ -196,9 +196,9 @@ class Train(Settings):
     @model_validator(mode="after")
     def _an_end_and_a_warmup(self) -> Train:
         if self.max_steps is None and self.epochs is None:
-            raise problem("needs `max_steps` or `epochs`: nothing else ends it")
+            raise problem("needs `max_steps` or `epochs`, or it would never end")
         if self.max_steps is not None and self.epochs is not None:
-            raise problem("stands beside max_steps: which one ends the run?", key="epochs", hint="leave one out")
+            raise problem("conflicts with max_steps: only one may end the run", key="epochs", hint="leave one out")
         if self.packing and self.group_by_length:
             raise problem("packing fills every row, so there is nothing to group", key="group_by_length")
         if self.lr_scheduler == "constant" and self.warmup_steps:
@@ -251,14 +251,14 @@ class Lora(Settings):
     @model_validator(mode="after")
     def _a_base_in_four_bits_is_left_whole(self) -> Lora:
         if self.quantize != "none" and self.init in {"pissa", "olora"}:
-            raise problem(f"{self.init} takes its start out of the base's weights, which are in 4 bits", key="init")
+            raise problem(f"{self.init} starts from the base's weights, which are in 4 bits", key="init")
         return self
 
     @model_validator(mode="after")
     def _no_output_head(self) -> Lora:
         if "lm_head" in self.target_modules:
             raise problem(
-                "must not hold lm_head: TRL's fused loss goes around it",
+                "must not hold lm_head: TRL's fused loss bypasses it",
                 key="target_modules",
                 hint="put it in modules_to_save",
             )
@@ -266,7 +266,7 @@ class Lora(Settings):
 
 
 class StartFrom(Settings):
-    """Another training's weights to begin with; the schedule, the learning rate and the data's order are this run's own."""
+    """Start with another training's weights. The schedule, the learning rate and the order of the data are this run's own."""
 
     run: FilledText | None = None
     """A run of this home: its id, or its first characters."""

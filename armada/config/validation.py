@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences with file, line, the key and the nearest right one."""
+"""Turn pydantic's errors into sentences with file, line, key and the closest valid key."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def validate(
 
 
 def nearest(name: str, known: typing.Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+    """Return the closest known name."""
     # `packing_strategy` is meant to be about `packing`, although `learning_rate` has more letters in common with it.
     listed = list(known)
     if begun := [each for each in listed if name.startswith(f"{each}_")]:

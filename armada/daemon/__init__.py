@@ -1,4 +1,4 @@
-"""One process at home: it watches hosts, brings checkpoints home by the clock, and says what happened.
+"""The daemon: one process at home that watches hosts, syncs on a schedule and sends notifications.
 
 Killed at any instruction, the next one goes on.
 """

@@ -1,4 +1,4 @@
-"""Starting a daemon that outlives the command that started it, and stopping one."""
+"""Start a daemon that outlives the command that started it, and stop it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEPT_PREFIXES = ("ARMADA_", "LC_", "XDG_", "PYTHON")
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What a daemon gets of the environment of the command that starts it."""
+    """Return the environment variables that a daemon gets from the command that starts it."""
     return {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
@@ -73,8 +73,8 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     if code == 0 and _wait(lambda: status.judge(home).condition == "fresh", START_S):
         return _is_in_session(instance.holder(home), first.pid)
     raise ArmadaError(
-        f"the daemon did not come up within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
-        hint="armada daemon run shows what it does",
+        f"the daemon did not start within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
+        hint="run armada daemon run to see what it does",
     )
 
 
@@ -87,7 +87,7 @@ def _is_in_session(process: process_identity.Process | None, session: int) -> bo
 
 
 def stop(home: HomePaths) -> int:
-    """Ask the daemon to end and wait until it has. Runs and what has come home are not touched.
+    """Ask the daemon to end, and wait until it has. Runs continue, and files at home stay.
 
     Returns:
         Its pid.
@@ -98,7 +98,7 @@ def stop(home: HomePaths) -> int:
     """
     if not _wait(lambda: not instance.is_held(home) or instance.holder(home) is not None, 1.0):
         raise Conflict(
-            "another process holds the daemon's lock and does not say which", hint=str(instance.lock_file(home))
+            "another process, which did not record its id, holds the daemon's lock", hint=str(instance.lock_file(home))
         )
     process = instance.holder(home)
     if process is None or not process_identity.lives(process):
@@ -112,7 +112,7 @@ def stop(home: HomePaths) -> int:
 
 
 def detach() -> None:
-    """Leave the process that started us: it sees us end at once, and init takes us over."""
+    """Detach from the process that started this one: it sees an exit at once, and init adopts the daemon."""
     if os.fork():
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What the daemon's threads know about hosts, in memory, so that the ticking thread can say it without asking them."""
+"""Keep what the daemon's threads know about hosts in memory, so that the tick can report it without asking them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HostStatusRegistry:
             self._looking.pop(host, None)
 
     def looks(self, host: str, now: float) -> None:
-        """A watcher begins to look."""
+        """Record that a watcher begins a check."""
         with self._lock:
             self._looking[host] = now
 
@@ -68,12 +68,12 @@ class HostStatusRegistry:
             return tuple(self._syncing.values())
 
     def looking_since(self) -> dict[str, float]:
-        """Hosts that are being looked at this moment, and on which monotonic second that began."""
+        """Return the hosts that are being checked now, with the monotonic second at which that began."""
         with self._lock:
             return dict(self._looking)
 
     def forget_waits(self) -> None:
-        """After a sleep, when a next look was planned says nothing."""
+        """Forget the planned checks, which are meaningless after the machine slept."""
         with self._lock:
             self._hosts = {name: replace(status, next_look=None) for name, status in self._hosts.items()}
 

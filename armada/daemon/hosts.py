@@ -1,4 +1,4 @@
-"""Which hosts the daemon knows: those of hosts.yaml, and those of projects from which something was launched."""
+"""List the hosts that the daemon watches: those in hosts.yaml, and those of projects from which you launched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class KnownHosts:
-    """Read again when a file has changed; while one cannot be read, what it said last holds."""
+    """Reads the files again when they change. While one cannot be read, its last content holds."""
 
     def __init__(self, home: HomePaths) -> None:
         self._home = home
@@ -29,11 +29,11 @@ class KnownHosts:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Of the files as last read: what is wrong in each, where, and what holds meanwhile."""
+        """Return the problems in the files as last read, with their places, and what holds until they are fixed."""
         return tuple(self._troubles.values())
 
     def read(self, database: Database) -> dict[str, Host]:
-        """Every host by name, but those that were released; the user's own win over a project's."""
+        """Return every host by name, except released ones. The user's own hosts override a project's."""
         known = records.every(database)
         released = {record.name for record in known if record.released_at is not None}
         hosts = self._configured({Path(record.origin) for record in known if record.origin})
@@ -55,8 +55,10 @@ class KnownHosts:
             return hosts_of(read_document(path)) if path.exists() else {}
         except ConfigError as error:
             former = self._files[path][1] if path in self._files else {}
-            named = f"the hosts it named before ({', '.join(former)})" if former else "no host of this file is watched"
-            meanwhile = f"Until it is mended, {named} {'are watched' if former else ''}".strip()
+            named = (
+                f"the hosts it named before ({', '.join(former)})" if former else "no host from this file is watched"
+            )
+            meanwhile = f"Until it is fixed, {named} {'are watched' if former else ''}".strip()
             hint = f" ({error.hint})" if error.hint else ""
             self._troubles[path] = sanitize_line(f"{error}{hint}. {meanwhile}.", 1000)
             log.warning("%s", self._troubles[path])

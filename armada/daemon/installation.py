@@ -1,4 +1,4 @@
-"""A daemon that comes up with the machine: systemd's user service on Linux, a launch agent on macOS."""
+"""Install the daemon as a login service: a systemd user service on Linux, a launch agent on macOS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LABEL = "armada.daemon"
 
 
 def systemd_unit(python: str, environment: dict[str, str]) -> str:
-    """The unit's text. Exit 2 and 8 (a wrong file, another daemon) are not helped by starting again."""
+    """The unit's text. Restarting does not help after exit 2 or 8 (a wrong file, another daemon)."""
     variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
     return f"""[Unit]
 Description=armada: watches hosts and brings checkpoints home
@@ -71,7 +71,7 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
     return place, [
         "systemctl --user daemon-reload",
         "systemctl --user enable --now armada",
-        "loginctl enable-linger      # so that it goes on when you log out",
+        "loginctl enable-linger      # so that it keeps running when you log out",
     ]
 
 

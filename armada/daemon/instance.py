@@ -1,4 +1,4 @@
-"""One daemon per home: whoever holds the lock is it. The kernel frees the lock when its holder dies, however it dies.
+"""Allow one daemon per home: the daemon is the process that holds the lock. The kernel frees the lock when that process ends.
 
 A look takes the lock shared for a moment, since flock cannot be asked without taking it. A starter that meets a look therefore
 tries again. It gives up only when the lock is held exclusively, which a look never does. Linux and macOS behave alike here.
@@ -34,7 +34,7 @@ def lock_file(home: HomePaths) -> Path:
 
 @contextlib.contextmanager
 def only_instance(home: HomePaths) -> Iterator[None]:
-    """Be the daemon of this home.
+    """Hold the lock that makes this process the daemon of this home.
 
     Raises:
         Conflict: Another process is; it is named.
@@ -59,7 +59,7 @@ def _take(lock: FileLock) -> bool:
 
 
 def is_held(home: HomePaths) -> bool:
-    """Whether some process is the daemon now."""
+    """Whether a daemon is running now."""
     try:
         with FileLock(lock_file(home), create=False) as lock:
             # Shared, so that two who look at the same time do not take each other for the daemon.
@@ -69,7 +69,7 @@ def is_held(home: HomePaths) -> bool:
 
 
 def holder(home: HomePaths) -> process_identity.Process | None:
-    """The daemon's process, while there is one and it has said who it is."""
+    """Return the daemon's process, if there is one and it recorded its id."""
     if not is_held(home):
         return None
     with FileLock(lock_file(home), create=False) as lock:

@@ -1,4 +1,4 @@
-"""The daemon's log: a file that is rotated, and stderr where somebody reads it."""
+"""Write the daemon's log: a rotated file, and stderr in the foreground."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_journal(home: HomePaths, *, aloud: bool) -> None:
 
 
 def tail(home: HomePaths, lines: int) -> str:
-    """The last lines of the log, those of the file before it too where the newest was just begun."""
+    """Return the last lines of the log, including the previous file's if the newest one has just begun."""
     text = ""
     for path in (log_file(home), log_file(home).with_name("daemon.log.1")):
         if path.exists():

@@ -1,4 +1,4 @@
-"""Words to the service manager (sd_notify): ready, alive, stopping. One datagram each; no library is needed for that."""
+"""Notify the service manager (sd_notify): ready, alive, stopping. Each is one datagram and needs no library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def notify(*words: str) -> bool:
-    """Say words such as `READY=1` to systemd, where it started us and asked to be told.
+    """Send a message such as `READY=1` to systemd, if it started this process and expects it.
 
     Returns:
         Whether there is somebody to say them to, and they were taken.
@@ -23,6 +23,6 @@ def notify(*words: str) -> bool:
             channel.connect("\0" + address[1:] if address.startswith("@") else address)
             channel.sendall("\n".join(words).encode())
     except OSError as error:
-        log.warning("systemd could not be told %s: %s", words, error)
+        log.warning("cannot notify systemd of %s: %s", words, error)
         return False
     return True

@@ -1,4 +1,4 @@
-"""The sync clock: what is due is brought home, all hosts at the same time, each by a worker of its own."""
+"""Schedule syncs: sync what is due, all hosts in parallel, one worker for each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SyncHost(Protocol):
 
 
 class SyncScheduler:
-    """Starts what is due.
+    """Starts the syncs that are due.
 
     Args:
         home: Home's folders.
@@ -99,7 +99,7 @@ class SyncScheduler:
                     self._start(hosts[name], run_ids, now)
 
     def close(self, timeout_s: float) -> None:
-        """Break off what is under way; staging keeps what arrived, and the next daemon goes on there."""
+        """Interrupt running syncs. Staging keeps the data that arrived, and the next daemon continues there."""
         with self._lock:
             workers = list(self._workers.values())
         deadline = time.monotonic() + timeout_s
@@ -123,7 +123,7 @@ class SyncScheduler:
             with Database(self._home.store) as database, session:
 
                 def news() -> list[str]:
-                    """What became due while the worker was busy; it must not wait for all that was due before."""
+                    """Return runs that became due while the worker was busy; they must not wait for all earlier ones."""
                     found = [due.run_id for due in self._due(database, self._ticked_at) if due.host == name]
                     self._board.syncs(name, [*run_ids, *(each for each in found if each not in run_ids)], began)
                     return found
@@ -149,4 +149,4 @@ def _say(host: str, outcome: SyncOutcome) -> None:
     for trouble in outcome.troubles:
         log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:
-        log.info("%s: all of %s is home", host, outcome.run_id)
+        log.info("%s: everything of %s is home", host, outcome.run_id)

@@ -1,4 +1,4 @@
-"""The daemon itself: a tick a second that starts watchers and syncs, says how it goes, and ends when nothing is left."""
+"""Run the daemon: once a second, start watchers and syncs, report the status, and exit when nothing is left."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Daemon:
         return self._sync.busy
 
     def run(self) -> bool:
-        """Be this home's daemon.
+        """Run as this home's daemon.
 
         Returns:
             Whether another one is to take over at once, for the store that took the place of the one it had.
@@ -133,15 +133,15 @@ class Daemon:
     def _why(self, store: str) -> str:
         """Why it ends."""
         if self._stop.is_set():
-            return "it was told to"
+            return "a stop was requested"
         if store == "gone":
             return f"the store {self._home.store} was deleted or moved away"
         if store == "replaced":
-            return f"another store took the place of {self._home.store}"
+            return f"another store replaced {self._home.store}"
         return "nothing was left to watch or sync"
 
     def tick(self, database: Database) -> bool:
-        """Do what is to be done now.
+        """Do what is due now.
 
         Returns:
             Whether to go on.
@@ -211,10 +211,10 @@ class Daemon:
         text, now = f"{type(error).__name__}: {error}", time.monotonic()
         if text != self._complaint[0] or now - self._complaint[1] > COMPLAIN_S:
             self._complaint = (text, now)
-            log.error("a tick failed; the next one comes", exc_info=error)
+            log.error("a tick failed; continuing with the next one", exc_info=error)
 
     def close(self) -> None:
-        """End what the ticks started; what was under way goes on with the next daemon."""
+        """End what the ticks started. The next daemon continues unfinished work."""
         for watcher in self._watchers.values():
             watcher.stop()
         self._sync.close(LEAVE_S)
@@ -283,14 +283,14 @@ class Daemon:
         late_s = now - before[0] - TICK_S
         slept = max(missed_s, late_s) > ASLEEP_S
         if slept:
-            log.info("the machine slept for %s; looking again at everything", span(now - before[0]))
+            log.info("the machine slept for %s; checking everything again", span(now - before[0]))
         return slept
 
     def _replace_stuck(self) -> None:
         """A thread cannot be ended from outside: one that hangs is left behind, with its connection, for a new one."""
         for name, since in self._board.looking_since().items():
             if time.monotonic() - since > STUCK_S and name in self._watchers:
-                log.error("%s: one look took longer than %s; its watcher is replaced", name, span(STUCK_S))
+                log.error("%s: one check took longer than %s; its watcher is replaced", name, span(STUCK_S))
                 former = self._watchers.pop(name)
                 former.stop()
                 self._board.remove(name)
@@ -331,7 +331,7 @@ class Daemon:
 
 
 def serve(home: HomePaths, *, auto: bool) -> None:
-    """Be the daemon until told to stop, or until another one is.
+    """Run the daemon until it is told to stop, or another one takes over.
 
     Raises:
         Conflict: Another one is, and this one was not started only in case there is none.

@@ -1,4 +1,4 @@
-"""What the daemon says about itself: a file rewritten with every tick, believed only as far as its age and its lock go.
+"""Write and judge the daemon's status file. It is rewritten with every tick; its age and the lock decide what it is worth.
 
 The age comes from the monotonic clock, which all processes of one boot share, and which neither a person nor NTP sets. Where the
 file has no such time (an older daemon wrote it), the age is what the wall clock says, and `is_certain` is false.
@@ -85,12 +85,12 @@ def status_file(home: HomePaths) -> Path:
 
 
 def write(home: HomePaths, status: Status) -> None:
-    """Replace the file whole; not synced to disk, since after a power cut there is no daemon either."""
+    """Replace the file atomically. It is not synced to disk, because after a power cut there is no daemon either."""
     write_atomically(status_file(home), json.dumps({"format": 1, **asdict(status)}), durable=False, unique=False)
 
 
 def read(home: HomePaths) -> Status | None:
-    """The last status that was written, by whoever; None where there is none that can be read."""
+    """Read the last status that any daemon wrote; None if there is none that can be read."""
     try:
         told: dict[str, Any] = json.loads(status_file(home).read_text(encoding="utf-8"))
         del told["format"]
@@ -105,7 +105,7 @@ def read(home: HomePaths) -> Status | None:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of a home's daemon at one moment.
+    """The state of a home's daemon at one moment.
 
     `age_s`: seconds since its last tick, None where that cannot be known. `is_certain`: a clock that does not step says so.
     """
@@ -125,7 +125,7 @@ class Judgement:
 def judge(
     home: HomePaths, *, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
 ) -> Judgement:
-    """Whether there is a daemon, and whether it does its work: the lock says the first, the age of its tick the second.
+    """Judge whether there is a daemon (by its lock), and whether it works (by the age of its last tick).
 
     Args:
         home: Whose.
@@ -158,7 +158,7 @@ def _age(status: Status | None, monotonic: Callable[[], float], wall: Callable[[
 
 
 def judge_twice(home: HomePaths, *, pause: Callable[[float], None] = time.sleep) -> Judgement:
-    """Judge; before a daemon is called stale, wait for its next tick. For who acts on the word.
+    """Judge the daemon, but wait for its next tick before calling it stale. For callers that act on the result.
 
     A clock that was set, a machine that was paused, or a daemon that is slow for a moment look stale at one glance. After this
     a stale daemon did not tick for `FRESH_S`, by a clock that does not step or while it was watched.
@@ -181,7 +181,7 @@ def judge_twice(home: HomePaths, *, pause: Callable[[float], None] = time.sleep)
 
 
 def seen_hosts(home: HomePaths, *, monotonic: Callable[[], float] = time.monotonic) -> frozenset[str]:
-    """Hosts a fresh daemon has just looked at, or knows to be unreachable: nobody else needs to ask them now."""
+    """Return the hosts that a fresh daemon has just checked, or knows to be unreachable, so no other command needs to ask them."""
     judged = judge(home, monotonic=monotonic)
     if judged.condition != "fresh" or judged.status is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""One host, watched by one thread: its runs, its GPUs, its facts, into the store. A dead host holds up only its own watcher."""
+"""Watch one host in one thread: its runs, GPUs and facts go into the store. A dead host delays only its own watcher."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _UNREACHABLE = Backoff(2 * ACTIVE_S, IDLE_S, jitter=(0.5, 1.0))
 
 
 def wait_after_failure_s(failures: int, roll: float) -> float:
-    """How long to leave a host alone that did not answer so many times in a row; `roll` in [0, 1) spreads many daemons."""
+    """Seconds to wait after so many failures of a host in a row; `roll` in [0, 1) spreads many daemons."""
     return _UNREACHABLE.pause_s(failures, roll)
 
 
 def active_wait_s(home: HomePaths, now: float) -> float:
-    """How long to leave a host alone that has runs which go on."""
+    """Seconds to wait between checks of a host that has active runs."""
     try:
         looked_at = home.looked_at.stat().st_mtime
     except OSError:
@@ -65,7 +65,7 @@ def active_wait_s(home: HomePaths, now: float) -> float:
 
 
 class Watcher:
-    """Looks at a host until stopped.
+    """Checks a host again and again until stopped.
 
     Args:
         host: Which.
@@ -96,7 +96,7 @@ class Watcher:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look again now, whatever was planned: something was launched, or the machine slept."""
+        """Check again now, because something was launched or the machine slept."""
         self._failures = 0
         self._wake.set()
 
@@ -116,11 +116,11 @@ class Watcher:
         self.close()
 
     def close(self) -> None:
-        """Hang up; its thread does that by itself."""
+        """Tell its thread to close the connection."""
         self._session.close()
 
     def look(self, database: Database) -> float:
-        """Look once, which the thread does again and again; seconds until the next look. Nothing that goes wrong here ends the watcher."""
+        """Check the host once. Return the seconds until the next check. No error here ends the watcher."""
         name = self.host.name
         self._board.looks(name, time.monotonic())
         try:
@@ -132,7 +132,7 @@ class Watcher:
             wait_s = self._failed(database, error.message)
         except Exception as error:
             # A full disk, a locked store, or a fault of ours: the other hosts are watched on, and so is this one.
-            log.exception("%s: looking at it failed", name)
+            log.exception("%s: checking it failed", name)
             self._failures += 1
             wait_s = wait_after_failure_s(self._failures, jitter_roll())
             self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
@@ -181,7 +181,7 @@ class Watcher:
         try:
             self._queue = look_at_queue(self._session)
         except HostUnreachable as error:
-            log.debug("%s: its queue could not be asked for (%s)", self.host.name, sanitize_line(error.message))
+            log.debug("%s: its queue could not be read (%s)", self.host.name, sanitize_line(error.message))
 
     def _due(self, what: str, every_s: float) -> bool:
         asked_at = self._asked_at.get(what)
@@ -203,7 +203,7 @@ class Watcher:
 
 
 def watchable(database: Database, host: str) -> list[Run]:
-    """Runs of a host that have not ended for certain, but for those that a living launch is just putting there."""
+    """Return the runs of a host that may not have ended, except those that a running launch is starting."""
     active = runs.every(database, host=host, active=True)
     if not any(run.state == "preparing" for run in active):
         return active
@@ -212,7 +212,7 @@ def watchable(database: Database, host: str) -> list[Run]:
 
 
 def watchable_ids(database: Database) -> list[tuple[str, str]]:
-    """(run id, host) of such runs on all hosts: what is new among them is looked at now, not when its host is due."""
+    """(run id, host) of such runs on all hosts: new ones are checked now, not when their host is due."""
     active = runs.active_ids(database)
     launching = (
         running_operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
@@ -221,7 +221,7 @@ def watchable_ids(database: Database) -> list[tuple[str, str]]:
 
 
 def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
-    """The GPUs of a `host.load` answer as points in home's time; what is no number is None."""
+    """The GPUs of a `host.load` answer as points in home's time; values that are not numbers become None."""
     listed = load.get("gpus")
     points = []
     for gpu in (listed if isinstance(listed, list) else [])[:64]:

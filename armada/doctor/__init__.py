@@ -1,1 +1,1 @@
-"""`armada doctor`: everything that is known to break hosts, looked at and explained, each with its remedy as a command."""
+"""`armada doctor`: check for every known problem of home and hosts, explain it, and give a command that fixes it."""

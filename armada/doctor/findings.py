@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""The findings of the doctor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at.
+    """The result of one check.
 
     Attributes:
         subject: A word or two, the same in every report: scripts match it.
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found out about home or one host.
+    """All findings about home or one host.
 
     Attributes:
         exit_code: What this report alone would end the command with, by the table in errors.py.

@@ -1,4 +1,4 @@
-"""Home itself: the programs it needs, its store, its disk, its daemon, its files and who may read them."""
+"""Check home: programs, store, disk, daemon, files and their permissions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CANNOT_WORK = 3
 
 
 def examine_home(home: HomePaths, project: Path) -> tuple[Report, dict[str, Host]]:
-    """Look at this machine.
+    """Check this machine.
 
     Args:
         home: Its folders.
@@ -67,7 +67,7 @@ def _program(name: str, argv: list[str], oldest: tuple[int, int]) -> Finding:
     path = shutil.which(name)
     judge_missing = fail if name == "ssh" else warn
     if path is None:
-        effect = "no host can be reached" if name == "ssh" else "files travel as tar streams"
+        effect = "no host can be reached" if name == "ssh" else "files are sent as tar streams"
         return judge_missing(name, f"is not installed: {effect}", remedy)
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10, stdin=subprocess.DEVNULL)
@@ -75,7 +75,7 @@ def _program(name: str, argv: list[str], oldest: tuple[int, int]) -> Finding:
         return judge_missing(name, f"{path} does not run: {error}", remedy)
     version = re.search(r"(?:OpenSSH_|version v?)(\d+)\.(\d+)\S*", done.stdout + done.stderr)
     if version is None:
-        return judge_missing(name, f"{path} does not say a version armada knows", remedy)
+        return judge_missing(name, f"{path} prints a version that armada does not recognise", remedy)
     if (int(version[1]), int(version[2])) < oldest:
         return judge_missing(name, f"{version[0]} is older than {oldest[0]}.{oldest[1]}", remedy)
     return ok(name, f"{version[0]} ({path})")
@@ -115,9 +115,9 @@ def _notifications(home: HomePaths) -> Finding:
     if settings is None:
         return ok("configuration", "notifications are not set up")
     if settings.urls and importlib.util.find_spec("apprise") is None:
-        what = f"{home.notifications_file} names services, and apprise is not installed: they are told nothing"
+        what = f"{home.notifications_file} names services, but apprise is not installed: they get no notifications"
         return warn("configuration", what, install_command("notify"))
-    return ok("configuration", "notifications can be told")
+    return ok("configuration", "notifications can be sent")
 
 
 def _store(home: HomePaths) -> Finding:
@@ -125,7 +125,7 @@ def _store(home: HomePaths) -> Finding:
     from armada.store.integrity import quick_check
 
     if not home.store.exists():
-        return ok("store", f"{home.store} is not there yet; the first command makes it")
+        return ok("store", f"{home.store} does not exist yet; the first command creates it")
     try:
         with Database(home.store, patience_s=5.0) as database:
             said, count = quick_check(database)
@@ -139,9 +139,9 @@ def _store(home: HomePaths) -> Finding:
         return fail(
             "store",
             f"{home.store} is damaged: {said}",
-            "move it aside; the hosts still hold the truth about their runs",
+            "move it aside; the hosts still have the records of their runs",
         )
-    return ok("store", f"{home.store} is whole, {count:,} runs, {amount(home.store.stat().st_size)}")
+    return ok("store", f"{home.store} is intact, {count:,} runs, {amount(home.store.stat().st_size)}")
 
 
 def _disk(home: HomePaths) -> Finding:
@@ -171,10 +171,10 @@ def _daemon(home: HomePaths) -> Finding:
         return ok("daemon", f"runs as process {status.pid}, {len(status.hosts)} hosts")
     if condition == "stale":
         age = span(judged.age_s) if judged.age_s is not None else "a while"
-        return fail("daemon", f"lives, and has done nothing for {age}", "armada daemon stop && armada daemon start")
+        return fail("daemon", f"is alive, but has done nothing for {age}", "armada daemon stop && armada daemon start")
     if condition in ("dead", "ended"):
-        return warn("daemon", "does not run; nothing comes home by itself", "armada daemon start")
-    return ok("daemon", "has not been needed yet; the first launch starts it")
+        return warn("daemon", "is not running; nothing comes home automatically", "armada daemon start")
+    return ok("daemon", "is not running yet; the first launch starts it")
 
 
 def _permissions(home: HomePaths, hosts: Mapping[str, Host]) -> list[Finding]:
@@ -205,4 +205,4 @@ def _permissions(home: HomePaths, hosts: Mapping[str, Host]) -> list[Finding]:
                     "permissions", f"{path} can be read by others ({status.st_mode & 0o777:03o})", f"chmod go= {words}"
                 )
             )
-    return found or [ok("permissions", "what holds secrets is its owner's alone")]
+    return found or [ok("permissions", "only you can read the files that contain secrets")]

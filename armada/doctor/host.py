@@ -1,4 +1,4 @@
-"""One host, from the connection to the disk: what was found, judged. `judge` is pure, so each row of it is tested."""
+"""Check one host, from the connection to the disk. `judge` is pure, so each of its findings is tested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DOUBTS_SHOWN = 20
 
 
 def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
-    """Log in, look at everything, measure the link. Never raises for what a host does."""
+    """Log in, check everything, measure the connection. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
     from armada.protocol.host import Examination, Examine
@@ -60,7 +60,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
             code = error.exit_code
         except (KeyError, TypeError, ValueError) as error:
             # Whatever answers there is not our agent, or is not let do its work: the other hosts are still looked at.
-            findings.append(fail("agent", f"its answer is not what an agent says ({type(error).__name__}: {error})"))
+            findings.append(
+                fail("agent", f"its answer is not a valid agent's answer ({type(error).__name__}: {error})")
+            )
             code = CANNOT_LAUNCH
         noise, banner = session.noise, session.banner
     return Report(host.name, tuple(findings), code, noise, banner, measured, host.ssh)
@@ -88,7 +90,7 @@ def judge(
     queue: Mapping[str, Any] | None = None,
     noise: str = "",
 ) -> list[Finding]:
-    """What a host said, as findings; everything in it is hostile until it is made inert.
+    """Turn a host's answer into findings. All of it is untrusted until sanitized.
 
     Args:
         host: As configured.
@@ -141,7 +143,9 @@ def _clock(measured: Measured) -> Finding:
     off_s = measured.clock_off_s
     if abs(off_s) > CLOCK_S:
         direction = "ahead" if off_s > 0 else "behind"
-        return warn("clock", f"{span(abs(off_s))} {direction} of home's", "sudo timedatectl set-ntp true  # there")
+        return warn(
+            "clock", f"{span(abs(off_s))} {direction} of home's", "sudo timedatectl set-ntp true  # on the host"
+        )
     return ok("clock", f"agrees with home's to {max(abs(off_s), measured.spread_s[0] / 2):.3f} s")
 
 
@@ -151,8 +155,8 @@ def _shell(seen: Examination, noise: str) -> Finding:
         return warn(
             "shell",
             f"{shell}; its start-up files print {len(noise.encode())} bytes where programs expect none (shown below): rsync and "
-            "scp do not work there, armada does",
-            "begin its ~/.bashrc with: case $- in *i*) ;; *) return ;; esac",
+            "scp fail there, armada works",
+            "put this at the top of its ~/.bashrc: case $- in *i*) ;; *) return ;; esac",
         )
     return ok("shell", f"{shell}, silent")
 
@@ -171,7 +175,7 @@ def _variables(seen: Examination) -> list[Finding]:
     found += [
         warn(
             "libraries",
-            f"{name}={sanitize_line(variables[name], 200)} is set at login and reaches every run, over an environment's libraries",
+            f"{name}={sanitize_line(variables[name], 200)} is set at login for every run and overrides an environment's libraries",
             f"take {name} out of the start-up files there",
         )
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -183,7 +187,7 @@ def _variables(seen: Examination) -> list[Finding]:
             warn(
                 "conda",
                 f"{name} is active at login ({sanitize_line(prefix, 200)}); environments are built without it, commands see it",
-                "conda config --set auto_activate_base false  # there",
+                "conda config --set auto_activate_base false  # on the host",
             )
         )
     found += [
@@ -196,9 +200,10 @@ def _variables(seen: Examination) -> list[Finding]:
 
 def _setup(host: Host, facts: Facts) -> Finding:
     if facts.setup:
-        return fail("setup", facts.setup, f"mend `setup:` of {host.name} in {host.origin or _WHERE}")
+        return fail("setup", facts.setup, f"fix `setup:` of {host.name} in {host.origin or _WHERE}")
     return ok(
-        "setup", f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are asked for"
+        "setup",
+        f"{counted(len(host.setup), 'line')} of shell, none failed" if host.setup else "no lines are configured",
     )
 
 
@@ -210,34 +215,36 @@ def _root(host: Host, seen: Examination) -> Finding:
         return fail("root", f"{where}: {root.problem}", move)
     if root.is_shared and host.batch is None:
         return warn(
-            "root", f"{where}, which other machines share: slower, and a run's liveness is harder to tell", move
+            "root",
+            f"{where}, which other machines share: slower, and it is harder to tell whether a run is alive",
+            move,
         )
     if not root.is_shared and host.batch is not None:
         return warn(
             "root",
-            f"{where}: do its workers see that folder too?",
-            f"srun ls -d {shlex.quote(str(root.path))}  # there",
+            f"{where}: check that its workers see that folder too",
+            f"srun ls -d {shlex.quote(str(root.path))}  # on the host",
         )
-    return ok("root", f"{where}: takes files, programs run there")
+    return ok("root", f"{where}: writable, and programs run there")
 
 
 def _owners(facts: Facts) -> list[Finding]:
     """Who may write there; what armada refuses never gets as far as this."""
-    away = "a `root:` in a folder of your own, or what it says there, by that folder's owner"
+    away = "use a `root:` in your own folder, or ask that folder's owner to run the command above"
     found = [warn("owners", doubt, away) for doubt in facts.doubts[:_DOUBTS_SHOWN]]
-    return found or [ok("owners", "nobody else may write in the root, or put another folder in its place")]
+    return found or [ok("owners", "no other user can write in the root or replace it")]
 
 
 def _disk(seen: Examination) -> Finding:
     root = seen.root
     free, total = root.free_bytes, root.total_bytes
     if free is None or total is None:
-        return warn("disk", "how much is free cannot be seen")
+        return warn("disk", "the free space is unknown")
     text = f"{amount(free)} of {amount(total)} free"
     if free < LOW_BYTES:
         return warn(
             "disk",
-            f"{text}: an environment alone takes more",
+            f"{text}: an environment alone needs more",
             _on(seen, "du -xh --max-depth=2 {root} | sort -h | tail"),
         )
     return ok("disk", text)
@@ -247,7 +254,7 @@ def _inodes(seen: Examination) -> Finding:
     root = seen.root
     free, total = root.free_inodes, root.total_inodes
     if free is None or not total:
-        return ok("inodes", "not counted by this file system")
+        return ok("inodes", "this file system does not count inodes")
     if free < LOW_INODES:
         return warn(
             "inodes",
@@ -264,7 +271,7 @@ def _quota(seen: Examination) -> list[Finding]:
     lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
     # quota(1) marks what is over its soft limit with a star.
     if any("*" in line for line in lines):
-        return [warn("quota", f"over: {lines[-1]}", "quota -s  # there; then delete, or ask for more")]
+        return [warn("quota", f"over: {lines[-1]}", "quota -s  # on the host; then delete, or ask for more")]
     return [ok("quota", lines[-1] if lines else "none")]
 
 
@@ -273,10 +280,10 @@ def _locks(seen: Examination) -> Finding:
     if has_locks is False:
         return warn(
             "locks",
-            "the root's file system has no locks: armada's are advisory there, two builds at once may waste each other's time",
+            "the root's file system has no locks: armada works without them, but two builds at once may repeat each other's work",
             "set `root:` to a folder on another file system, or mount this one with locks (nfs: local_lock=flock)",
         )
-    return ok("locks", "work on the root" if has_locks else "could not be tried")
+    return ok("locks", "work on the root" if has_locks else "not tested")
 
 
 def _mounts(seen: Examination) -> list[Finding]:
@@ -286,19 +293,21 @@ def _mounts(seen: Examination) -> list[Finding]:
         found.append(
             warn(
                 "home folder",
-                f"{sanitize_line(home.path, 200)} cannot be written: caches of other programs fail there",
+                f"{sanitize_line(home.path, 200)} is not writable: caches of other programs fail there",
                 "give runs HF_HOME and XDG_CACHE_HOME in `env:`, and the host a `root:` elsewhere",
             )
         )
     if "noexec" in tmp.options:
-        found.append(ok("tmp", "is mounted noexec; armada runs nothing from it (own programs: env: {TMPDIR: …})"))
+        found.append(
+            ok("tmp", "is mounted noexec; armada runs nothing from it (for your own programs: env: {TMPDIR: …})")
+        )
     if not tmp.is_writable:
         found.append(warn("tmp", "cannot be written", "env: {TMPDIR: …} in experiments"))
     return found
 
 
 def _umask(seen: Examination) -> Finding:
-    return ok("umask", f"{sanitize_line(seen.umask, 8)} at login; armada's own files are private whatever it is")
+    return ok("umask", f"{sanitize_line(seen.umask, 8)} at login; armada's own files are private in any case")
 
 
 def _rsync(host: Host, facts: Facts) -> Finding:
@@ -308,15 +317,15 @@ def _rsync(host: Host, facts: Facts) -> Finding:
     if not version:
         return warn(
             "rsync",
-            "not there: files travel as a tar stream, which sends changed files whole",
-            "sudo apt-get install rsync  # there",
+            "not installed: files are sent as a tar stream, which sends changed files whole",
+            "sudo apt-get install rsync  # on the host",
         )
     numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_RSYNC:
         return warn(
             "rsync",
-            f"{sanitize_line(version, 20)} is older than 3.1: files travel as a tar stream",
-            "sudo apt-get install rsync  # there",
+            f"{sanitize_line(version, 20)} is older than 3.1: files are sent as a tar stream",
+            "sudo apt-get install rsync  # on the host",
         )
     return ok("rsync", sanitize_line(version, 40))
 
@@ -329,17 +338,17 @@ def _sessions(seen: Examination) -> Finding:
             f"MaxSessions {sessions}: several commands at once wait for each other",
             "MaxSessions 10 in /etc/ssh/sshd_config",
         )
-    return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not to be seen)'}, MaxStartups {startups}")
+    return ok("sshd", f"MaxSessions {sessions or '10 (the default, or not readable)'}, MaxStartups {startups}")
 
 
 def _logout(host: Host, seen: Examination) -> Finding:
     if seen.ends_processes_at_logout and host.batch is None:
         return fail(
             "logout",
-            "systemd ends a person's processes at logout there (KillUserProcesses=yes): runs would die with the connection",
-            "loginctl enable-linger  # there",
+            "systemd ends your processes there at logout (KillUserProcesses=yes): runs would die with the connection",
+            "loginctl enable-linger  # on the host",
         )
-    return ok("logout", "runs outlive the connection; neither tmux nor linger is needed")
+    return ok("logout", "runs outlive the connection; tmux and linger are not needed")
 
 
 def _leftovers(seen: Examination) -> Finding:
@@ -361,10 +370,10 @@ def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
         return fail(
             "batch system",
             f"{host.scheduler} does not answer: {sanitize_line(problem or 'it said nothing', 300)}",
-            f"is `scheduler:` right, and `setup:` in {host.origin or _WHERE}?",
+            f"check `scheduler:` and `setup:` in {host.origin or _WHERE}",
         )
     return ok("batch system", f"{host.scheduler} answers")
 
 
 def _on(seen: Examination, command: str) -> str:
-    return command.format(root=shlex.quote(sanitize_line(seen.root.path, 400))) + "  # there"
+    return command.format(root=shlex.quote(sanitize_line(seen.root.path, 400))) + "  # on the host"

@@ -1,4 +1,4 @@
-"""How far away a host is and how fast bytes travel, with little: a few round trips, and at most 6 MB each way."""
+"""Measure the round trip and the bandwidth to a host, with few round trips and at most 6 MB each way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AIM_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One link.
+    """The measured connection to one host.
 
     Attributes:
         round_trip_s: Median of seven questions to the agent, its own work included.

@@ -1,1 +1,1 @@
-"""An experiment onto a host: plan, preflight, provision, submit, follow."""
+"""Launch an experiment on a host: plan, preflight, provision, submit, follow."""

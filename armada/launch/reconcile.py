@@ -49,7 +49,7 @@ _OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_
 
 @dataclass(frozen=True, slots=True)
 class InterruptedLaunch:
-    """A launch that broke off. `started`: the host has it, so follow it; otherwise it has nothing, so put it there."""
+    """An interrupted launch. `started`: the host has the run, so follow it; otherwise start it there."""
 
     run: Run
     started: bool
@@ -58,7 +58,7 @@ class InterruptedLaunch:
 def launch_key(
     experiment: Experiment, host: str, profile: str | None, name: str | None, *, only_prepare: bool = False
 ) -> str:
-    """What makes two launches the same."""
+    """Hash what makes two launches the same."""
     asked = [experiment.model_dump(mode="json"), host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -73,7 +73,7 @@ class Complete:
 
 
 def complete_launches(database: Database, key: str, host: str, since: float) -> Complete:
-    """Which runs of a key were launched to the end; later attempts at them count, broken ones do not."""
+    """Return the runs of a key whose launch was completed. Later attempts count, interrupted ones do not."""
     found = [run.run_id for run in runs.launched_as(database, key, host=host, since=since)]
     launches = {run_id: records.of_run(database, run_id, kind="launch") for run_id in found}
     done = {run_id for run_id, each in launches.items() if any(launch.state == "done" for launch in each)}
@@ -100,8 +100,8 @@ def refuse_second(
     if new:
         run = max((runs.find(database, run_id) for run_id in new), key=lambda run: run.created_at)
         raise Conflict(
-            f"{run.run_id} was launched by another armada a moment ago and is {run.state}; nothing was started twice",
-            hint=f"armada logs -f {run.run_id} follows it; the same command once more starts another run",
+            f"{run.run_id} was just launched by another armada and is {run.state}; nothing was started twice",
+            hint=f"armada logs -f {run.run_id} follows it; running the same command again starts another run",
             host=host,
         )
 
@@ -118,7 +118,7 @@ def _await_end_of_others(database: Database, key: str, host: str, since: float, 
 
 
 def find_former(database: Database, session: HostSession, key: str, now: float) -> InterruptedLaunch | None:
-    """Look for a launch of that key that broke off, and ask the host what became of it.
+    """Find an interrupted launch of that key, and ask the host what became of it.
 
     A claim nobody took up is submitted again under its own number, which starts at most one job.
 

@@ -29,7 +29,7 @@ def resume_run(
     unattended: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
-    """Hand a failed or cancelled run to its host once more; of several who ask at the same time, one does.
+    """Submit a failed or cancelled run again. If several commands do so at the same time, only one succeeds.
 
     Args:
         database: The store.
@@ -52,7 +52,7 @@ def resume_run(
         known = runs.find(database, run.run_id)
         if known.submission > run.submission:
             raise Conflict(
-                f"{run.run_id} was resumed by another armada a moment ago and is {known.state}; nothing was started twice",
+                f"{run.run_id} was just resumed by another armada and is {known.state}; nothing was started twice",
                 hint=f"armada logs -f {run.run_id}",
             )
         return _resume(database, session, known, unattended=unattended)
@@ -66,7 +66,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     question |= {"keep_secrets": True} if unattended else {"secrets": _secrets(database, run)}
     # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
     # First its state: a sync of what ended that is done in between must not call this the last.
-    runs.set_state(database, run.run_id, "submitted", message="handed over again")
+    runs.set_state(database, run.run_id, "submitted", message="submitted again")
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)
     try:
@@ -75,8 +75,8 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     except HostUnreachable as error:
         runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
         raise OutcomeUnknown(
-            f"the link broke while {run.run_id} was handed over again ({error.message})",
-            hint=f"armada show {run.run_id} finds out; nothing is started twice",
+            f"the connection broke while {run.run_id} was submitted again ({error.message})",
+            hint=f"armada show {run.run_id} shows whether it started; nothing is started twice",
             host=run.host,
         ) from error
     except OutcomeUnknown as error:
@@ -86,7 +86,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
         runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
         if isinstance(error, NotFound):
             raise NotFound(
-                f"{run.host} has nothing of {run.run_id}: it never got that far, or was deleted there",
+                f"{run.host} has no files of {run.run_id}: it never reached the host, or was deleted there",
                 hint=f"launch its experiment again: armada launch --host {run.host} FILE",
             ) from error
         raise
@@ -97,12 +97,12 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
 def _refuse(run: Run) -> None:
     again = f"to run it once more: armada launch --host {run.host} FILE"
     if run.state == "succeeded":
-        weights = f"to train on from its weights, a new experiment with `start_from: {run.run_id}`"
+        weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"
         raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task == "sft" else again)
     if not run.ended and run.reason == NOT_ON_HOST:
-        weights = f"a new run from a checkpoint at home: `start_from: {run.run_id}`"
+        weights = f"to continue from a checkpoint at home: a new experiment with `start_from:  {run.run_id}`"
         raise Conflict(
-            f"{run.run_id} is {run.state}: its host has nothing of it", hint=weights if run.task == "sft" else again
+            f"{run.run_id} is {run.state}: its host has no files of it", hint=weights if run.task == "sft" else again
         )
     if not run.ended:
         raise Conflict(f"{run.run_id} is {run.state}, so there is nothing to resume", hint=f"armada show {run.run_id}")
@@ -113,7 +113,7 @@ def _secrets(database: Database, run: Run) -> dict[str, str]:
     names = (job.secrets or ()) if job is not None else ()
     if missing := [name for name in names if not os.environ.get(name)]:
         raise UsageError(
-            f"{', '.join(missing)} is not set here, and {run.run_id} needs it",
-            hint=f"export {missing[0]}=…, then again",
+            f"{', '.join(missing)} is not set in this shell, and {run.run_id} needs it",
+            hint=f"export {missing[0]}=…, then run the command again",
         )
     return {name: os.environ[name] for name in names}

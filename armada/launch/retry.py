@@ -30,16 +30,14 @@ LOST = ("host_rebooted", "supervisor_lost")
 RECENT_S = 86_400.0
 """A run that was lost longer ago has been seen by somebody, or nobody waits for it."""
 
-NOT_SEEN = (
-    "armada does not resume it by itself: it may have succeeded, because nothing recorded its exit code. Read its log;"
-)
+NOT_SEEN = "armada does not resume it automatically: it may have succeeded, because its exit code was not recorded. Read its log;"
 
 AGAIN_S = 600.0
 """What may pass (a full disk there) is tried again after so long; a refusal is not."""
 
 
 class Retries:
-    """Resumes what one host lost.
+    """Resumes the runs that one host lost.
 
     Args:
         session: With the host.
@@ -50,7 +48,7 @@ class Retries:
         self._not_before: dict[tuple[str, int], float] = {}
 
     def look(self, database: Database, now: float | None = None, *, only: str | None = None) -> list[str]:
-        """Resume what was lost, but for what was refused before; the ids of the runs that go on.
+        """Resume lost runs, except those that were refused before. Return the ids of the resumed runs.
 
         Args:
             database: The store.
@@ -96,9 +94,9 @@ class Retries:
                 return True  # somebody else was faster: the daemon, a follower, a person
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
-            told = sanitize_line(f"not resumed by itself: {error.message}")
+            told = sanitize_line(f"not resumed automatically: {error.message}")
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
             log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
             return False
-        log.info("%s goes on (%s)", run.run_id, words)
+        log.info("%s resumed (%s)", run.run_id, words)
         return True

@@ -1,4 +1,4 @@
-"""Launch, resume, merge, prepare and retry, as whoever asks for them calls them: recorded, locked, looked up, carried out.
+"""Launch, resume, merge, prepare and retry: record the operation, lock, look for an earlier launch, then do it.
 
 The commands, and so the dashboard, which runs them, ask here; so do the daemon's retries.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The command or daemon that requests a launch.
 
     Attributes:
         argv: The command, as it shows among operations.
@@ -72,7 +72,7 @@ class Launch:
     title: str
 
     def plan(self, run_id: str | None = None) -> Plan:
-        """Resolve it, under the id of a launch that broke off where there is one; changes nothing."""
+        """Resolve the launch, under the id of an interrupted launch if there is one. Changes nothing."""
         return make_plan(self.task, run_id=run_id, launch_key=self.key)
 
 
@@ -99,7 +99,7 @@ def merge_of(source: Source, dtype: str, order: Order) -> Launch:
 def find_source(
     database: Database, run: Run, word: str, connect: Callable[[str], HostSession], known: Container[str]
 ) -> Source:
-    """Find what a merge is asked of.
+    """Find the checkpoint to merge.
 
     Args:
         database: The store.
@@ -133,7 +133,7 @@ def _newest_at_home(database: Database, run: Run, word: str) -> Checkpoint | Non
 
 
 def carry_out(launch: Launch, caller: Caller) -> Run:
-    """Carry a launch out as an operation; one like it that broke off is found first, and followed or continued.
+    """Carry out a launch as an operation. An interrupted launch of the same kind is found first, and followed or continued.
 
     Args:
         launch: What, and where.
@@ -175,13 +175,13 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
 
 def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> None:
     if started:
-        progress.stage("found", f"{run.run_id} was handed over before and is {run.state}; nothing was started twice")
+        progress.stage("found", f"{run.run_id} was already submitted and is {run.state}; nothing was started twice")
     else:
-        progress.stage("continues", f"{run.run_id}, whose launch was interrupted before {host} had anything of it")
+        progress.stage("continues", f"{run.run_id}, whose launch was interrupted before anything reached {host}")
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:
-    """Hand a failed or cancelled run to its host once more, as an operation.
+    """Submit a failed or cancelled run again, as an operation.
 
     Raises:
         Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
@@ -194,7 +194,7 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
 
 
 def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:
-    """Hand a run that was lost to its host once more, with nobody there: its secrets have to be on the host still.
+    """Submit a lost run again without a user. Its secrets must still be on the host.
 
     Args:
         database: The store.

@@ -1,4 +1,4 @@
-"""Carry a plan out: provision what is missing, hand the run over once, say where it stands.
+"""Carry out a plan: provision what is missing, submit the run once, report its state.
 
 The store hears of the run before the host does, and the host claims the submission before it starts anything: killed at
 any instruction, either side can tell what happened.
@@ -77,7 +77,7 @@ def start(
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
     except BaseException:
-        runs.set_state(database, plan.run_id, "cancelled", reason="interrupted", message="before it was handed over")
+        runs.set_state(database, plan.run_id, "cancelled", reason="interrupted", message="before it was submitted")
         raise
     _hand_over(database, session, plan, again=again)
     observe(database, session, [runs.find(database, plan.run_id)])
@@ -131,8 +131,8 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     except HostUnreachable as error:
         runs.set_state(database, plan.run_id, "unknown", reason="link_lost", message=error.message)
         raise OutcomeUnknown(
-            f"the link broke while {plan.run_id} was handed over ({error.message})",
-            hint=f"armada show {plan.run_id} finds out; nothing is started twice",
+            f"the connection broke while {plan.run_id} was submitted ({error.message})",
+            hint=f"armada show {plan.run_id} shows whether it started; nothing is started twice",
             host=plan.host.name,
         ) from error
     except ArmadaError as error:

@@ -1,4 +1,4 @@
-"""End a run, and say when it has ended."""
+"""Stop a run, and report how it ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GRACE_S = 60.0
 """Where a plan does not say how long a run may take to end."""
 
 KILL_S = 30.0
-"""After the grace time: signalling every process, and the supervisor's last words."""
+"""After the grace period: signalling every process, and the supervisor's last words."""
 
 
 def stop_run(
@@ -47,7 +47,7 @@ def stop_run(
 
     Raises:
         Conflict: It ended, and was resumed before anybody could see that it had.
-        OutcomeUnknown: It had not ended well after the grace time, or its folder is gone and it may run where that cannot be seen.
+        OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run where that cannot be seen.
     """
     if grace_s is None:
         told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
@@ -62,7 +62,7 @@ def stop_run(
     recorded = ""
     if isinstance(problem, str):
         recorded = (
-            f"the stop is recorded on {run.host}, and the run's supervisor ends it; its batch system did not answer:"
+            f"the stop is recorded on {run.host}, and the run's supervisor ends it; the scheduler did not answer:"
             f" {sanitize_line(problem, 200)}"
         )
     asked = answer.get("submission")  # agents of the first release do not say
@@ -72,7 +72,7 @@ def stop_run(
         run = runs.find(database, run.run_id)
         if isinstance(asked, int) and run.submission > asked:
             raise Conflict(
-                f"{run.run_id} ended, was resumed by another armada a moment ago, and is {run.state}",
+                f"{run.run_id} ended, was then resumed by another armada, and is {run.state}",
                 hint=f"armada stop {run.run_id} ends it again",
                 host=run.host,
             )
@@ -82,7 +82,7 @@ def stop_run(
             return run
         if time.monotonic() > deadline:
             raise OutcomeUnknown(
-                f"{run.run_id} is still {run.state}, {grace_s + KILL_S:.0f} s after it was asked to end"
+                f"{run.run_id} is still {run.state}, {grace_s + KILL_S:.0f} s after it was told to stop"
                 + (f": {run.message}" if run.message else "")
                 + (f"; {recorded}" if recorded else ""),
                 hint=f"armada show {run.run_id}; armada logs {run.run_id}",
@@ -109,20 +109,20 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     outcome = stopping.judge(seen)
     if outcome is stopping.Outcome.AWAY:
         raise OutcomeUnknown(
-            f"whether {run.run_id} runs cannot be known: {run.message}",
-            hint="repeat the command when its root is back on the host",
+            f"it is unknown whether {run.run_id} runs: {run.message}",
+            hint="run the command again when its root is back on the host",
             host=run.host,
         )
     if outcome is stopping.Outcome.IN_A_QUEUE:
         cancel = cancel_command(scheduler, run.run_id, run.submission)
         raise OutcomeUnknown(
-            f"{removed}, and with it the number of its job: whether {scheduler} still has it cannot be known",
-            hint=f"{cancel}  # there; then armada rm {run.run_id}",
+            f"{removed}, and with it its job id: it is unknown whether {scheduler} still has the job",
+            hint=f"{cancel}  # on the host; then armada rm {run.run_id}",
             host=run.host,
         )
     if outcome is stopping.Outcome.ELSEWHERE:
         raise OutcomeUnknown(
-            f"{removed}; none of its processes is on the machine that answers, and it may run on another",
+            f"{removed}; none of its processes is on the machine that answered; it may run on another one",
             hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id}",
             host=run.host,
         )

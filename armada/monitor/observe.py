@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
-REMOVED_WORDS = " while it ran; none of its processes is seen there, and how it ended cannot be known"
+REMOVED_WORDS = " while it ran; none of its processes is there, and it is unknown how it ended"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 GREETING_S = 8.0
 """How long a glance at all runs waits for a host to greet: seven round trips of 0.6 s, and a slow python3."""
@@ -186,7 +186,7 @@ def record_contained(database: Database, run: Run, entry: dict[str, Any]) -> boo
     except (ArmadaError, OSError):
         raise  # of home's own
     except Exception as error:
-        log.exception("%s: its records cannot be taken", run.run_id)
+        log.exception("%s: its records cannot be stored", run.run_id)
         with database.part():
             runs.note_unreadable(database, run.run_id, 1, f"{type(error).__name__}: {sanitize_line(error, 200)}")
             for part in ("metrics", "events"):
@@ -328,13 +328,13 @@ def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdic
         ran = run.state == "running" and run.reason not in (NOT_ON_HOST, ROOT_AWAY)
         message = wiped_by(run, entry) or f"its folder on {run.host} was removed"
         if verdict.reason == FOLDER_REMOVED:
-            message += f" while it ran; the job goes on: armada stop {run.run_id} ends it"
+            message += f" while it ran; the job continues: armada stop {run.run_id} ends it"
         elif ran or run.message == message + REMOVED_WORDS:
             message += REMOVED_WORDS
         return dataclasses.replace(verdict, message=message)
     message = AWAY_WORDS if run.root_id is not None else "the host has no folder of this run"
     if verdict.reason == FOLDER_REMOVED:
-        message += "; processes of it live there"
+        message += "; processes of it are alive there"
     reason = ROOT_AWAY if run.root_id is not None else NOT_ON_HOST
     return dataclasses.replace(verdict, state="unknown", reason=reason, message=message)
 
@@ -390,7 +390,7 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 
 def _after_going_back(run: Run, verdict: Verdict) -> Verdict:
     """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
-    words = "its host shows an older state of it than before: was its disk restored from a snapshot?"
+    words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
     if run.ended and not run.is_guess:
         return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)
     return dataclasses.replace(verdict, message=verdict.message or words, because=f"{verdict.because}; {words}")

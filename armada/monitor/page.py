@@ -149,9 +149,9 @@ def _retries(database: Database, run: Run, events: list[dict[str, Any]]) -> Retr
     if not allowed:
         return None
     used = min(allowed, max(0, run.submission - 1))
-    words = "of `retries`, for what is lost with its host or supervisor"
+    words = "of `retries`, for runs lost with their host or supervisor"
     if run.state == "failed" and run.reason not in LOST:
-        words += "; this failure is neither"
+        words += "; this failure counts for neither"
     return Retries(used, allowed, words)
 
 

@@ -1,1 +1,1 @@
-"""Messages to a person who is not at the screen: what is worth one, where it goes, and that it arrives once."""
+"""Notify a person who is not at the screen: which events count, where messages go, and that each arrives once."""

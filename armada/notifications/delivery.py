@@ -1,4 +1,4 @@
-"""Handing one message to one destination."""
+"""Deliver one message to one destination."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCRIPT = "on run argv\ndisplay notification (item 2 of argv) with title (item 1
 
 
 class NotDelivered(ArmadaError):
-    """A destination did not take a message; it is tried again."""
+    """A destination did not accept a message; delivery is retried."""
 
 
 def deliver(url: str, title: str, body: str) -> None:
@@ -40,11 +40,11 @@ def deliver(url: str, title: str, body: str) -> None:
             raise NotDelivered(f"apprise does not know this kind of URL ({url.partition('://')[0]}://)")
         taken = service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
     if not taken:
-        raise NotDelivered(f"{url.partition('://')[0]}://… did not take it" + (f": {said[-1]}" if said else ""))
+        raise NotDelivered(f"{url.partition('://')[0]}://… did not accept it" + (f": {said[-1]}" if said else ""))
 
 
 def show(title: str, body: str) -> None:
-    """Show a bubble on this machine's screen.
+    """Show a desktop notification on this machine.
 
     Raises:
         NotDelivered: There is no screen, or nothing that could show it.

@@ -1,4 +1,4 @@
-"""What is worth telling somebody who is not looking: read off the store, so that it does not matter who saw it first."""
+"""Find the events that are worth a message, from the store, so that it does not matter which process saw them first."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
         loss = f", loss {run.loss_text}" if run.loss_text is not None else ""
         key = f"{run.run_id}:{run.submission}:{run.attempt}:{run.state}"
         if run.is_guess:
-            told = f"{sanitize_line(run.message, 200)}{step}; armada keeps looking for {span(WATCHED_S)} and tells what becomes of it"
+            told = f"{sanitize_line(run.message, 200)}{step}; armada keeps checking for {span(WATCHED_S)} and reports what becomes of it"
             body = f"{run.run_id} on {run.host}: {told}\narmada why {run.run_id}"
             title = f"{sanitize_line(run.name, 80)}: its scheduler no longer lists it"
             # Its own key: what becomes of it is told as well.
@@ -112,7 +112,7 @@ def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
         at = None if run.ended else runs.revised_at(database, run.run_id)
         if at is None:
             continue
-        body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had stopped listing it, which was wrong"
+        body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had wrongly stopped listing it"
         title = f"{sanitize_line(run.name, 80)} is {run.state} after all"
         # Of the kind of what it takes back: who was told that is told this.
         yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)
@@ -136,7 +136,7 @@ def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event
         if since is None or now - since < STALLED_S or run.unreachable_since is not None:
             continue
         body = (
-            f"{run.run_id} on {run.host}: {sanitize_line(run.message, 200)}; its processes live\n"
+            f"{run.run_id} on {run.host}: {sanitize_line(run.message, 200)}; its processes are alive\n"
             f"armada logs {run.run_id}; armada stop {run.run_id}"
         )
         key = f"{run.run_id}:{run.attempt}:stalled:{int(since)}"
@@ -156,8 +156,8 @@ def _spent_budgets(
         if (run.ended_at if run.ended and run.ended_at else now) < reached_at:
             continue
         body = (
-            f"{run.run_id} on {run.host}: its budget of {budget:g} is spent, at {price:g} an hour since it first ran"
-            + ("" if run.ended else f"; it goes on\narmada stop {run.run_id}")
+            f"{run.run_id} on {run.host}: its budget of {budget:g} is spent, at {price:g} per hour since it first ran"
+            + ("" if run.ended else f"; it continues\narmada stop {run.run_id}")
         )
         yield Event(
             f"{run.run_id}:budget:{budget:g}",
@@ -186,7 +186,7 @@ def _failing_syncs(database: Database, recent: list[Run], now: float, patience_s
         size = amount(sum(c.size_bytes for c in waiting))
         body = (
             f"{run.run_id} on {run.host}: nothing came home for {span(now - since)} ({sanitize_line(why, 200)}); "
-            f"{len(waiting)} checkpoints, {size}, are known to be only there"
+            f"{len(waiting)} checkpoints, {size}, exist only there, as far as armada knows"
         )
         key = f"{run.run_id}:sync:{int(since)}"
         yield Event(key, "sync_failing", f"{sanitize_line(run.name, 80)}: sync is failing", body, since + patience_s)
@@ -215,8 +215,8 @@ def _full_disks(database: Database, recent: list[Run], now: float, soon_s: float
         is_soon = full_at is not None and full_at - now < soon_s
         if is_soon or free < min(SOON_FULL_BYTES, total * 0.1) or free < total * SOON_FULL_SHARE:
             day = time.strftime("%Y-%m-%d", time.gmtime(now))
-            body = f"{record.name}: {amount(free)} of {amount(total)} are free; a run on it saves checkpoints there"
+            body = f"{record.name}: {amount(free)} of {amount(total)} are free; a run saves checkpoints there"
             if foreseen is not None and full_at is not None:
                 pace = amount(foreseen.bytes_per_s * 3600)
-                body += f", {pace} an hour: full in about {span(full_at - now)}"
+                body += f", {pace} per hour: full in about {span(full_at - now)}"
             yield Event(f"disk:{record.name}:{day}", "disk_soon_full", f"{record.name}: disk soon full", body, now)

@@ -1,4 +1,4 @@
-"""The thread that turns events into messages and delivers them: once each, at most one a minute of a kind, until taken."""
+"""The thread that turns events into messages and delivers each once, at most one a minute per kind, with retries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Deliver(Protocol):
 
 
 class Messenger:
-    """Reads events off the store and hands them on.
+    """Reads events from the store and delivers them.
 
     Args:
         home: Home's folders.
@@ -74,11 +74,11 @@ class Messenger:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell it to end; a delivery under way is not waited for, and is made again by the next daemon."""
+        """Tell it to end. It does not wait for a running delivery, which the next daemon repeats."""
         self._stopped.set()
 
     def work_once(self, database: Database) -> int:
-        """Look for events and deliver what is due.
+        """Find events and deliver the messages that are due.
 
         Returns:
             How many messages went out.
@@ -109,7 +109,7 @@ class Messenger:
                 try:
                     self.work_once(database)
                 except Exception:
-                    log.exception("notifications failed; they are tried again")
+                    log.exception("notifications failed; armada retries them")
                 self._stopped.wait(LOOK_S)
 
     def _settings(self) -> NotificationSettings | None:
@@ -169,7 +169,7 @@ class Messenger:
             why = sanitize_line(f"{error.message} ({error.hint})" if error.hint else error.message)
             outbox.mark_failed(database, ids, why)
             if tries == 0:
-                log.warning("a notification (%s) was not delivered: %s; it is tried again", messages[0].kind, why)
+                log.warning("a notification (%s) was not delivered: %s; armada retries it", messages[0].kind, why)
             return 0
         outbox.mark_delivered(database, ids, self._now())
         return 1

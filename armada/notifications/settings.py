@@ -1,4 +1,4 @@
-"""Who is told what: `notifications.yaml` beside hosts.yaml.
+"""Read `notifications.yaml`, beside hosts.yaml: who gets which messages.
 
 urls: ["ntfy://my-topic", "mailto://me:secret@example.org"]
 desktop: true
@@ -35,7 +35,7 @@ def _address(url: str) -> str:
 
 
 class NotificationSettings(Settings):
-    """The whole file; without it nobody is told anything."""
+    """The whole file. Without it no notifications are sent."""
 
     other_names: ClassVar[dict[str, str]] = {"url": "urls", "services": "urls", "events": "on", "kinds": "on"}
 

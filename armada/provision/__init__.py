@@ -1,1 +1,1 @@
-"""What a run needs, put on its host once: environments, code, data, models."""
+"""Put what a run needs on its host, once: environments, code, data, models."""

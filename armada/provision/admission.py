@@ -1,4 +1,4 @@
-"""Who may work on a host at the same time: what puts something there, and what takes everything away, never meet.
+"""Decide who may work on a host at the same time: a launch and a removal of everything never overlap.
 
 Both say what they are about to do in one transaction of the store, in which they also look for the other. So one of two that
 begin at the same instant sees the other, and it is always the one that would destroy that gives way.
@@ -52,9 +52,9 @@ def begin_clearing(database: Database, own_id: str, host: str, before: frozenset
     with database.transaction():
         for each in records.on_host(database, host):
             if each.kind in PUTS and (is_alive(each) or each.id not in before):
-                what = "goes on" if is_alive(each) else "put something there meanwhile"
+                what = "goes on" if is_alive(each) else "put something there in the meantime"
                 raise Conflict(
-                    f"{_who(each)} {what}; nothing was deleted", hint="the same command later looks again", host=host
+                    f"{_who(each)} {what}; nothing was deleted", hint="run the same command again later", host=host
                 )
         records.advance(database, own_id, step=CLEARING)
 
@@ -90,7 +90,7 @@ def refuse_while_clearing(database: Database, host: str) -> None:
         if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
             raise Conflict(
                 f"process {each.pid} is releasing it (armada {_words(each)}); nothing was started",
-                hint="repeat the command when that has ended; it puts everything there again",
+                hint="run the command again when that has ended; it puts everything there again",
                 host=host,
             )
 
@@ -105,12 +105,14 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
         if alive:
             raise Conflict(
-                f"{counted(len(alive), 'run')} on {host} may still go on, such as {alive[0].run_id}",
-                hint=f"armada stop {alive[0].run_id}; where {host} is gone for good: armada rm {alive[0].run_id} --without-host",
+                f"{counted(len(alive), 'run')} on {host} may still be running, such as {alive[0].run_id}",
+                hint=f"armada stop {alive[0].run_id}; if {host} is gone for good: armada rm {alive[0].run_id} --without-host",
             )
         for each in records.on_host(database, host):
             if is_alive(each):
-                raise Conflict(f"{_who(each)} goes on", hint="repeat the command when that has ended", host=host)
+                raise Conflict(
+                    f"{_who(each)} is still running", hint="run the command again when that has ended", host=host
+                )
         forget()
 
 

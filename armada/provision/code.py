@@ -1,4 +1,4 @@
-"""The user's project as a snapshot: what git tracks or would track, at the revision and with the changes it has now."""
+"""Take a snapshot of the user's project: the files that git tracks or would track, with uncommitted changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def take_snapshot(folder: Path) -> Snapshot:
     there = [name for name in names if os.path.lexists(folder / name)]  # deleted but still in the index
     regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
     if not regular:
-        raise ProvisionFailed(f"{folder} holds no files to send", hint="point `code:` at your project, or leave it out")
+        raise ProvisionFailed(f"{folder} has no files to send", hint="point `code:` at your project, or leave it out")
     size = sum((folder / name).stat().st_size for name in regular)
     if size > LARGE_BYTES:
         largest = max(regular, key=lambda name: (folder / name).stat().st_size)

@@ -1,4 +1,4 @@
-"""Content-addressed folders: the same files are sent to a host once, whoever needs them."""
+"""Content-addressed folders: the same files are sent to a host once, whichever run needs them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
                 found = os.fstat(stream.fileno())
                 if not stat.S_ISREG(found.st_mode):
-                    raise ProvisionFailed(f"{path} is not a regular file", hint="only regular files travel")
+                    raise ProvisionFailed(f"{path} is not a regular file", hint="only regular files can be sent")
                 sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise ProvisionFailed(f"{path} cannot be read: {error.strerror}") from error

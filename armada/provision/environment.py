@@ -50,8 +50,8 @@ def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> En
     flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
     if flash_attn.mode == "none" and flash_attn.required:
         raise PreflightRefused(
-            f"profile {profile.name} wants a wheel of flash-attn: {flash_attn.why}",
-            hint="environment.flash_attn: auto goes without; build compiles it, for hours",
+            f"profile {profile.name} requires a wheel of flash-attn: {flash_attn.why}",
+            hint="environment.flash_attn: auto continues without it; build compiles it, which takes hours",
             host=session.host.name,
         )
     status = session.call("environment.status", {"keys": [key]})

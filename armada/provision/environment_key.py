@@ -1,4 +1,4 @@
-"""What an environment is made of, as a requirements list and as the name of its folder on a host."""
+"""Compute an environment's list of requirements and the name of its folder on a host."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _add(lines: dict[str, str], sources: dict[str, str], requirement: str, sourc
         raise ConfigError(
             f"{requirement} ({source}) and {known} ({sources[marked]}) pin the same package differently",
             path=profile.origin,
-            hint="a list of your own in `requirements/` beside your profiles can pin it otherwise",
+            hint="your own list in `requirements/` next to your profiles can pin another version",
         )
     lines[marked] = requirement
     sources[marked] = source

@@ -1,4 +1,4 @@
-"""One after the other: two launches do not put the same environment and files on one host at the same time."""
+"""Lock a host's provisioning, so that two launches do not send the same environment and files at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flash-attn an environment gets: a wheel that fits, one built on the host, or none, and why.
+"""Choose an environment's flash-attn: a matching wheel, a build on the host, or none, with the reason.
 
 The order of `attention: auto` is hub kernel, wheel, SDPA. Kernels are fetched by the payload when it runs; a wheel has to
 be part of the environment, so it is chosen here, from what releases of Dao-AILab/flash-attention hold. Nothing is ever
@@ -112,7 +112,9 @@ def choose_flash_attention(profile: Profile, hardware: Hardware, cuda: int | Non
         )  # fmt: skip
     torch = profile.environment.torch
     if cuda is None:
-        return FlashAttention("none", f"for which CUDA torch {torch} is cannot be told", required=wanted == "wheel")
+        return FlashAttention(
+            "none", f"it is unknown which CUDA torch {torch} was built for", required=wanted == "wheel"
+        )
     found, why = find_wheel(torch, cuda, hardware.glibc, hardware.machine, RELEASES)
     if found is None:
         return FlashAttention("none", why, required=wanted == "wheel")

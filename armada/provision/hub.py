@@ -1,4 +1,4 @@
-"""A model of the hub for runs that reach no internet: staged on the login node, or sent from home's own Hugging Face cache."""
+"""Get a hub model to runs without internet: stage it on the login node, or send it from the Hugging Face cache at home."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def find_model(
     snapshot = cached_snapshot(repo)
     if snapshot is None:
         raise PreflightRefused(
-            f"{repo} cannot be put on the host, whose runs have no internet: {why}; home's cache does not have it either",
+            f"{repo} cannot be put on the host, whose runs have no internet: {why}; the cache at home does not have it either",
             hint=f"hf download {repo} here at home, or give `model:` a folder"
-            + ("" if token or not found.get("refused") else "; for a gated one add HF_TOKEN to `secrets:`"),
+            + ("" if token or not found.get("refused") else "; for a gated model add HF_TOKEN to `secrets:`"),
             host=session.host.name,
         )
     return cached_content(home, repo, snapshot)

@@ -1,4 +1,4 @@
-"""A model folder of the user's, as the files a host gets."""
+"""Read your own model folder as content to send."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ def model_content(folder: Path) -> Content:
     """
     real = folder.resolve()
     if not (real / "config.json").is_file():
-        raise ProvisionFailed(f"{folder} is no model folder: it has no config.json", hint="give a folder or a hub id")
+        raise ProvisionFailed(
+            f"{folder} is not a model folder: it has no config.json", hint="give a folder or a hub id"
+        )
     linked = [path for path in real.rglob("*") if path.is_symlink()]
     if linked:
         raise ProvisionFailed(
-            f"{folder} holds links ({linked[0].name}), which do not travel",
+            f"{folder} contains links ({linked[0].name}), which cannot be sent",
             hint="copy it with `cp -rL`, or name the model by its hub id",
         )
     return take_stock("models", real, [path.relative_to(real).as_posix() for path in real.rglob("*") if path.is_file()])

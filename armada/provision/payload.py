@@ -1,4 +1,4 @@
-"""The bundled training payload, as the files a host gets."""
+"""Read the bundled training payload as content to send."""
 
 from __future__ import annotations
 

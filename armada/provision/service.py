@@ -1,4 +1,4 @@
-"""`armada hosts provision`: a host's environment built before the first launch needs it; a launch does the same by itself."""
+"""`armada hosts provision`: build a host's environment before the first launch needs it. A launch does the same."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def named_profile(host: Host, name: str | None, home: HomePaths) -> Profile | No
     name = name or host.profile
     if name is None and host.batch is not None:
         raise UsageError(
-            f"which GPUs {host.scheduler} hands out cannot be seen from its login node",
+            f"the login node does not show which GPUs {host.scheduler} assigns",
             hint="--profile NAME, or `profile:` in hosts.yaml",
         )
     return load_profile(name, home) if name else None

@@ -1,4 +1,4 @@
-"""Whether a host has the environment that its profile wants, from what the host last said: nobody is asked."""
+"""Say whether a host has its profile's environment, from the facts that the host sent last. It asks no host."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def environment_state(
     """
     if host.profile is None and host.batch is not None:
         return EnvironmentState(
-            None, None, "unknown", f"which GPUs {host.scheduler} hands out is not to be seen: name a `profile:`"
+            None, None, "unknown", f"the login node does not show which GPUs {host.scheduler} assigns: set a `profile:`"
         )
     if hardware is None:
-        return EnvironmentState(host.profile, None, "unknown", "what the host says of itself makes no sense")
+        return EnvironmentState(host.profile, None, "unknown", "the host's description of itself is not valid")
     try:
         name = host.profile or choose_profile(hardware.gpu_names, home)
         key = environment_key(load_profile(name, home), hardware)
@@ -55,6 +55,6 @@ def environment_state(
             host.profile, None, "unknown", f"{error.message}{f' ({error.hint})' if error.hint else ''}"
         )
     if environments is None:
-        return EnvironmentState(name, key, "unknown", "not looked at yet")
+        return EnvironmentState(name, key, "unknown", "not checked yet")
     condition = environments.get(key, "absent")
     return EnvironmentState(name, key, condition if condition in CONDITIONS else "unknown")

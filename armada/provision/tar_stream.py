@@ -1,4 +1,4 @@
-"""Contents as a tar stream through the agent, for hosts where rsync cannot be used. What arrives is checked in the same way."""
+"""Send contents as a tar stream through the agent, for hosts without rsync. They are verified in the same way."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Source:
         while len(data) < size:
             piece = os.read(self._descriptor, size - len(data))
             if not piece:
-                raise ProvisionFailed(f"{self._path} became shorter while it travelled", hint="run it again")
+                raise ProvisionFailed(f"{self._path} became shorter while it was sent", hint="run it again")
             data += piece
         self._report.add(len(data))
         return data
@@ -112,7 +112,7 @@ def _fill(
             descriptor = os.open(content.source / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise ProvisionFailed(f"{content.source / path} is no regular file any more", hint="run it again")
+                    raise ProvisionFailed(f"{content.source / path} is no longer a regular file", hint="run it again")
                 os.lseek(descriptor, offsets[path], os.SEEK_SET)
                 member = tarfile.TarInfo(path)
                 member.size = sizes[path] - offsets[path]

@@ -1,1 +1,1 @@
-"""A store that was lost or damaged, made again from what is true: the hosts' run folders and what lies at home."""
+"""Rebuild a lost or damaged store from the run folders on hosts and the files at home."""

@@ -1,4 +1,4 @@
-"""`armada store check`: the store's file, and what it says of home against what lies there."""
+"""`armada store check`: check the store's file, and compare its records with the files at home."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERIOUS: frozenset[Kind] = frozenset({"damaged", "orphans", "missing", "wrong", 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be, and the command that sees to it."""
+    """A problem, and the command that fixes it."""
 
     kind: Kind
     message: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The file, what was found, and how many checkpoints at home were held against the store."""
+    """The file, the findings, and how many checkpoints at home were compared with the store."""
 
     store: StoreFile
     findings: tuple[Finding, ...]
@@ -48,7 +48,7 @@ class Check:
 
 
 def check(home: HomePaths) -> Check:
-    """Look, and change nothing; contents of checkpoints are `armada sync verify --read-data`'s."""
+    """Check the store and change nothing. `armada sync verify --read-data` checks the contents of checkpoints."""
     store = examine(home.store)
     found = [Finding("damaged", problem, "armada recover") for problem in store.problems]
     found += [
@@ -57,7 +57,9 @@ def check(home: HomePaths) -> Check:
     ]
     count = 0
     if store.condition == "missing" and published.run_ids(home):
-        found.append(Finding("missing", "there is no store, and results lie at home", "armada recover", home.store))
+        found.append(
+            Finding("missing", "there is no store, but there are results at home", "armada recover", home.store)
+        )
     if store.condition == "sound":
         with Database(home.store) as database:
             known = {run.run_id for run in runs.every(database)}
@@ -79,7 +81,7 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         name, mend = f"{run_id} checkpoint-{checkpoint.step}", f"armada sync verify {run_id}"
         if not place.is_dir():
             again = f"armada sync now {run_id}" if checkpoint.on_host else "armada recover"
-            found.append(Finding("missing", f"{name} is recorded as home and is not there", again, place))
+            found.append(Finding("missing", f"{name} is recorded as home, but is not there", again, place))
             continue
         try:
             _, files = read_published(place, checkpoint.digest)
@@ -95,16 +97,16 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
     lying = list(published.find(home, run_id))
     for item in lying:
         if item.place not in here:
-            what = f"{run_id} {item.place.name} lies at home and is not in the store"
+            what = f"{run_id} {item.place.name} is at home, but not in the store"
             found.append(Finding("unrecorded", what, "armada recover", item.place))
     if not known and lying and (home.run(run_id) / FORGOTTEN).exists():
-        what = f"{run_id} was forgotten (armada rm); its checkpoints stay here, and `armada recover` lists it again"
+        what = f"{run_id} was removed (armada rm); its checkpoints stay at home, and `armada recover` lists it again"
         return len(lying), [Finding("kept", what, _delete(home.run(run_id), "-r"), home.run(run_id))]
     if not known and lying:
-        what = f"{run_id} has results at home and is not in the store"
+        what = f"{run_id} has results at home, but is not in the store"
         found.append(Finding("unknown_run", what, "armada recover", home.run(run_id)))
     found += [
-        Finding("kept", f"{path.name} is not what it says; put aside by armada recover", _delete(path, "-r"), path)
+        Finding("kept", f"{path.name} has the wrong content; put aside by armada recover", _delete(path, "-r"), path)
         for path in published.put_aside_before(home, run_id)
     ]
     coming = {c.digest for c in checkpoints.of_run(database, run_id) if c.on_host and c.home_path is None}
@@ -113,7 +115,10 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         if digest_of(path) not in coming:
             found.append(
                 Finding(
-                    "left_over", f"{run_id}: half of a transfer nobody continues", f"armada sync now {run_id}", path
+                    "left_over",
+                    f"{run_id}: an unfinished transfer that nothing continues",
+                    f"armada sync now {run_id}",
+                    path,
                 )
             )
     if (folder / TRASH).is_dir():
@@ -125,16 +130,18 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
 
 def _left_over(home: HomePaths) -> list[Finding]:
     found = [
-        Finding("left_over", "a recovery that was killed", "armada recover", path)
+        Finding("left_over", "left by a recovery that was killed", "armada recover", path)
         for path in home.state.glob(f"{WORKSHOP}*")
     ]
     for path in file.kept_aside(home.store):
         size = amount(path.stat().st_size)
         found.append(
-            Finding("kept", f"a damaged store ({size}); delete it when nothing is missed", _delete(path), path)
+            Finding("kept", f"a damaged store ({size}); delete it when nothing is missing", _delete(path), path)
         )
     for pattern in ("runs/*/.quota.json.*", "ssh/*.tmp", "daemon/*.tmp"):
-        found += [Finding("left_over", "a file half written", _delete(path), path) for path in home.state.glob(pattern)]
+        found += [
+            Finding("left_over", "a partly written file", _delete(path), path) for path in home.state.glob(pattern)
+        ]
     return found
 
 

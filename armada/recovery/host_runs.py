@@ -1,4 +1,4 @@
-"""The runs that lie on a host, put into the store."""
+"""Add the runs of a host to the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RUNS_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True)
 class HostFindings:
-    """What a host showed: how many runs, which of them the store did not know, which it holds to be another host's.
+    """The runs found on a host: how many, which are new to the store, and which the store has on another host.
 
     `damaged` are folders without a plan that could be read, each with the reason. `error` is set where it could not be asked.
     """
@@ -43,7 +43,7 @@ class HostFindings:
 def read_host(
     database: Database, session: HostSession, told: Callable[[str], None], *, enroll: bool = True
 ) -> HostFindings:
-    """Take every run of a host into the store, and look at all of them; with `enroll` the host keeps them for this home, too.
+    """Add every run of a host to the store, and observe all of them. With `enroll` the host also keeps them for this home.
 
     Raises:
         HostUnreachable: What was taken until then stays; asking again goes on.
@@ -64,12 +64,12 @@ def read_host(
         if isinstance(spec, dict) and adopt_spec(database, run_id, spec, host=host):
             added.append(run_id)
         else:
-            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not one", 200)))
+            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not valid", 200)))
     if enroll:
         _enroll(session, there)
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
     for start in range(0, len(seen), _RUNS_AT_ONCE):
-        told(f"reading what became of {len(seen)} runs, {start} done")
+        told(f"reading the state of {len(seen)} runs, {start} done")
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         runs.retell(database, run_id)

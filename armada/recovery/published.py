@@ -1,4 +1,4 @@
-"""Checkpoints and other results that lie at home, recognised by what they say about themselves."""
+"""Recognise checkpoints and other results at home by their own manifests and records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS = ("environment", "experiment", "outbox", "project", "scheduler", "sync",
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A checkpoint's folder at home; `manifest` is None, and `problem` says why, where it is not what it says it is."""
+    """A checkpoint's folder at home. If it does not match its own records, `manifest` is None and `problem` says why."""
 
     run_id: str
     place: Path
@@ -53,14 +53,14 @@ class Published:
 
 
 def run_ids(home: HomePaths) -> list[str]:
-    """The runs of which anything lies at home."""
+    """List the runs that have files at home."""
     folder = home.state / "runs"
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(path.name for path in found if RUN_ID.fullmatch(path.name) and path.is_dir())
 
 
 def find(home: HomePaths, run_id: str) -> Iterator[Published]:
-    """The published checkpoints of a run, in order of step; names and sizes are looked at, contents are not read."""
+    """The published checkpoints of a run, in order of step; names and sizes are checked, contents are not read."""
     folder = home.checkpoints(run_id)
     steps = {path: int(match[1]) for path in _folders(folder) if (match := _FOLDER.fullmatch(path.name))}
     for place, step in sorted(steps.items(), key=lambda item: (item[1], item[0].name)):
@@ -73,7 +73,7 @@ def find(home: HomePaths, run_id: str) -> Iterator[Published]:
         missing = [file for file in files if not has_size(place, file)]
         problem = f"{missing[0].path} is missing or has another size" if missing else None
         if manifest.step != step:
-            problem = f"its {NAME} is that of step {manifest.step}"
+            problem = f"its {NAME} belongs to step {manifest.step}"
         yield Published(run_id, place, manifest, tuple(files), problem)
 
 
@@ -119,7 +119,7 @@ class Reader:
 
 
 def record(database: Database, found: Published) -> None:
-    """Write into the store that a checkpoint is home, and which bytes need not travel again."""
+    """Record in the store that a checkpoint is home, and which files need not be fetched again."""
     manifest = found.manifest
     if manifest is None:
         raise ValueError(f"{found.place} has no manifest")
@@ -141,7 +141,7 @@ def record(database: Database, found: Published) -> None:
 
 
 def put_aside(found: Published) -> Path:
-    """Rename a folder that is not what it says: a sync would take it for the checkpoint, and not fetch that again."""
+    """Rename a folder with wrong content, because a sync would mistake it for the checkpoint and not fetch that again."""
     aside = found.place.with_name(f"{_WRONG}{found.place.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
     found.place.rename(aside)
     fsync(aside.parent)
@@ -153,7 +153,7 @@ def put_aside_before(home: HomePaths, run_id: str) -> list[Path]:
 
 
 def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
-    """Record a run by what came home of it: its plan, its last state, its curves; by its id alone where none of that did.
+    """Record a run from its files at home: its plan, last state and curves; by its id alone if there are none.
 
     Returns:
         Whether the store did not know it.

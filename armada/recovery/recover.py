@@ -1,4 +1,4 @@
-"""`armada recover`: hosts and home are read, and the store says again what they hold. Repeated, it adds what was missing.
+"""`armada recover`: read hosts and home, and record in the store what they have. Repeating it adds what was missing.
 
 A damaged store is read as far as SQLite can, into a new one beside it; then the new one takes its place, and the damaged one
 stays under another name. A store that is sound is only added to.
@@ -47,7 +47,7 @@ _PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class Recovery:
-    """What was found and done.
+    """What the recovery found and did.
 
     `salvaged` counts rows of the damaged store by table. `recognised` are checkpoints at home that the store did not know;
     `wrong` are folders that are not what they say, each with the reason, and under the name they have now; `gone` were
@@ -73,7 +73,7 @@ def recover(
     dry_run: bool = False,
     read_data: bool = True,
 ) -> Recovery:
-    """Make the store say what hosts and home hold.
+    """Record in the store what hosts and home have.
 
     Args:
         home: Whose.
@@ -121,7 +121,9 @@ def _nobody_else(home: HomePaths) -> Iterator[None]:
     try:
         lock.__enter__()
     except Conflict as error:
-        raise Conflict(f"{error.message}, and writes the store", hint="armada daemon stop, then again") from None
+        raise Conflict(
+            f"{error.message}, which writes to the store", hint="armada daemon stop, then run the command again"
+        ) from None
     with contextlib.ExitStack() as stack:
         stack.push(lock)
         yield
@@ -132,7 +134,8 @@ def _refuse_while_operations_run(database: Database) -> None:
         if running_operations.is_alive(each):
             what = f"{each.kind}{f' of {each.run_id}' if each.run_id else ''}"
             raise Conflict(
-                f"{what} is going on (process {each.pid}), and writes the store", hint="wait until it ends, then again"
+                f"{what} is running (process {each.pid}), and writes to the store",
+                hint="wait until it ends, then run the command again",
             )
 
 
@@ -196,7 +199,7 @@ def _read_home(
     known_runs = {run.run_id for run in runs.every(database)}
     unknown: list[Published] = []
     for run_id in sorted(known_runs | set(published.run_ids(home))):
-        progress.now("home", f"looking at {run_id}")
+        progress.now("home", f"checking {run_id}")
         lying = list(published.find(home, run_id))
         placeless = run_id not in known_runs or runs.find(database, run_id).host == runs.NO_HOST
         if placeless and (lying or (home.run(run_id) / "outputs").is_dir()):
@@ -220,7 +223,7 @@ def _read_home(
     for found in unknown:
         problem = found.problem
         if problem is None and read_data and (wrong := reader.first_wrong(found)) is not None:
-            problem = f"{wrong.path} is not what its manifest says"
+            problem = f"{wrong.path} does not match its manifest"
         with only_one(home.checkpoints(found.run_id)):
             if problem is None:
                 published.record(database, found)

@@ -46,7 +46,7 @@ def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
     if re.search(r"error while loading shared libraries|symbol lookup error", said):
         return ProvisionFailed(
             f"python3 does not start on this host: {said}",
-            hint="mend LD_LIBRARY_PATH in a start-up file there; `armada doctor` shows it",
+            hint="fix LD_LIBRARY_PATH in a start-up file there; `armada doctor` shows it",
             host=host,
         )
     if re.search(r"python3.*(not found|unknown command|no such file)|\(exit status 127\)", said, re.IGNORECASE):
@@ -57,7 +57,7 @@ def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
         )
     if _STDIN_TAKEN.search(said):
         return ProvisionFailed(
-            "a start-up file there reads standard input, and took what armada sent",
+            "a start-up file there reads standard input and consumed what armada sent",
             hint="in ~/.bashrc there, put `[ -t 0 ] || return` before the line that reads (`read`, a program that asks)",
             host=host,
         )
@@ -66,7 +66,7 @@ def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
         return ProvisionFailed(
             f"the login shell there ended with exit status {status[1]} before python3 could start"
             + (f": {words}" if words else ""),
-            hint="does a start-up file there, such as ~/.bashrc, say `exit`, or start another program with `exec`?",
+            hint="a start-up file there, such as ~/.bashrc, may call `exit`, or start another program with `exec`",
             host=host,
         )
     return ProvisionFailed(f"the agent could not start: {said}", host=host)

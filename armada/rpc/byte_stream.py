@@ -130,7 +130,7 @@ class Stream:
         number, size = self._answer()
         block = self._asked[number]
         if not 0 <= size <= block.length:
-            raise LinkLost(f"the agent sends {size} bytes of {block.length} asked for", host=self._host)
+            raise LinkLost(f"the agent sent {size} of {block.length} requested bytes", host=self._host)
         done = 0
         while done < size:
             data = self._rest or self._more()
@@ -205,7 +205,7 @@ class Stream:
                 raise (NotFound if kind == "not_found" else ArmadaError)(f"{block.path}: {said}", host=self._host)
             size = _mapping(message.get("result")).get("size_bytes")
             if not isinstance(size, int):
-                raise LinkLost("the agent's answer carries no size", host=self._host)
+                raise LinkLost("the agent's answer has no size", host=self._host)
             return number, size
 
     def _final_answer(self, method: str) -> dict[str, Any]:

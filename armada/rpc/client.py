@@ -133,7 +133,7 @@ class Agent:
     @property
     def silence_hint(self) -> str:
         """What to look for where the agent says nothing."""
-        return f"it let us in and said nothing: does a start-up file there wait for something? ssh {self._host} true shows it"
+        return f"the login worked, but nothing answered: a start-up file there may be waiting for input. Check with: ssh {self._host} true"
 
     @property
     def has_greeted(self) -> bool:
@@ -201,7 +201,7 @@ class Agent:
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         line = json.dumps(request, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
         if len(line) > LINE_LIMIT_BYTES:
-            raise ArmadaError(f"the request {method} is {len(line)} bytes; 8 MiB is the most", host=self._host)
+            raise ArmadaError(f"the request {method} is {len(line)} bytes; the limit is 8 MiB", host=self._host)
         with self._lock:
             if self._ending:
                 raise _again(self._ending)
@@ -397,7 +397,9 @@ def _hello(said: object, *, host: str) -> dict[str, Any]:
     newest = fields.get("protocol")
     oldest = fields.get("oldest_protocol", newest)
     if not _is_number(newest) or not _is_number(oldest):
-        raise ProvisionFailed(f"the agent speaks protocol {sanitize_line(newest)}, which is none", host=host)
+        raise ProvisionFailed(
+            f"the agent speaks protocol {sanitize_line(newest)}, which is not a valid version", host=host
+        )
     if newest < OLDEST_PROTOCOL or oldest > PROTOCOL:
         version = sanitize_line(fields.get("version"), 40)
         older = "this armada" if oldest > PROTOCOL else f"the agent on {host}"
@@ -409,7 +411,7 @@ def _hello(said: object, *, host: str) -> dict[str, Any]:
         )
     root = fields.get("root")
     if not isinstance(root, str) or not root.startswith("/") or has_control_characters(root):
-        raise ProvisionFailed(f"the agent named no usable root folder: {sanitize_line(root)}", host=host)
+        raise ProvisionFailed(f"the agent reported an unusable root folder: {sanitize_line(root)}", host=host)
     return fields
 
 
@@ -430,7 +432,7 @@ def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
         return error
     hints = {
         "disk_full": "make room there, or choose another `root` for this host",
-        "io": "choose another `root` for this host, a folder that takes files",
+        "io": "choose another `root` for this host: a folder in which you can create files",
     }
     hint = fields.get("hint")
     hint = sanitize_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))

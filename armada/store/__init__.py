@@ -1,1 +1,1 @@
-"""Home's own memory: one SQLite file. About runs it is a cache of what the hosts' files say, so it can be rebuilt from them."""
+"""The database at home: one SQLite file. Its records of runs are a cache of the hosts' files, so it can be rebuilt from them."""

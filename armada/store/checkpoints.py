@@ -1,4 +1,4 @@
-"""Checkpoints: what lies in a host's outbox and what is verified at home."""
+"""Checkpoints: those in a host's outbox and those verified at home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening the store: one SQLite file in WAL mode, its schema versioned, several processes at once."""
+"""Open the store: one SQLite file in WAL mode, with a versioned schema, used by several processes at once."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 def newer(version: int, path: Path) -> ConfigError:
     """What is said about a store that a newer armada wrote; nothing of it is touched."""
     return ConfigError(
-        f"the store has version {version}, this armada knows up to {len(MIGRATIONS)}",
+        f"the store has version {version}, but this armada knows versions up to {len(MIGRATIONS)}",
         path=path,
         hint="update armada, or point ARMADA_HOME at another folder",
     )
@@ -338,7 +338,7 @@ def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
         return ConfigError(
             f"the store cannot be used ({error})",
             path=path,
-            hint="is the disk full, or is the file or its folder read-only, or somebody else's?",
+            hint="check whether the disk is full, or the file or its folder is read-only or belongs to another user",
         )
     return None
 

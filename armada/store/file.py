@@ -1,4 +1,4 @@
-"""The store as a file: taken for oneself, copied as it is, and replaced with the former one kept beside it."""
+"""Handle the store as a file: lock it, copy it, and replace it while keeping the former one beside it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def alone(path: Path) -> Iterator[int]:
     try:
         if not try_lock_range(descriptor, _SHARED_FIRST, _SHARED_SIZE):
             raise Conflict(
-                f"another program has the store open, {path}", hint=f"end it (fuser {path} names it), then again"
+                f"another program has opened the store, {path}",
+                hint=f"end it (fuser {path} names it), then run the command again",
             )
         yield descriptor
     finally:

@@ -1,4 +1,4 @@
-"""Verified files of published checkpoints, by their SHA-256: what need not travel a second time, and what need not be read again.
+"""Verified files of published checkpoints by SHA-256, so that they need not be sent or read again.
 
 Beside each hash stands what the file was when its bytes had been read: size, times, inode. Where those are the same, so are the bytes,
 as far as anybody can tell without reading them: who writes a file changes its times, and who sets those back changes its ctime.

@@ -1,4 +1,4 @@
-"""What hosts last said about themselves."""
+"""The facts that hosts sent last."""
 
 from __future__ import annotations
 

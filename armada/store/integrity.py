@@ -1,4 +1,4 @@
-"""What state the store's file is in, seen from outside: nothing is migrated, repaired or written."""
+"""Check the store's file without changing it: nothing is migrated, repaired or written."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def examine(path: Path) -> StoreFile:
         if version == len(MIGRATIONS):
             problems += [f"the table {name} is missing" for name in sorted(expected_tables() - tables)]
         elif version == 0 and tables:
-            problems.append(f"it holds tables of something else: {', '.join(sorted(tables)[:5])}")
+            problems.append(f"it has the tables of another program: {', '.join(sorted(tables)[:5])}")
         orphans: dict[str, int] = {}
         if not problems:
             for row in connection.execute("PRAGMA foreign_key_check"):

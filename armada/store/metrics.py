@@ -1,4 +1,4 @@
-"""Metric curves and events, read from a host's files by offset, each line taken once."""
+"""Metric curves and events, read from a host's files by offset, each line once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to a person, as an outbox: written once by whoever saw the event, delivered by the daemon, retried until taken."""
+"""An outbox of messages: written once when an event is seen, delivered by the daemon, retried until accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations: what a person asked for that takes time, each with the process that does it."""
+"""Operations: long commands of the user, each with its process."""
 
 from __future__ import annotations
 

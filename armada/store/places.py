@@ -1,4 +1,4 @@
-"""Paths of what lies at home, written relative to the store's own folder: a home that is moved, copied or restored means its own files."""
+"""Paths of files at home, relative to the store's folder, so that a moved, copied or restored home finds its own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that cannot be written, read all the same: a copy of it in memory, whose changes nobody keeps."""
+"""Read a store that is not writable: from a copy in memory, whose changes are discarded."""
 
 from __future__ import annotations
 

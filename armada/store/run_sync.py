@@ -1,4 +1,4 @@
-"""When each run was last synced, when it is due again, and since when that fails."""
+"""When each run was last synced, when it is due again, and since when its sync fails."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def succeeded(
         final_of: The submission whose end was seen before all of it came; None: more may come.
 
     Returns:
-        Whether it was the last: it is not where the run was handed over once more meanwhile.
+        Whether it was the last: it is not where the run was submitted again in the meantime.
     """
     with database.transaction() as connection:
         row = connection.execute("SELECT state, submission FROM runs WHERE run_id = ?", (run_id,)).fetchone()

@@ -1,4 +1,4 @@
-"""Runs and what became of them."""
+"""Runs and their states."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def find(database: Database, prefix: str) -> Run:
         raise NotFound(f"no run's id begins with {prefix!r}", hint="armada ps lists them")
     if len(rows) > 1 and rows[0]["run_id"] != prefix:
         names = ", ".join(row["run_id"] for row in rows[:5])
-        raise UsageError(f"{prefix!r} is the beginning of several run ids: {names}", hint="type a letter or two more")
+        raise UsageError(f"{prefix!r} matches several run ids: {names}", hint="type more characters")
     return _run(rows[0])
 
 
@@ -211,7 +211,7 @@ def require(database: Database, run_id: str) -> None:
         NotFound: It was forgotten.
     """
     if not is_known(database, run_id):
-        raise NotFound(f"{run_id} was forgotten by another armada a moment ago", hint="armada ps lists what there is")
+        raise NotFound(f"{run_id} was just removed by another armada", hint="armada ps lists the runs")
 
 
 def spec(database: Database, run_id: str) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def set_state(
     """Record what home itself did to a run (submitted it, gave it up); keeps the place in the order of observations."""
     row = database.connection.execute("SELECT attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if row is not None:
-        because = "armada itself wrote it, before the host could be asked"
+        because = "recorded by armada itself, before the host was asked"
         record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because))
 
 

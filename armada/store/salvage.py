@@ -1,4 +1,4 @@
-"""What SQLite can still read of a damaged store, carried over row by row into a new one.
+"""Copy the rows that SQLite can still read from a damaged store into a new one.
 
 A damaged page ends a scan; the same table is then read from its other end, so that what lies before the first and after the last
 damaged page comes out. What is a cache of the hosts' words is carried over for hosts that are gone, and set so that any host's

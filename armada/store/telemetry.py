@@ -1,4 +1,4 @@
-"""What GPUs of hosts were doing, over time: every point for an hour, one a minute for a day, one in ten minutes after that."""
+"""GPU measurements over time: every point for an hour, one a minute for a day, then one every ten minutes."""
 
 from __future__ import annotations
 

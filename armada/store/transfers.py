@@ -1,4 +1,4 @@
-"""Checkpoints on their way home: how far each is, or why it waits."""
+"""Transfers of checkpoints: how far each is, or why it waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How armada reaches a host: this machine itself, or SSH. The only place that imports Fabric."""
+"""Reach a host: directly on this machine, or by SSH. Only this room imports Fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent gets to run on a host that may have nothing but python3.
+"""Start the agent on a host that may have nothing but python3.
 
 One constant command line, the same for every host and every login shell (bash, csh, fish), hands over to sh and reads a program from
 standard input. No name, path or secret is ever part of a command line.

@@ -1,4 +1,4 @@
-"""Channels that carry much data: each an OpenSSH process and a TCP connection of its own.
+"""Channels for bulk data: each is an OpenSSH process with its own TCP connection.
 
 Paramiko stalls on bulk data (paramiko #822), and one OpenSSH connection moves at most 2 MiB a round trip, so long links
 need several. The command line is the bootstrap's constant one, as everywhere.

@@ -1,4 +1,4 @@
-"""Files copied from one folder of this machine to another, by the same rules as over SSH."""
+"""Copy files between folders of this machine, by the same rules as over SSH."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _parent(root: int, name: str, host: str, *, make: bool = False) -> Iterator[
 
 
 def _not_regular(name: str, host: str) -> ArmadaError:
-    return NotFound(f"{name!r} is not there, or is not a regular file (armada follows no links)", host=host)
+    return NotFound(f"{name!r} does not exist, or is not a regular file (armada does not follow links)", host=host)
 
 
 def regular_sizes(folder: Path, names: Sequence[str], *, host: str) -> list[int]:

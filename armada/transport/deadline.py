@@ -1,4 +1,4 @@
-"""Points in time by which something must have happened, and growing pauses until then."""
+"""Deadlines, and growing pauses between retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SSH by Fabric: control only. Files go by rsync over a connection of its own, see rsync.py."""
+"""SSH by Fabric, for control only. Files travel by rsync over its own connection (see transport/rsync)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Link:
         threading.Thread(target=self._watch, name=f"watch of {host}", daemon=True).start()
 
     def lost(self) -> LinkLost:
-        reason = self._lost_because or str(self.transport.saved_exception or "the host hung up")
+        reason = self._lost_because or str(self.transport.saved_exception or "the host closed the connection")
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self.host)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class SshChannel:
 
     def diagnosis(self) -> str:
         status = self._status()
-        ended = "no exit status: killed by a signal?" if status is None else f"exit status {status}"
+        ended = "no exit status; probably killed by a signal" if status is None else f"exit status {status}"
         said = self._errors.text(wait_s=0.2)
         return f"{said}\n({ended})" if said else f"({ended})"
 

@@ -1,4 +1,4 @@
-"""What every transport offers: a two-way channel to a bootstrap on the host, and files that go there."""
+"""The interface of every transport: a two-way channel to a bootstrap on the host, and file copies to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 
-RUNS_GO_ON = "runs go on; run the same command again"
+RUNS_GO_ON = "runs continue; run the same command again"
 """What to say to a person whose connection was lost."""
 
 

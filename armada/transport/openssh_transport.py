@@ -1,4 +1,4 @@
-"""SSH by OpenSSH itself: every channel, stream and rsync through one connection that stays open, see shared_connection.py."""
+"""SSH by OpenSSH itself: every channel, stream and rsync uses one shared connection (see shared_connection.py)."""
 
 from __future__ import annotations
 

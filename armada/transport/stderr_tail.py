@@ -1,4 +1,4 @@
-"""The end of what a program wrote to standard error, kept small however much it writes."""
+"""Keep the end of a program's standard error, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The dashboard: reads the store, draws, and starts operations; it makes no connection to a host."""
+"""The dashboard: read the store, draw it, start operations. It connects to no host."""

@@ -1,4 +1,4 @@
-"""The dashboard itself: holds the newest snapshot, moves between screens, starts operations. What is seen lives in screens/."""
+"""The dashboard's application: hold the newest snapshot, switch screens, start operations. The screens are in screens/."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ LOOK_EVERY_S = 10.0
 
 MANY = 1000
 NOTES = {
-    "stop": "SIGTERM, then, after the grace time, SIGKILL. A training saves a checkpoint at SIGTERM; of a script or command, "
-    "what it does not save itself since its last checkpoint is lost.",
-    "resume": "Each goes on, on its own host, from its last whole checkpoint there, else from its beginning; "
-    "a host by the hour costs again.",
+    "stop": "SIGTERM, then SIGKILL after the grace period. A training saves a checkpoint at SIGTERM; a script or command "
+    "loses what it has not saved since its last checkpoint.",
+    "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
+    "a host paid by the hour costs money again.",
 }
-LOOK = "look at hosts"
+LOOK = "check hosts"
 
 
 class InAscii(LineFilter):
-    """For terminals without UTF-8: also what Textual draws itself (borders, scrollbars) is ASCII."""
+    """Draws in ASCII for terminals without UTF-8, including Textual's own borders and scrollbars."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         del background
@@ -59,7 +59,7 @@ class InAscii(LineFilter):
 
 
 class Seen(Message):
-    """The watcher's news, on its way from its thread to the event loop."""
+    """A message from the watcher's thread to the event loop."""
 
     def __init__(self, snapshot: Snapshot, updates: tuple[CurveUpdate, ...]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class OperationEnded(Message):
 
 
 class Answered(Message):
-    """A command that was asked something has an answer, and somebody waits for it."""
+    """A command has answered a request of a screen."""
 
     def __init__(self, answer: operations.Answer, then: Callable[[operations.Answer], None]) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class Dashboard(App[None]):
         good = ended.exit_code == 0
         said = f": {ended.last}" if ended.last else ""
         words = f"{ended.title}{' done' if good else f' ended with {ended.exit_code}'}{said}"
-        more = "" if good else f"\n(all it said: {ended.log})"
+        more = "" if good else f"\n(full output: {ended.log})"
         self.notify(
             self.symbols.text(words + more),
             severity="information" if good else "error",
@@ -233,7 +233,7 @@ class Dashboard(App[None]):
 
     @property
     def marked(self) -> list[RunRow]:
-        """What Compare is about: the marked runs, else the one under the cursor."""
+        """The runs for Compare: the marked ones, else the one under the cursor."""
         first = self.screen_stack[0]
         return first.concerned() if isinstance(first, RunsScreen) else []
 
@@ -256,7 +256,7 @@ class Dashboard(App[None]):
         self.notify(f"theme {self.theme}", timeout=2)
 
     def choose_theme(self, theme: str) -> None:
-        """Take a theme, also for the next time."""
+        """Set a theme and remember it."""
         self.theme = theme
         if not self.read_only:
             remembered.keep_theme(self.home, theme)
@@ -288,9 +288,9 @@ class Dashboard(App[None]):
         return not (action in ("go", "back", "help") and not isinstance(self.screen, View)) or action == "back"
 
     def refuses(self, what: str) -> bool:
-        """Say why nothing is done, with `--read-only`."""
+        """Refuse a change under `--read-only`, and say why."""
         if self.read_only:
-            self.notify(f"{what}: not from here, this dashboard was started with --read-only", severity="warning")
+            self.notify(f"{what}: disabled, because this dashboard was started with --read-only", severity="warning")
         return self.read_only
 
     def operate(
@@ -304,7 +304,7 @@ class Dashboard(App[None]):
         operations.start(self.home, shown, words, lambda end: self._tell(OperationEnded(end, ended)))
 
     def ask(self, title: str, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
-        """Have an armada command look at something, and go on with what it says."""
+        """Run an armada command that only reads, and call `then` with its answer."""
         if self.refuses(title):
             return
         self.notify(self.symbols.text(f"{sanitize_line(title, 200)} …"), markup=False, timeout=2)
@@ -349,7 +349,7 @@ class Dashboard(App[None]):
         self.push_screen(Question(title, lines, note, verb, self.symbols), lambda yes: go() if yes else None)
 
     def _keep_watch(self) -> None:
-        """See to it that somebody looks at the hosts: the daemon, or, where none is wanted, a child now and then."""
+        """Keep the hosts checked: by the daemon, or by a child process now and then if no daemon is wanted."""
         self.set_timer(LOOK_EVERY_S, self._keep_watch)
         daemon = self.snapshot.daemon
         if self.snapshot.trouble is not None:

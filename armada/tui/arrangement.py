@@ -1,4 +1,4 @@
-"""Which runs are shown, in which order, under which headings."""
+"""Choose which runs to show, in which order and groups."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Heading:
 
 @dataclass(slots=True)
 class Arrangement:
-    """What a person chose; `arrange` remembers what it found out of each row, since most rows are the ones of before."""
+    """The chosen order, filter and grouping. `arrange` caches its result for each row, since most rows do not change."""
 
     query: Query = field(default_factory=Query)
     sort: str = "urgency"
@@ -73,7 +73,7 @@ class Arrangement:
     _memory_of: tuple[str, str] = ("", "")
 
     def stays(self, rows: Sequence[RunRow]) -> bool:
-        """Whether the lines would be the same ones in the same order with these rows in place of their former selves."""
+        """Whether the lines and their order stay the same with the new versions of these rows."""
         if self._memory_of != (self.query.text, self.sort):
             return False
         for row in rows:
@@ -89,7 +89,7 @@ class Arrangement:
         return True
 
     def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading]:
-        """Lines of the table, without the lines that say more about one run."""
+        """Arrange the table's rows and headings, without the detail lines of a run."""
         if self._memory_of != (self.query.text, self.sort):
             self._memory, self._memory_of = {}, (self.query.text, self.sort)
         found = []

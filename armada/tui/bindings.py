@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: dispatch, the line at the bottom, `?` help, the palette and dashboard.md read this table."""
+"""The table of all keys. Dispatch, the key line, `?` help, the palette and dashboard.md read it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "4", "4", "go('sync')", "", "Sync"),
     Key("everywhere", "5", "5", "go('launch')", "", "Launch"),
     Key("everywhere", "6", "6", "go('compare')", "", "Compare marked runs"),
-    Key("everywhere", "escape", "esc", "back", "", "Back; on Runs, take filter and marks away"),
+    Key("everywhere", "escape", "esc", "back", "", "Back; on Runs, clear the filter and the marks"),
     Key("everywhere", "question_mark,f1", "?", "help", "help", "This page"),
-    Key("everywhere", "ctrl+p", "^p", "command_palette", "all", "Every action by its name", always=True),
+    Key("everywhere", "ctrl+p", "^p", "command_palette", "all", "Find an action by its name", always=True),
     Key("everywhere", "ctrl+t", "^t", "next_theme", "", "Next theme: dark, light, high contrast", always=True),
-    Key("everywhere", "q", "q", "leave", "quit", "Leave at once; runs, operations and the daemon continue"),
-    Key("everywhere", "ctrl+c,ctrl+q", "^c", "leave", "", "The same, from anywhere", always=True),
+    Key("everywhere", "q", "q", "leave", "quit", "Quit at once; runs, operations and the daemon continue"),
+    Key("everywhere", "ctrl+c,ctrl+q", "^c", "leave", "", "Quit, from any field", always=True),
     Key("lists", "up", "↑", "move(-1)", "", "Up"),
     Key("lists", "down", "↓", "move(1)", "", "Down"),
     Key("lists", "pageup", "PgUp", "page(-1)", "", "A page up"),
@@ -70,7 +70,7 @@ KEYS: tuple[Key, ...] = (
     Key("lists", "home", "Home", "edge(-1)", "", "To the first"),
     Key("lists", "end", "End", "edge(1)", "", "To the last"),
     Key("runs", "enter", "enter", "open", "open", "Open the run"),
-    Key("runs", "l", "l", "logs", "logs", "What the run prints, followed"),
+    Key("runs", "l", "l", "logs", "logs", "Follow the run's log"),
     Key(
         "runs", "slash", "/", "filter", "filter", "Filter: words (fuzzy), !word, host:… state:… name:… reason:… task:…"
     ),
@@ -84,14 +84,14 @@ KEYS: tuple[Key, ...] = (
         "Resume these runs, which failed or were stopped (asks first)",
         changes=True,
     ),
-    Key("runs", "space", "space", "mark", "mark", "Mark or unmark, for acting on several"),
-    Key("runs", "a", "a", "mark_all", "", "Mark all that the filter shows; again: none"),
+    Key("runs", "space", "space", "mark", "mark", "Mark or unmark, to act on several runs"),
+    Key("runs", "a", "a", "mark_all", "", "Mark all runs that the filter shows, or none"),
     Key("runs", "n", "n", "launch", "launch", "Launch an experiment", changes=True),
     Key("runs", "y", "y", "sync", "sync now", "Bring new checkpoints of these runs home now", changes=True),
     Key("runs", "c", "c", "compare", "compare", "Overlay the curves of the marked runs"),
     Key("runs", "s", "s", "sort", "sort", "Sort by the next column"),
-    Key("runs", "S,shift+s", "S", "reverse", "", "Turn the order round"),
-    Key("runs", "g", "g", "group", "group", "Group by host, by state, not at all"),
+    Key("runs", "S,shift+s", "S", "reverse", "", "Reverse the order"),
+    Key("runs", "g", "g", "group", "group", "Group by host, by state, or not at all"),
     Key(
         "runs",
         "d,delete",
@@ -102,18 +102,18 @@ KEYS: tuple[Key, ...] = (
         changes=True,
     ),
     Key("runs", "p", "p", "preview", "", "Show or hide the preview"),
-    Key("runs", "r", "r", "look", "", "Look at all hosts now", changes=True),
+    Key("runs", "r", "r", "look", "", "Check all hosts now", changes=True),
     Key("runs", "w", "w", "copy", "", "Copy the run's id to the clipboard"),
     Key("run", "tab", "tab", "next_tab", "", "Next page: overview, charts, log, checkpoints, events, config"),
     Key("run", "shift+tab", "S-tab", "previous_tab", "", "Page before"),
     Key("run", "o", "o", "tab('overview')", "", "Overview"),
     Key("run", "c", "c", "tab('charts')", "charts", "Charts"),
-    Key("run", "l", "l", "tab('log')", "log", "Log; fetches it from the host and follows"),
+    Key("run", "l", "l", "tab('log')", "log", "Log: fetch it from the host and follow it"),
     Key("run", "k", "k", "tab('checkpoints')", "checkpoints", "Checkpoints"),
     Key("run", "e", "e", "tab('events')", "", "Events"),
     Key("run", "f", "f", "tab('config')", "", "Config"),
     Key("run", "m", "m", "metric", "metric", "Charts: next metric", page="charts"),
-    Key("run", "M,shift+m", "M", "metric_before", "", "Charts: metric before", page="charts"),
+    Key("run", "M,shift+m", "M", "metric_before", "", "Charts: previous metric", page="charts"),
     Key("run", "v", "v", "panels", "panels", "Charts: 1, 2 or 4 at once", page="charts"),
     Key("run", "g", "g", "log_scale", "log", "Charts: logarithmic scale", page="charts"),
     Key("run", "s", "s", "smooth", "smooth", "Charts: smoothing 0, 0.6, 0.9, 0.97", page="charts"),
@@ -131,10 +131,10 @@ KEYS: tuple[Key, ...] = (
     Key("run", "right", "→", "pan(0.25)", "", "Charts: later", page="charts"),
     Key("run", "0", "0", "whole", "", "Charts: the whole curve", page="charts"),
     Key("run", "slash", "/", "search", "search", "Log: search", page="log"),
-    Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next one towards the beginning", page="log"),
-    Key("run", "n", "n", "search_on(False)", "", "Log: next one towards the end", page="log"),
+    Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next match towards the beginning", page="log"),
+    Key("run", "n", "n", "search_on(False)", "", "Log: next match towards the end", page="log"),
     Key("run", "j", "j", "jump", "jump", "Log: go to a line, a share (45%), a byte (@4096) or a time", page="log"),
-    Key("run", "W,shift+w", "W", "wrap", "wrap", "Log: wrap long lines; else ← and → move along them", page="log"),
+    Key("run", "W,shift+w", "W", "wrap", "wrap", "Log: wrap long lines; without it, ← and → scroll", page="log"),
     Key(
         "run",
         "p",
@@ -155,7 +155,7 @@ KEYS: tuple[Key, ...] = (
         changes=True,
         page="checkpoints",
     ),
-    Key("run", "d", "d", "difference", "compare", "Config: in what it differs from another run", page="config"),
+    Key("run", "d", "d", "difference", "compare", "Config: differences from another run", page="config"),
     Key("run", "y", "y", "sync", "sync now", "Bring its new checkpoints home now", changes=True),
     Key("run", "x", "x", "stop", "stop", "Stop it (asks first)", changes=True),
     Key("run", "u", "u", "resume", "resume", "Resume it, if it failed or was stopped (asks first)", changes=True),
@@ -176,8 +176,8 @@ KEYS: tuple[Key, ...] = (
         "",
         "Copy to the clipboard: on Log its lines, on Checkpoints the path, else the run's id",
     ),
-    Key("hosts", "a", "a", "add", "add", "Add a host: shows its key, asks, then looks what is there", changes=True),
-    Key("hosts", "k", "k", "check", "check", "Log in and look at the host under the cursor", changes=True),
+    Key("hosts", "a", "a", "add", "add", "Add a host: shows its key, asks, then inspects it", changes=True),
+    Key("hosts", "k", "k", "check", "check", "Test the connection and inspect the host under the cursor", changes=True),
     Key("hosts", "p", "p", "provision", "provision", "Build the environment of its profile there", changes=True),
     Key(
         "hosts", "t", "t", "trust", "trust", "Show its key beside the pinned one, and pin it (asks first)", changes=True
@@ -188,13 +188,13 @@ KEYS: tuple[Key, ...] = (
         "r",
         "release",
         "release?",
-        "Would anything be lost with it? Then drain or release it",
+        "Check what would be lost with it, then drain or release it",
         changes=True,
     ),
     Key("hosts", "enter", "enter", "runs", "its runs", "Runs of this host"),
     Key("hosts", "v", "v", "history", "history", "Show or hide the history of its GPUs"),
-    Key("hosts", "minus", "-", "span(1)", "", "History: a longer time"),
-    Key("hosts", "plus,equals_sign", "+", "span(-1)", "", "History: a shorter time"),
+    Key("hosts", "minus", "-", "span(1)", "", "History: a longer span"),
+    Key("hosts", "plus,equals_sign", "+", "span(-1)", "", "History: a shorter span"),
     Key("hosts", "w", "w", "copy", "", "Copy its address to the clipboard"),
     Key("sync", "y", "y", "sync", "sync now", "Sync the run under the cursor now", changes=True),
     Key("sync", "enter", "enter", "open", "open", "Open the run"),
@@ -204,7 +204,7 @@ KEYS: tuple[Key, ...] = (
     Key("launch", "ctrl+r", "^r", "plan", "plan again", "Resolve the plan again", always=True),
     Key("compare", "m", "m", "metric", "metric", "Next metric"),
     Key("compare", "M,shift+m", "M", "metric_before", "", "Metric before"),
-    Key("compare", "b", "b", "against", "against", "Against step, time, tokens, cost"),
+    Key("compare", "b", "b", "against", "against", "Horizontal axis: step, time, tokens or cost"),
     Key("compare", "g", "g", "log_scale", "log", "Logarithmic scale"),
     Key("compare", "s", "s", "smooth", "smooth", "Smoothing"),
     Key("compare", "plus,equals_sign", "+", "zoom(0.5)", "", "Zoom in"),
@@ -220,7 +220,7 @@ def of(where: str) -> Iterator[Key]:
 
 
 def bindings(where: str) -> list[BindingType]:
-    """The rows of one screen, as Textual takes them."""
+    """Return the keys of one screen as Textual's bindings."""
     from textual.binding import Binding
 
     return [Binding(key.keys, key.action, key.help, show=bool(key.text), priority=key.always) for key in of(where)]

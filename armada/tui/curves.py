@@ -1,4 +1,4 @@
-"""Curves in memory: points as read, and the lowest and highest of every block of them, so that drawing half a million costs little."""
+"""Curves in memory: the points, and the minimum and maximum of each block, so that half a million points draw quickly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Levels:
         return len(self.values)
 
     def extend(self, values: Iterable[float]) -> None:
-        """Append; only the blocks at the end are made anew."""
+        """Append values; only the last blocks are recomputed."""
         start = len(self.values)
         self.values.extend(values)
         self._rebuild(self.values, self.values, self._lows[0], self._highs[0], start // BLOCK)
@@ -44,7 +44,7 @@ class Levels:
             highs.append(_extreme(high_from[start:end], lowest=False))
 
     def extremes(self, start: int, end: int) -> tuple[float, float] | None:
-        """The lowest and highest of values[start:end]; None where there are none but gaps."""
+        """Return the minimum and maximum of values[start:end]; None if all are gaps."""
         low, high = math.inf, -math.inf
         for kind, (from_, to) in self._cover(start, end):
             source_low = self.values if kind < 0 else self._lows[kind]
@@ -98,7 +98,7 @@ class Curve:
         return len(self.steps)
 
     def extend(self, points: Iterable[tuple[float, float, float | None]]) -> None:
-        """Append (step, time, value); None is a NaN. What is not finite is a gap."""
+        """Append (step, time, value); None is a NaN. Values that are not finite become gaps."""
         found = list(points)
         if not found:
             return
@@ -109,7 +109,7 @@ class Curve:
         self._made.clear()
 
     def doubt(self, *, log: bool = False) -> str:
-        """What to say of the newest value where it cannot be drawn: what it is, and since when it is not finite."""
+        """Describe the newest value if it cannot be drawn: its value, and since when it is not finite."""
         if not len(self):
             return ""
         if math.isfinite(self.newest):
@@ -120,11 +120,11 @@ class Curve:
 
     @property
     def last(self) -> float | None:
-        """The newest value that is a number."""
+        """The newest finite value."""
         return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
 
     def shown(self, *, log: bool, smoothing: float) -> Levels:
-        """As it is to be drawn; made once and kept until points come."""
+        """The curve as drawn, cached until new points arrive."""
         if not log and not smoothing:
             return self.raw
         key = (log, smoothing)
@@ -151,7 +151,7 @@ def smoothed(values: Sequence[float], weight: float) -> array[float]:
 
 @dataclass(frozen=True, slots=True)
 class CurveUpdate:
-    """What came of a curve: all of it anew, or points after those that were there."""
+    """An update of a curve: all of it, or the points after those already read."""
 
     run_id: str
     name: str

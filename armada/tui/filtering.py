@@ -1,4 +1,4 @@
-"""What `/` takes: words (fuzzy), `!word`, `key:value`, `!key:value`; all of them must hold."""
+"""Parse the filter of `/`: words (fuzzy), `!word`, `key:value`, `!key:value`. A run must match all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS: dict[str, Callable[[RunRow], str]] = {
 
 
 class Query:
-    """A filter, read once; an unknown key is a word like any other."""
+    """A parsed filter. An unknown key is treated as a word."""
 
     def __init__(self, text: str = "") -> None:
         self.text = " ".join(text.split())
@@ -53,7 +53,7 @@ def _exact(word: str) -> Callable[[RunRow], bool]:
 
 
 def fuzzy(word: str, text: str) -> bool:
-    """Whether the letters of `word` stand in `text` in order, within a stretch not much longer than the word."""
+    """Whether the letters of `word` are in `text` in order, in a part not much longer than the word."""
     if word in text:
         return True
     start = text.find(word[0])

@@ -1,4 +1,4 @@
-"""Hosts as screens show them. GPU histories are long and grow at the end: only what came since is read."""
+"""Read hosts for the screens. GPU histories are long and only grow, so each reading takes only the new points."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class History:
 
 
 class HostReader:
-    """Keeps what it read of hosts.
+    """Reads hosts and caches the result.
 
     Args:
         database: The store.

@@ -1,4 +1,4 @@
-"""A log by byte offsets: only what is looked at is read, so two gigabytes open like two kilobytes."""
+"""Read a log by byte offsets. It reads only the visible part, so two gigabytes open as fast as two kilobytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LogFile:
         return found
 
     def backward(self, offset: int, count: int) -> int:
-        """Where the line begins that is `count` lines before the one at `offset`."""
+        """Return the start of the line that is `count` lines before the one at `offset`."""
         if not self.path.is_file():
             return 0
         with self.path.open("rb") as file:
@@ -73,18 +73,18 @@ class LogFile:
         return max(0, offset)
 
     def tail(self, count: int) -> int:
-        """Where the last `count` lines begin."""
+        """Return the start of the last `count` lines."""
         return self.backward(self.size, count)
 
     def line_start(self, offset: int) -> int:
-        """Where the line begins that holds a byte."""
+        """Return the start of the line that contains a byte."""
         if offset <= 0 or not self.path.is_file():
             return 0
         with self.path.open("rb") as file:
             return _line_start(file, offset)
 
     def find_back(self, word: str, before: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
-        """Where the last line before an offset begins that holds a word; capital letters count only if the word has some."""
+        """Return the start of the last line before an offset that contains a word. Case matters only if the word has capital letters."""
         fold, wanted = word == word.lower(), word.encode()
         if not wanted or not self.path.is_file():
             return None
@@ -101,7 +101,7 @@ class LogFile:
         return None
 
     def find_forward(self, word: str, after: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
-        """Where the first line behind the one at an offset begins that holds a word."""
+        """Return the start of the first line after the one at an offset that contains a word."""
         fold, wanted = word == word.lower(), word.encode()
         if not wanted or not self.path.is_file():
             return None

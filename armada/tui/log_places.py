@@ -1,4 +1,4 @@
-"""Places in a log as a person names them: a line, a share, a byte, a time. None of them needs the whole file in memory."""
+"""Parse positions in a log: a line, a percentage, a byte, a time. None of them needs the whole file in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """Read what a person typed.
+    """Parse a typed position.
 
     Raises:
         UsageError: It is no place.
@@ -55,11 +55,11 @@ def parse_place(text: str) -> Place:
         year, month, day, hour, minute, second = found.groups()
         if int(hour) < 24 and int(minute) < 60 and int(second or 0) < 60:
             return Place("time", _seconds(year, month, day, hour, minute, second or 0), year is not None)
-    raise UsageError(f"{word!r} is no place in a log", hint=HOW)
+    raise UsageError(f"{word!r} is not a position in a log", hint=HOW)
 
 
 def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:
-    """Where the line begins that is meant; None where there is none such, or when it was given up.
+    """Return the start of the line at a position; None if there is no such line, or the search was cancelled.
 
     Args:
         log: The file, read in pieces.

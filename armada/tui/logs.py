@@ -1,4 +1,4 @@
-"""Where a run's output can be read at home, and the child that fetches it from a host: the same `armada logs` a person types."""
+"""Find a run's log at home, and start `armada logs` to fetch it from its host."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COPIED_BYTES = 64_000_000
 
 
 def fetched(home: HomePaths, run_id: str) -> Path:
-    """What `armada logs` of this dashboard wrote."""
+    """Return the file to which this dashboard's `armada logs` writes."""
     return home.state / "dashboard" / "logs" / f"{run_id}.log"
 
 
 def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
-    """The newest copy of its output on this machine; on `local` it is the run's own file."""
+    """Return the newest copy of the run's log on this machine; on `local` it is the run's own file."""
     outputs = home.run(run.run_id) / "outputs"
     end = outputs / END  # of a log that is too long to come whole
     places = [end if end.is_file() else outputs / LOG, fetched(home, run.run_id)]
@@ -44,7 +44,7 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
 
 
 def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, trouble: str | None, now: float) -> str:
-    """How old a copy at home is, and why no newer one comes; empty where it is the run's own file, or all it ever printed.
+    """Say how old a copy at home is, and why there is no newer one. Empty if it is the run's own file, or complete.
 
     Args:
         home: Whose copy.
@@ -102,7 +102,7 @@ class Follower:
 
     @property
     def trouble(self) -> str | None:
-        """Why it ended, where it did not end well."""
+        """Return why it failed, if it failed."""
         if self._process.poll() in (None, 0):
             return None
         return self.errors.read_text(encoding="utf-8", errors="replace")[-500:].strip() or "armada logs ended"

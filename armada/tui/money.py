@@ -1,4 +1,4 @@
-"""What runs cost: a host's price counts once an hour, however many runs share the hour."""
+"""Compute what runs cost. A host's price counts once per hour, however many runs share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEEK_S = 7 * 86_400.0
 
 
 def reckon(rows: Iterable[RunRow], prices: Mapping[str, float | None], now: float) -> Money | None:
-    """The bill so far, or None where no host has a price."""
+    """Compute the costs so far; None if no host has a price."""
     priced = {name: price for name, price in prices.items() if price}
     if not priced:
         return None

@@ -1,4 +1,4 @@
-"""What is done from the dashboard is a command of its own process: closing the dashboard interrupts nothing."""
+"""Start operations as processes of their own, so that closing the dashboard interrupts nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(*words: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command's end: what it was called on the screen, its exit code, its last line, where all it said lies."""
+    """The end of a command: its title on the screen, exit code, last line, and the file with its output."""
 
     title: str
     exit_code: int
@@ -72,7 +72,7 @@ def start(home: HomePaths, title: str, words: Sequence[str], tell: Callable[[End
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command that only looks has said; `said` is why it has no answer, as a person reads it."""
+    """The answer of a command that only reads; `said` is the reason if there is no answer."""
 
     exit_code: int
     out: str
@@ -84,13 +84,13 @@ class Answer:
 
     @property
     def json(self) -> dict[str, Any] | None:
-        """The object it printed, or None where it printed none: it failed, or was killed."""
+        """The object it printed; None if it printed none because it failed or was killed."""
         found = self._printed
         return found if isinstance(found, dict) and "error" not in found else None
 
     @property
     def refusal(self) -> str:
-        """Why it has no answer, and what to do about that where the command says so; one line."""
+        """Why it has no answer, with the command's hint; one line."""
         found = self._printed
         error = found.get("error") if isinstance(found, dict) else None
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
@@ -107,7 +107,7 @@ class Answer:
 
 
 def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
-    """Start an armada command that only looks, and hand its answer to `tell` in another thread."""
+    """Start an armada command that only reads, and pass its answer to `tell` in another thread."""
 
     def wait() -> None:
         process = subprocess.Popen(
@@ -128,7 +128,7 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
 
 
 def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
-    """Those of some runs that another home launched, with its name; none where the store cannot be read.
+    """Return which of some runs another home launched, with its name; none if the store cannot be read.
 
     The commands ask again: what is not known here, they refuse.
     """
@@ -147,12 +147,12 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 
 
 def last_line(log: Path) -> str:
-    """What a command said last, before the hint and what could be done next."""
+    """Return the last line of a command's output that is not a hint."""
     return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
 def last_of(text: str) -> str:
-    """The last line of what a command said that is neither a hint nor empty, inert."""
+    """Return the last line of some output that is neither a hint nor empty, sanitized."""
     lines = [line for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.lstrip().startswith(("→", "next "))]
     return sanitize_line(said[-1].strip().removeprefix("armada: "), 300) if said else ""

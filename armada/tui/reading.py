@@ -1,4 +1,4 @@
-"""From the store to a snapshot: what changed is read, the rest is kept."""
+"""Make snapshots from the store: read what changed, keep the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Known:
 
 
 class RunReader:
-    """Keeps the rows it made; each reading asks the store only for runs of which something changed since the one before."""
+    """Caches its rows; each reading asks the store only for runs that changed since the last one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,11 +48,11 @@ class RunReader:
         self.index: dict[str, RunRow] = {}
         self.syncs: dict[str, RunSync] = {}
         self.changed: frozenset[str] | None = None
-        """Ids of the rows that `read` made anew; None when rows came or went."""
+        """Ids of the rows that `read` replaced; None if rows were added or removed."""
 
     @property
     def due(self) -> bool:
-        """Whether a failure has become history since the last reading, with nothing new in the store."""
+        """Whether a failure has become old since the last reading, although the store did not change."""
         return any(moment <= time.time() for moment in self._calming.values())
 
     @property
@@ -166,7 +166,7 @@ def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:
 
 
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
-    """Why a person should look at this run; None when it needs nobody."""
+    """Say why this run needs you; None if it does not."""
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
     if not run.ended and run.unreachable_since is not None:
@@ -175,7 +175,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     if run.state == "failed" and urgent:
         return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
     if run.state == "unknown" or (run.state == "running" and reason):
-        return ": ".join(part for part in (reason, because) if part) or "nobody knows its state"
+        return ": ".join(part for part in (reason, because) if part) or "its state is unknown"
     if run.state == "running" and run.loss_not_finite is not None:
         return f"its loss is {run.loss_not_finite}"
     if sync_failing is not None:

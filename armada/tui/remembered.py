@@ -1,4 +1,4 @@
-"""What a person chose in the dashboard, kept for the next time."""
+"""Keep the dashboard's settings, such as theme and order, for the next start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _file(home: HomePaths) -> Path:
 
 
 def theme(home: HomePaths) -> str | None:
-    """The theme that was chosen last; None where none was, or what was kept cannot be read."""
+    """Return the theme that was chosen last; None if none was chosen, or the file cannot be read."""
     try:
         found = json.loads(_file(home).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -29,7 +29,7 @@ def theme(home: HomePaths) -> str | None:
 
 
 def keep_theme(home: HomePaths, name: str) -> None:
-    """Write it down; on a disk that takes nothing it holds for this time only."""
+    """Remember the theme; if the disk is not writable, it lasts only for this session."""
     file = _file(home)
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

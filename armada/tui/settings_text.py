@@ -1,4 +1,4 @@
-"""Nested settings as flat lines, and in what two of them differ."""
+"""Flatten nested settings into lines, and compare two of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
-    """What armada made of it on its host, as far as it says something about the result."""
+    """Return the settings as resolved on the host, as far as they affect the result."""
     training, environment = spec.get("training"), spec.get("environment")
     made = {
         "host": spec.get("host"),

@@ -1,4 +1,4 @@
-"""One frozen picture of the store: what every screen draws from. Text from hosts is made inert here, once."""
+"""A frozen snapshot of the store, from which every screen draws. It sanitizes text from hosts, once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECENT_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run's checkpoints in short: the newest at home, how many are only on the host, and how many are damaged at home."""
+    """A summary of a run's checkpoints: the newest at home, how many are only on the host, and how many are damaged at home."""
 
     home_step: int | None
     home_at: float | None
@@ -63,7 +63,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A host: what the configuration says of it, what it last said itself, and its GPUs' last minutes.
+    """A host: its configuration, the facts it sent last, and the last minutes of its GPUs.
 
     `history` is longer, for the host that a screen asks for; `environment` is None until it is looked at.
     """

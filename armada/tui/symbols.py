@@ -1,4 +1,4 @@
-"""Signs on the screen, for terminals with and without UTF-8; what they mean never depends on colour."""
+"""Symbols on the screen, for terminals with and without UTF-8. None depends on colour alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Symbols:
     up: str
 
     def text(self, text: str) -> str:
-        """What this terminal can show of a text."""
+        """Return a text with only characters that this terminal can show."""
         return text if self.utf8 else in_ascii(text)
 
     def bar(self, fraction: float, width: int) -> str:
@@ -61,5 +61,5 @@ ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^",
 
 
 def of_terminal() -> Symbols:
-    """What the terminal's locale can write."""
+    """Return the symbols that the terminal's locale can write."""
     return UNICODE if is_utf8_terminal() else ASCII

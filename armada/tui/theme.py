@@ -1,4 +1,4 @@
-"""Themes of our own beside Textual's: what a person sees must not need good eyes."""
+"""armada's own themes, with enough contrast for weak eyes, beside Textual's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that reads the store: wakes when `PRAGMA data_version` moves or a screen wants something, and hands over snapshots."""
+"""The thread that reads the store when `PRAGMA data_version` changes or a screen needs data, and passes on snapshots."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Watcher:
         self._wake.set()
 
     def want(self, wants: Subscription, who: object = None) -> None:
-        """Say what is in sight; what is missing is read at once. Whoever was not the one before has no curves yet."""
+        """Set what is visible; missing data is read at once. A new subscriber has no curves yet."""
         if wants != self._wants or who is not self._who:
             self._who, self._wants = who, wants
             self._wake.set()
@@ -135,7 +135,7 @@ class Watcher:
             return
         found = identity_of(self._home.store)
         if found is None:
-            raise _Gone(f"the store is gone: {self._home.store} was deleted or moved away; what is shown is as it was")
+            raise _Gone(f"the store is gone: {self._home.store} was deleted or moved; this shows the last known state")
         if found != self._opened:
             self._opened = None
             raise _Replaced
@@ -286,7 +286,7 @@ class Watcher:
             self._hosts = load_hosts(self._home, Path.cwd())
             self._hosts_trouble = None
         except ArmadaError as error:  # the hosts known so far stay on the screen
-            kept = "hosts and prices are as last read" if self._hosts else "no host and no price is known"
+            kept = "hosts and prices stay as last read" if self._hosts else "no host and no price is known"
             self._hosts_trouble = f"{_told(error)} Until then {kept}."
 
     def _notifications_trouble(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Whether a run that was lost may be started again by itself, and where it goes on. A job that may have succeeded is not."""
+"""Decide whether a lost run may be started again automatically, and from where. A job that may have succeeded is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends that nobody has seen: what a scheduler's silence makes of a run, and for how long better evidence is waited for.
+"""Handle ends that no process recorded: what a scheduler's silence means, and how long to wait for better evidence.
 
 | what is known               | shown as     | relied on                                                                    |
 |-----------------------------|--------------|------------------------------------------------------------------------------|

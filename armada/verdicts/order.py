@@ -1,4 +1,4 @@
-"""Which of two observations of a host is the later one, and what it means when the later one shows less."""
+"""Decide which of two observations of a host is later, and what it means when the later one shows less."""
 
 from __future__ import annotations
 

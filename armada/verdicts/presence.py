@@ -1,4 +1,4 @@
-"""Where a run's folder is, and what may follow from not seeing it.
+"""Decide where a run's folder is, and what follows if it is not visible.
 
 | its folder  | the root's own name                     | it is     | what follows                                               |
 |-------------|-----------------------------------------|-----------|------------------------------------------------------------|
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-AWAY_WORDS = "its root on the host is another folder than the run was put into: is a file system not mounted there?"
+AWAY_WORDS = "its root on the host is not the folder that the run was put into: a file system may not be mounted there"
 
 
 class There(enum.Enum):

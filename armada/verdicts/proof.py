@@ -1,4 +1,4 @@
-"""What home has of a checkpoint, by bytes that were read; `sync/checkpoints/proof.py` reads them."""
+"""Evidence of a checkpoint at home, from bytes that were read (`sync/checkpoints/proof.py` reads them)."""
 
 from __future__ import annotations
 

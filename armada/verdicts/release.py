@@ -1,9 +1,9 @@
-"""What destroying a host would lose, run by run. What was not seen counts as lost.
+"""Decide what destroying a host would lose, run by run. What was not seen counts as lost.
 
 | of a run on the host                                            | lost                                                         |
 |-----------------------------------------------------------------|--------------------------------------------------------------|
 | it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
-| it was launched or resumed while the host was looked at         | yes                                                          |
+| it was launched or resumed while the host was checked         | yes                                                          |
 | its job lives, may live, or may be started                      | yes                                                          |
 | its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
 | its records cannot be read                                      | yes: nobody knows whether its job lives                      |
@@ -164,14 +164,14 @@ class RunMissing:
 def judge_missing(seen: RunMissing) -> list[Item]:
     """List what may be lost of a run that is not seen on its host."""
     if seen.processes:
-        what = f"its folder is not there, and its job runs (processes: {seen.processes})"
+        what = f"its folder is missing, but its job runs (processes: {seen.processes})"
         return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
     if seen.there is not There.REMOVED:
-        hint = "mount it, then repeat the command"
+        hint = "mount it, then run the command again"
         return [] if seen.settled else [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
     if seen.queued is not None:
-        what = "its folder there was removed, and its scheduler may still have its job"
-        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # there; then armada rm {seen.run_id}")]
+        what = "its folder there was removed, but its scheduler may still have its job"
+        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id}")]
     return []
 
 
@@ -203,13 +203,13 @@ def was_stopped_and_forgotten(evidence: object) -> bool:
 
 def unseen(run_id: str, host: str) -> Item:
     """Judge a run that the host listed and that a later answer has not seen."""
-    what = "it was there a moment ago and cannot be seen now"
+    what = "it was there a moment ago, but is missing now"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
 def put_there_meanwhile(run_id: str, host: str) -> Item:
     """Judge a run that the host did not list yet when it was asked first, or that was resumed since."""
-    what = "it was launched or resumed while the host was looked at"
+    what = "it was launched or resumed while the host was checked"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
@@ -232,11 +232,11 @@ def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
 
 def _of_life(seen: RunThere) -> list[Item]:
     if seen.life is Life.GUESSED_GONE:
-        what = "its scheduler no longer lists its job, and nothing says how it ended: it may still run"
+        what = "its scheduler no longer lists its job, and no end was recorded: it may still run"
         hint = f"armada stop {seen.run_id}, once you know that it does not"
         return [Item(seen.run_id, what, lost=True, hint=hint)]
     if seen.life is Life.UNREADABLE:
-        what = "its records there cannot be read: whether its job lives cannot be known"
+        what = "its records there cannot be read: it is unknown whether its job is alive"
         return [Item(seen.run_id, what, lost=True, hint=f"armada show {seen.run_id}")]
     if seen.life is Life.LIVES:
         return [Item(seen.run_id, "its job is running", lost=True, hint=f"armada stop {seen.run_id}")]
@@ -247,8 +247,8 @@ def _of_homes(seen: RunThere) -> list[Item]:
     items = []
     if not seen.known:
         whose = " and ".join(home.named for home in seen.others) or "another home"
-        what = f"{whose} started it, and this home knows nothing of it"
-        items.append(Item(seen.run_id, what, lost=True, hint="ask its owner, or take it up: armada recover"))
+        what = f"{whose} started it, and this home has no record of it"
+        items.append(Item(seen.run_id, what, lost=True, hint="ask its owner, or add it here: armada recover"))
     for home in seen.others:
         if home.settled and not home.missing:
             continue
@@ -264,10 +264,10 @@ def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
     if each.here is Proof.PROVEN:
         return None
     if each.here is Proof.DAMAGED:
-        what = f"checkpoint-{each.step} is damaged at home: the only whole copy is there"
+        what = f"checkpoint-{each.step} is damaged at home: the only intact copy is there"
         return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id}")
     what = f"checkpoint-{each.step} ({amount(each.size_bytes)}) is only there"
-    what += "; sync.keep_home does not want it" if each.unwanted else ""
+    what += "; sync.keep_home excludes it" if each.unwanted else ""
     hint = f"armada pull {seen.run_id} --checkpoint {each.step}"
     return Item(seen.run_id, what, lost=not each.unwanted, hint=hint)
 
@@ -277,7 +277,7 @@ def _of_announced(seen: RunThere) -> list[Item]:
         return []
     named = counted(seen.announced, "checkpoint")
     if seen.finishing >= seen.announced or seen.life is not Life.NONE:
-        what, hint = f"{named} announced and still being hashed", "look again in a while"
+        what, hint = f"{named} announced and still being hashed", "check again later"
     else:
         what = f"{named} announced that cannot be hashed"
         hint = "its supervisor.log on the host says why; copy it yourself"
@@ -293,10 +293,10 @@ def _of_outputs(seen: RunThere) -> list[Item]:
         items.append(Item(seen.run_id, what, lost=True, hint=f"armada sync now {seen.run_id}"))
     if seen.unnameable:
         example = sanitize_line(ascii(seen.unnameable[0]), 60)
-        what = f"names that cannot come home: {counted(len(seen.unnameable), 'output')}, such as {example}"
+        what = f"file names that cannot be transferred: {counted(len(seen.unnameable), 'output')}, such as {example}"
         items.append(Item(seen.run_id, what, lost=True, hint="rename them on the host"))
     if seen.problem is not None:
-        items.append(Item(seen.run_id, f"what it has there cannot be listed: {sanitize_line(seen.problem)}", lost=True))
+        items.append(Item(seen.run_id, f"its files there cannot be listed: {sanitize_line(seen.problem)}", lost=True))
     elif seen.truncated:
         what = "it has more outputs than can be listed"
         items.append(Item(seen.run_id, what, lost=True, hint="copy them yourself"))
@@ -308,7 +308,7 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
     count, size_bytes, examples = seen.unnamed
     if count:
         named = ", ".join(sanitize_line(path, 60) for path in examples[:3])
-        what = f"{counted(count, 'file')} it wrote ({amount(size_bytes)}), named by no sync.outputs: {named}"
+        what = f"{counted(count, 'file')} it wrote ({amount(size_bytes)}), that no sync.outputs names: {named}"
         hint = "copy what you need, then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
     left_bytes, log_bytes = seen.log_left
@@ -317,6 +317,6 @@ def _of_work(seen: RunThere, *, ignore_work: bool) -> list[Item]:
         hint = f"armada logs {seen.run_id} --from 0 > FILE, if you need them; then --ignore-work"
         items.append(Item(seen.run_id, what, lost=not ignore_work, hint=hint))
     if seen.dirty:
-        what = "its code had changes that no revision holds; the snapshot it ran lies only on the host"
-        items.append(Item(seen.run_id, what, lost=False, hint="commit them, if they are worth it"))
+        what = "its code had uncommitted changes; the snapshot that ran is only on the host"
+        items.append(Item(seen.run_id, what, lost=False, hint="commit them if you want to keep them"))
     return items

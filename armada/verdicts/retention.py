@@ -1,4 +1,4 @@
-"""Which checkpoints stay, at home and on the host, each with the reason. Pure: the deleting is done elsewhere.
+"""Decide which checkpoints stay, at home and on the host, with the reason for each. It deletes nothing.
 
 Whatever the settings say: the newest stays, the best stays, and on a host everything stays that is not verified at home.
 """

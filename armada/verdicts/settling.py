@@ -1,4 +1,4 @@
-"""Whether all of a run is home, so that nothing of it is looked for any more.
+"""Decide whether everything of a run is home, so that it needs no more syncs.
 
 | of a run                                                        | all of it is home                                    |
 |-----------------------------------------------------------------|------------------------------------------------------|

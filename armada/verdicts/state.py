@@ -1,4 +1,4 @@
-"""Decide a run's state from evidence. The only place that does.
+"""Decide a run's state from evidence. No other module does.
 
 A host shows files and processes; it never says "failed". What they mean together is this table, tried from the top
 (`because` of the verdict names the row, and `armada ps --why` shows it):
@@ -10,9 +10,9 @@ A host shows files and processes; it never says "failed". What they mean togethe
 | nothing of the run on the host                                  | unknown    | not_on_host        |
 | its records there cannot be read                                | unknown    | unreadable         |
 | no submission claimed                                           | preparing  |                    |
-| claimed, no supervisor has taken it                             | submitted  |                    |
+| claimed, no supervisor has started it                             | submitted  |                    |
 | supervisor alive                                                | as written |                    |
-| … and wrote “running”, and nothing got on for `stall_after`     | running    | stalled            |
+| … and wrote “running”, and no progress for `stall_after`     | running    | stalled            |
 | its batch system: it waits, or waits again                      | queued     | as written         |
 | its batch system said so before its supervisor began            | running    |                    |
 | its batch system: held                                          | queued     | held               |
@@ -62,13 +62,13 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
-    message = f"nothing got on for {span(quiet_s)}{_beat(evidence)}"
+    message = f"no progress for {span(quiet_s)}{_beat(evidence)}"
     return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
 
 
 def _woken_by(pids: list[Any]) -> str:
     numbers = [str(pid) for pid in pids[:5] if isinstance(pid, int) and pid > 0]
-    return f": kill -CONT {' '.join(numbers)} on its host lets them run again" if numbers else ""
+    return f": kill -CONT {' '.join(numbers)} on its host continues them" if numbers else ""
 
 
 def quiet_for(observed: dict[str, Any]) -> float:
@@ -123,9 +123,9 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         because = f"the exit of attempt {number} is written"
         return verdict(because, exit_["state"], exit_.get("reason"), exit_.get("message"))
     if not observed.get("exists") and (left := _count(mapping(observed.get("remains")).get("processes"))):
-        because = f"its folder is not on the host; {left} of its processes live there"
+        because = f"its folder is not on the host; {left} of its processes are alive there"
         return verdict(
-            because, "running", FOLDER_REMOVED, "its folder on the host was removed while it ran; the job goes on"
+            because, "running", FOLDER_REMOVED, "its folder on the host was removed while it ran; the job continues"
         )
     if not observed.get("exists"):
         because = "nothing of the run is on the host"
@@ -136,14 +136,14 @@ def _decide(observed: dict[str, Any]) -> Verdict:
     if not submission.get("claimed"):
         return verdict("its folder is on the host; no submission was claimed", "preparing")
     if not submission.get("job"):
-        because = f"submission {_count(submission.get('number'))} is claimed; no supervisor has taken it"
-        return verdict(because, "submitted", None, "claimed on the host, not taken up yet")
+        because = f"submission {_count(submission.get('number'))} is claimed; no supervisor has started it"
+        return verdict(because, "submitted", None, "claimed on the host, not started yet")
     if isinstance(scheduler_status := evidence.get("scheduler"), dict):
         return verdict(*_by_scheduler(scheduler_status, state, evidence))
     written = str(state.get("state") or "submitted")
     supervisor = evidence.get("supervisor")
     if supervisor not in ("dead", "none"):
-        alive = "its supervisor lives" if supervisor == "alive" else "whether its supervisor lives cannot be seen"
+        alive = "its supervisor lives" if supervisor == "alive" else "it is unknown whether its supervisor is alive"
         wrote = f"{alive} and wrote “{sanitize_line(written, 20)}”{_beat(evidence)}"
         return verdict(wrote, written, state.get("reason"), state.get("message"))
     if evidence.get("rebooted"):
@@ -151,7 +151,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return verdict(because, "failed", "host_rebooted", "the host was restarted while the run was on it")
     if alive_count := _count(evidence.get("processes")):
         because = f"its supervisor is dead; {alive_count} of the run's processes live"
-        return verdict(because, "running", "supervisor_lost", "its supervisor died; the job itself goes on")
+        return verdict(because, "running", "supervisor_lost", "its supervisor died; the job itself continues")
     if evidence.get("stop_wished"):
         because = "its supervisor is dead, its end was asked for, none of its processes lives"
         return verdict(because, "cancelled", "killed_by_user", "stopped after its supervisor had died")
@@ -160,7 +160,7 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return verdict(because, "failed", "never_started", "its supervisor died before the job was started")
     if not attempt.get("run"):
         because = f"its supervisor is dead; attempt {number} was begun, no process was recorded and none lives"
-        said = "its supervisor died while it started the job; whether the job began cannot be known"
+        said = "its supervisor died while it started the job; it is unknown whether the job began"
         return verdict(because, "failed", "supervisor_lost", said)
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
@@ -186,7 +186,7 @@ def _by_scheduler(
         return f"{said}; its supervisor waits with it", "queued", again or scheduler_status.get("reason"), words
     if seen == "held":
         return (
-            f"{said}: it waits until somebody lets it go on",
+            f"{said}: it waits until somebody releases it",
             "queued",
             scheduler_status.get("reason") or "held",
             message,
@@ -219,7 +219,7 @@ def _by_scheduler(
         if evidence.get("stop_wished"):
             return because, "cancelled", "killed_by_user", "no longer in the queue"
         how = "how it ended" if evidence.get("attempt") else "that it ever began"
-        return because, "failed", "gone", f"{engine} no longer lists the job, and nothing says {how}"
+        return because, "failed", "gone", f"{engine} no longer lists the job, and no record shows {how}"
     problem = sanitize_line(scheduler_status.get("error") or message or "no answer yet", 200)
     return (
         f"{engine} does not say ({problem}); its supervisor wrote “{sanitize_line(written, 20)}”",

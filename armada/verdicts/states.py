@@ -1,4 +1,4 @@
-"""The words for what a run may be, and a verdict that says one of them."""
+"""The states of a run, and the verdict that names one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a run whose end was asked for, and of which its host has nothing.
+"""Decide how a run ended that was told to stop and of which its host has no records.
 
 | its folder                                                     | the run                                              |
 |----------------------------------------------------------------|------------------------------------------------------|

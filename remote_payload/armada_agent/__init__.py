@@ -1,4 +1,4 @@
-"""The program that speaks for a host and supervises its runs: the standard library alone, Python 3.6 and newer."""
+"""The program on the host: it answers home and supervises runs. Standard library only, Python 3.6 and newer."""
 
 __version__ = "0.1.0"
 PROTOCOL = 1

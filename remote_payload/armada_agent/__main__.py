@@ -1,4 +1,4 @@
-"""Entry points of the detached processes; `serve` is called in-process by the bootstrap instead."""
+"""Entry points of the detached processes. The bootstrap calls `serve` in-process instead."""
 
 import argparse
 import sys
@@ -19,12 +19,12 @@ def main() -> int:
         command.add_argument("--run", required=True)
         command.add_argument("--submission", type=int, required=True)
         if name == "supervise":
-            command.add_argument("--job", help="the batch system's id of the job that runs this; none without one")
+            command.add_argument("--job", help="the batch system's id of the job that runs this, if there is one")
         if name == "end":
             command.add_argument("--grace", type=float, default=60.0, help="seconds between SIGTERM and SIGKILL")
     given = parser.parse_args()
     if given.command is None:
-        parser.error("say `supervise`, `clear`, `finish`, `end` or `quota`")
+        parser.error("use `supervise`, `clear`, `finish`, `end` or `quota`")
     if given.command == "supervise" and given.job is not None:
         from armada_agent.supervisor.batch import supervise as begin_job
 

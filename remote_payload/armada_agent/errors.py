@@ -1,4 +1,4 @@
-"""What the agent answers when it cannot do what home asked."""
+"""The errors that the agent sends to home."""
 
 import errno
 from typing import Optional

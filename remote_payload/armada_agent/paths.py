@@ -1,4 +1,4 @@
-"""Every name under a host's root, and the checks that keep names from home inside it."""
+"""Every file name under a host's root, and the checks that keep names from home inside it."""
 
 import errno
 import os
@@ -134,7 +134,7 @@ def require_own(folder: str) -> None:
         OSError: It is a link.
     """
     if os.path.islink(folder):
-        raise OSError(errno.ELOOP, "it is a link, and armada follows none there", folder)
+        raise OSError(errno.ELOOP, "it is a link, and armada does not follow links there", folder)
 
 
 def list_run_ids(root: str) -> List[str]:

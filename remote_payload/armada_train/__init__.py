@@ -1,4 +1,4 @@
-"""armada's training payload: TRL's SFTTrainer under `accelerate launch`, told what to do by one spec.json.
+"""armada's training payload: TRL's SFTTrainer under `accelerate launch`, configured by one spec.json.
 
 It imports neither `armada` nor `armada_agent`; files in the run's folder are all that connects them.
 """

@@ -1,4 +1,4 @@
-"""How a training ends badly on purpose: a reason that home knows, a sentence, an exit code."""
+"""End a training with a known failure: a reason that home knows, a sentence, an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m armada_train.launch --config_file … --spec …`: accelerate's launcher with signals and exit codes that mean something.
+"""`python -m armada_train.launch --config_file … --spec …`: accelerate's launcher with meaningful signals and exit codes.
 
 With `--script FILE -- ARGUMENTS` it starts a user's own script instead of the payload, and leaves nothing of itself in it.
 

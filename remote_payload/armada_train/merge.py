@@ -1,4 +1,4 @@
-"""`python -m armada_train.merge --spec …`: a LoRA adapter merged into its base, on CPUs, proven to say the same.
+"""`python -m armada_train.merge --spec …`: merge a LoRA adapter into its base model on CPUs, and verify the result.
 
 What can be wrong without torch is found before torch is imported.
 """

@@ -1,4 +1,4 @@
-"""The run's folder as the payload sees it, and which of its processes this one is."""
+"""The run's folder as the payload uses it, and the rank of this process."""
 
 from __future__ import annotations
 

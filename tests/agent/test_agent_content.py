@@ -282,7 +282,7 @@ def test_a_content_that_was_changed_is_refused_with_what_is_wrong(this_host: Hos
     change_quietly(path / "run.py")
     if not is_noted:
         forget(path)
-    with pytest.raises(Refused, match=f"{sha} is not what its name says") as refused:
+    with pytest.raises(Refused, match=f"{sha} does not match its name") as refused:
         this_host.call("content.check", kind=kind, sha=sha)
     assert refused.value.kind == "environment"
     assert f"rm -rf {path}" in (refused.value.hint or "")
@@ -297,7 +297,7 @@ def test_a_content_with_other_files_is_refused(
     damage(path)
     if not is_noted:
         forget(path)
-    with pytest.raises(Refused, match="is not what its name says"):
+    with pytest.raises(Refused, match="does not match its name"):
         this_host.call("content.check", kind="data", sha=sha)
 
 
@@ -320,7 +320,7 @@ def test_data_of_an_older_armada_is_read_once_and_code_each_time(this_host: Host
         if is_believed:
             assert this_host.call("content.check", kind=kind, sha=sha)["present"] is True
         else:
-            with pytest.raises(Refused, match="has other bytes"):
+            with pytest.raises(Refused, match="has the wrong content"):
                 this_host.call("content.check", kind=kind, sha=sha)
 
 
@@ -331,7 +331,7 @@ def test_a_note_beside_a_content_cannot_say_that_other_files_belong_to_it(this_h
     told = json.loads(note.read_bytes())
     told["manifest"].append(["extra", 1, hashlib.sha256(b"x").hexdigest(), 0o644])
     note.write_text(json.dumps(told))
-    with pytest.raises(Refused, match="is not what its name says"):
+    with pytest.raises(Refused, match="does not match its name"):
         this_host.call("content.check", kind="data", sha=sha)
 
 
@@ -339,7 +339,7 @@ def test_a_run_works_in_a_copy_that_was_held_against_the_hash(this_host: Host) -
     _, path = publish(this_host)
     this_host.create("right", "true", job={"code": str(path)})
     change_quietly(path / "run.py")
-    with pytest.raises(Refused, match=r"run\.py has other bytes"):
+    with pytest.raises(Refused, match=r"run\.py has the wrong content"):
         this_host.create("wrong", "true", job={"code": str(path)})
     assert not this_host.folder("wrong").exists()
 
@@ -349,7 +349,7 @@ def test_a_content_that_somebody_else_put_there_is_refused(this_host: Host) -> N
     sha, path = publish(this_host)
     for place in (path, path / "run.py"):
         os.chown(place, 61235, 61235)
-        with pytest.raises(Refused, match=r"is not yours but of .*\(uid 61235\)"):
+        with pytest.raises(Refused, match=r"is not yours, it belongs to .*\(uid 61235\)"):
             this_host.call("content.check", kind="code", sha=sha)
         os.chown(place, 0, 0)
     os.chown(path, 61235, 61235)

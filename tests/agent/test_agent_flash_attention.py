@@ -120,14 +120,14 @@ def test_a_wheel_that_cannot_be_fetched_is_left_out_aloud_or_refused(
     host = Host(converse(environment=with_uv))
     with pytest.raises(Refused) as refused:
         ensure(host, flash_attn=request(NOWHERE, required=True))
-    assert "could not be fetched; does this host reach" in str(refused.value)
+    assert "could not be fetched; check that this host reaches" in str(refused.value)
     assert "environment.flash_attn_url" in (refused.value.hint or "")
     assert host.call("environment.status", keys=["cu-1"]) == {"cu-1": "partial"}
 
     answer = ensure(host, flash_attn=request(NOWHERE, required=False))
     assert answer["outcome"] == "built"
     assert answer["notes"][0].startswith("left out: flash-attn's wheel for cp3")
-    assert any("goes without it" in entry["message"] for entry in host.conversation.progress)
+    assert any("built without it" in entry["message"] for entry in host.conversation.progress)
 
 
 def test_optional_packages_are_there_where_the_index_has_them(
@@ -147,7 +147,7 @@ def test_optional_packages_that_the_index_lacks_are_left_out_aloud(
     host = Host(converse(environment=with_uv))
     answer = ensure(host, optional="small==2.0\n")
     assert answer["freeze"] == "tiny==1.0"
-    assert answer["notes"] == ["left out, not on this host's index: small==2.0"]
+    assert answer["notes"] == ["left out because this host's index does not have it: small==2.0"]
     assert any("has no small==2.0" in entry["message"] for entry in host.conversation.progress)
 
 

@@ -22,7 +22,7 @@ def test_an_agent_whose_root_was_wiped_says_so(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "root")
         with pytest.raises(Conflict, match=r"is gone: wiped a moment ago .*, or no longer mounted") as told:
             session.call("host.facts", {})
-        assert told.value.hint == "the same command again, once the root is as it should be"
+        assert told.value.hint == "run the same command again once the root is restored"
 
 
 def test_a_run_that_is_not_there_is_not_there_whatever_became_of_the_root(tmp_path: Path) -> None:

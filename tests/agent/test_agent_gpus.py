@@ -191,7 +191,7 @@ def test_gpus_on_a_host_without_nvidia_smi_fail_at_once(this_host: Host) -> None
     this_host.launch("none-1", "true", gpus=1)
     state = this_host.await_end("none-1")
     assert (state["state"], state["reason"]) == ("failed", "env_error")
-    assert state["message"] == "the run needs 1 GPU and this host has no nvidia-smi"
+    assert state["message"] == "the run needs 1 GPU, but this host has no nvidia-smi"
 
 
 def test_facts_show_gpus_and_whose_processes_sit_on_them(machine: Machine, gpu_host: Host) -> None:

@@ -75,7 +75,7 @@ def test_a_job_that_its_supervisor_put_back_has_lost_no_worker() -> None:
 
 def test_a_hold_says_what_to_do() -> None:
     message = htcondor.follow({}, SUBMITTED + OUT_OF_TIME)["message"]
-    assert "goes on from its last checkpoint" in message
+    assert "continues from its last checkpoint" in message
     assert "condor_release 003.000" in message
 
 

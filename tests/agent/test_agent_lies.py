@@ -113,7 +113,7 @@ def test_a_job_that_slurm_shows_otherwise_until_its_node_is_cleared_goes_back(cl
     cluster.say("squeue", shown)
     assert set(cluster.be_silent(60)) == {"unknown"}
     if shown:
-        words = "Slurm says “FAILED”; its supervisor wrote that it goes back: in 20 s it shows whether it does"
+        words = "Slurm says “FAILED”; its supervisor wrote that it returns to the queue: armada knows in 20 s whether it does"
         assert cluster.look()["message"] == words
     cluster.say("squeue", "11|PENDING|BeginTime||armada.a-1.1\n")
     assert cluster.be_silent(20) == ["pending"]

@@ -28,7 +28,7 @@ def test_no_event_ends_a_job_that_writes(cluster: DoubtedJob, said: str, after: 
     assert set(cluster.live(60)) == {"running"}
     cluster.log(SUBMITTED + EXECUTING + said)
     if after in ("pending", "held"):
-        assert "its supervisor wrote “running”: in 60 s it shows" in cluster.look()["message"]
+        assert "its supervisor wrote “running”: armada knows in 60 s whether" in cluster.look()["message"]
     believed = cluster.live(600)
     assert set(believed[2:]) == {"running"}, believed
     assert "but its job wrote" in cluster.look()["message"]
@@ -64,7 +64,7 @@ def test_an_event_log_that_is_lost_or_cut_ends_nothing(cluster: DoubtedJob) -> N
         ("1\n", None, "pending", None, "idle by condor_q; its event log is not there: "),
         ("5\n", None, "held", None, "held by condor_q; "),
         ("3\n", None, "ended", "removed", "removed by condor_q; "),
-        ("9\n", None, "unknown", None, "a JobStatus that is not known here, 9 by condor_q; "),
+        ("9\n", None, "unknown", None, "an unknown JobStatus, 9 by condor_q; "),
         ("", "4\n", "ended", "ended_silently", "completed by condor_history"),
         ("", "3\n", "ended", "removed", "removed by condor_history"),
         ("", "2\n", "unknown", None, None),
@@ -202,7 +202,7 @@ def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(clus
     cluster.say("condor_q", "7\n")
     assert cluster.be_silent(200)[-1] == "running"
     by_log = "Number of processes actually suspended: 3"
-    silence = "its event log says that it runs, and nothing of it was written for minutes"
+    silence = "its event log says that it runs, but its files have not changed for minutes"
     assert cluster.look()["message"] == f"{by_log}; suspended by condor_q; {silence}"
     assert cluster.look()["detail"] == "suspended"
     cluster.say("condor_q", "")

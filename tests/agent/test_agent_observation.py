@@ -221,4 +221,4 @@ def test_a_job_that_prints_without_end_is_named_before_its_disk_is_full(this_hos
     this_host.await_end("long-1")
     said = [event["message"] for event in this_host.events("long-1") if event["kind"] == "finding"]
     assert len(said) == 1
-    assert "nothing shortens it; its disk has" in said[0]
+    assert "is never shortened; its disk has" in said[0]

@@ -74,8 +74,8 @@ def test_what_cannot_be_hashed_is_given_up_and_still_counted(this_host: Host) ->
     assert found["announced"] == 2
     assert steps(this_host, "orphan-3") == [30]
     said = (folder / "supervisor.log").read_text()
-    assert "checkpoint 10 could not be finished: it was announced with a wrong kind or time" in said
-    assert "checkpoint 20 could not be finished: it held 12 bytes when it was announced and holds 40011 now" in said
+    assert "checkpoint 10 could not be finished: it was announced with an invalid kind or time" in said
+    assert "checkpoint 20 could not be finished: it had 12 bytes when it was announced and has 40011 now" in said
     announce(folder, 40)
     assert sync_look(this_host, "orphan-3")["finishing"] == 1
     eventually(lambda: steps(this_host, "orphan-3") == [30, 40])

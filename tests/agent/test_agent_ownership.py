@@ -69,7 +69,7 @@ def test_a_root_that_everybody_may_write_is_refused_with_the_command_that_closes
     root = make(place / "ro ot", mode)
     with pytest.raises(UntrustedError, match=rf"ro ot can be written by everybody .*mode {mode:04o}") as refused:
         require_way(str(root))
-    assert refused.value.hint == f"chmod go-w '{root}'  # there"
+    assert refused.value.hint == f"chmod go-w '{root}'  # on the host"
 
 
 def test_a_folder_above_the_root_that_everybody_may_write_is_refused(place: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_group_that_shares_a_folder_above_is_a_doubt_and_one_that_shares_the_r
 def test_a_folder_of_somebody_else_is_refused_with_its_owner_and_mode(place: Path, which: str, she: int) -> None:
     make(place / "above" / "root", 0o700)
     os.chown(place / "above" if which == "above" else place / "above" / "root", she, she)
-    with pytest.raises(UntrustedError, match=rf"is not yours but of .*\(uid {she}\), mode 07") as refused:
+    with pytest.raises(UntrustedError, match=rf"is not yours, it belongs to .*\(uid {she}\), mode 07") as refused:
         require_way(str(place / "above" / "root"))
     assert "`root:`" in refused.value.hint
 

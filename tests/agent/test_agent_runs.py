@@ -117,7 +117,7 @@ def test_a_job_whose_declared_secret_is_missing_is_not_started(
     host.launch("secret-2", "sh", "-c", "touch began", secrets={"OTHER": "x"}, job={"secrets": ["TOKEN", "OTHER"]})
     state = host.await_end("secret-2")
     assert (state["state"], state["reason"]) == ("failed", "secrets_missing")
-    assert "TOKEN; `armada resume secret-2` sends them anew" in state["message"]
+    assert "TOKEN; `armada resume secret-2` sends them again" in state["message"]
     assert not (host.folder("secret-2") / "work" / "began").exists()
 
 

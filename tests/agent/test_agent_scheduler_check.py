@@ -53,7 +53,7 @@ def test_nodes_that_are_all_away_are_a_wait_with_its_reason(say: Say, words: str
     )
     answer = slurm.check(SCRIPT)
     assert words.strip() in answer["wait"]
-    assert answer["wait"].endswith("these are away: n1 (drain: new disks), n2 (down*: new disks)")
+    assert answer["wait"].endswith("these are unavailable: n1 (drain: new disks), n2 (down*: new disks)")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_job_without_a_container_asks_for_none(say: Say) -> None:
 
 def test_gpus_with_more_memory_than_any_of_the_pool_are_refused(say: Say) -> None:
     docker = {"HasDocker": True}
-    with pytest.raises(EngineError, match="GPUs of 72479 MB are asked for; the largest of the pool have 24000 MB"):
+    with pytest.raises(EngineError, match="GPUs with 72479 MB are requested; the largest of the pool have 24000 MB"):
         ask_condor(say, RECORDED, slot(GPUs_GlobalMemoryMb=24000, **docker), slot(TotalSlotGPUs=0))
     assert is_accepted(say, RECORDED, slot(GPUs_GlobalMemoryMb=24000, **docker), slot(GPUs_GlobalMemoryMb=81000))
     assert is_accepted(say, RECORDED, slot(GPUs_GlobalMemoryMb=24000, **docker), slot())  # of one nobody knows it
@@ -156,8 +156,6 @@ def test_an_empty_pool_may_grow(say: Say) -> None:
 
 def test_a_schedd_that_is_down_has_refused_nothing_and_is_named_before_a_launch(say: Say) -> None:
     say("condor_q", "Error: Can't find address for schedd worker\n", code=1)
-    with pytest.raises(
-        EngineError, match=r"Can.t find address for schedd worker; no job can be handed over now"
-    ) as down:
+    with pytest.raises(EngineError, match=r"Can.t find address for schedd worker; no job can be submitted now") as down:
         htcondor.check("universe = vanilla\nqueue\n")
     assert not down.value.refused

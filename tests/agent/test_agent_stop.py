@@ -430,7 +430,7 @@ def test_what_a_job_leaves_running_is_named_before_it_is_ended(host: Host) -> No
     host.launch("left-1", "sh", "-c", "setsid sleep 1000 & echo $! > left; exit 0")
     state = host.await_end("left-1")
     pid = int((host.folder("left-1") / "work/left").read_text())
-    named = f"left 1 running, which were ended: sleep ({pid})"
+    named = f"left 1 running, which were then ended: sleep ({pid})"
     assert (state["state"], named in state["message"]) == ("succeeded", True)
     assert not is_running(pid)
 

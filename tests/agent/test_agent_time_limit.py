@@ -238,7 +238,7 @@ def test_a_run_whose_node_failed_goes_back_and_says_so(worker: Callable[[str], W
     supervisor.terminate()
     assert supervisor.wait(WITHIN_S) == 1
     assert told(there, "l-12") == ("queued", "node_failure")
-    words = "its node n2 failed, by Slurm's own word; attempt 1, first checkpoint: step 600"
+    words = "its node n2 failed, according to Slurm; attempt 1, first checkpoint: step 600"
     assert there.read("l-12", "state.json")["message"] == words
     supervisor = there.begin("l-12")
     eventually((folder / "work/up-2").exists)
@@ -264,7 +264,7 @@ def test_a_host_that_puts_nothing_back_is_obeyed(worker: Callable[[str], Worker]
     there.hand_over("l-9", SAVING, watch=RESUME, scheduler={"requeue_at_time_limit": False})
     assert there.to_the_limit("l-9", 1) == 1
     assert told(there, "l-9") == ("failed", "time_limit")
-    assert "`armada resume l-9` goes on from step 600" in there.read("l-9", "state.json")["message"]
+    assert "`armada resume l-9` continues from step 600" in there.read("l-9", "state.json")["message"]
     assert there.calls == []
 
 
@@ -310,7 +310,7 @@ def test_what_a_run_saved_until_its_time_limit_is_kept(worker: Callable[[str], W
     state = there.host.await_end("d-2")
     assert (state["state"], state["reason"], state["exit_code"]) == ("failed", "time_limit", 85)
     assert [entry["step"] for entry in there.host.look("d-2")["outbox"]] == [600]
-    assert state["message"] == "it reached its time limit of 24h; `armada resume d-2` goes on from step 600"
+    assert state["message"] == "it reached its time limit of 24h; `armada resume d-2` continues from step 600"
     assert (there.exit_of("d-2", 1)["step_before"], there.exit_of("d-2", 1)["step"]) == (None, 600)
 
 

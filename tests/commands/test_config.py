@@ -120,11 +120,11 @@ def test_a_person_reads_lines(armada: Armada, files: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "what to show?"),
+        ([], 2, "name what to show:"),
         (["--host", "dsek"], 7, "did you mean desk?"),
-        (["--profile", "nothing"], 7, "no profile is called"),
+        (["--profile", "nothing"], 7, "there is no profile"),
         (["missing.yaml"], 2, "missing.yaml"),
-        (["--host", "desk", "--set", "a=1"], 2, "none is named"),
+        (["--host", "desk", "--set", "a=1"], 2, "no experiment is given"),
         (["exp.yaml", "--set", "train.sed=1"], 2, "did you mean `train.seed`?"),
     ],
 )

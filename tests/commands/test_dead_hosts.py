@@ -66,7 +66,7 @@ def test_a_log_that_is_home_is_shown_from_there(armada: Armada, dead: tuple[str,
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "three")
     assert len(shown.stdout.splitlines()) == 2
     assert not set(shown.stdout) & {"\x1b", "\x07"}
-    assert "this is the whole log, as it came home, 1 h 00 m ago" in shown.stderr
+    assert "showing the complete copy at home, synced 1 h 00 m ago" in shown.stderr
     assert armada.run("logs", RUN, "--from", "4").stdout.endswith("two\nthree\n")
     assert armada.run("logs", RUN, "--from", "4000").stdout == ""
 
@@ -77,7 +77,7 @@ def test_a_log_that_may_go_on_is_shown_as_far_as_it_came_and_said_to_be_a_part(
     place(armada, dead[0], "running", log="one\n", synced=False)
     shown = armada.run("logs", RUN)
     assert (shown.returncode, shown.stdout) == (dead[1], "one\n")
-    assert f"the log of {RUN} may go on there" in shown.stderr
+    assert f"the log of {RUN} may continue there" in shown.stderr
 
 
 def test_of_a_log_whose_middle_did_not_come_home_both_parts_are_shown(armada: Armada, dead: tuple[str, int]) -> None:
@@ -86,11 +86,12 @@ def test_of_a_log_whose_middle_did_not_come_home_both_parts_are_shown(armada: Ar
     shown = armada.run("logs", RUN, "--tail", "1")
     assert (shown.returncode, shown.stdout) == (0, "last\n")
     assert (
-        "of the log there is its beginning (6 B) and, in output.log.end, its end (11 B), 1 h 00 m ago" in shown.stderr
+        "the copy at home has its beginning (6 B) and, in output.log.end, its end (11 B), synced 1 h 00 m ago"
+        in shown.stderr
     )
     whole = armada.run("logs", RUN, "--from", "0")
     assert whole.stdout == "first\nlater\nlast\n"
-    assert "the middle did not come home (sync.log_limit)" in whole.stderr
+    assert "the middle is not at home (sync.log_limit)" in whole.stderr
     log = "log        its first 6 B and its last 11 B are at home; the middle is only on box (sync.log_limit)"
     assert log.replace("box", dead[0]) in armada.run("show", RUN).stdout
 
@@ -99,7 +100,7 @@ def test_where_no_log_came_home_that_is_said(armada: Armada, dead: tuple[str, in
     place(armada, dead[0], log=None, synced=True)
     shown = armada.run("logs", RUN)
     assert shown.returncode == dead[1]
-    assert f"nothing of the log of {RUN} is at home" in shown.stderr
+    assert f"no part of the log of {RUN} is at home" in shown.stderr
 
 
 @pytest.mark.parametrize(("state", "reason", "code"), [("succeeded", None, 0), ("failed", "exit_3", 6)])
@@ -115,7 +116,7 @@ def test_a_line_longer_than_what_is_shown_is_said_to_be_cut(armada: Armada) -> N
     place(armada, "former", log="x" * 200_000 + "\n", synced=True)
     shown = armada.run("logs", RUN)
     assert len(shown.stdout) == 65_536
-    assert "only their end is shown; --from 0 shows all" in shown.stderr
+    assert "showing only their end; --from 0 shows everything" in shown.stderr
     whole = armada.run("logs", RUN, "--from", "0")
     assert (len(whole.stdout), "only their end" in whole.stderr) == (200_001, False)
 
@@ -125,7 +126,7 @@ def test_what_is_home_is_shown_and_pulled(armada: Armada, dead: tuple[str, int])
     assert armada.json("show", RUN)["state"] == "succeeded"
     pulled = armada.run("pull", RUN)
     assert pulled.returncode == 0
-    assert "what was asked for is at home" in pulled.stderr
+    assert "what you asked for is at home" in pulled.stderr
 
 
 def test_what_is_not_home_cannot_be_pulled(armada: Armada, dead: tuple[str, int]) -> None:
@@ -158,7 +159,7 @@ def test_forgetting_a_run_that_is_home_gives_nothing_up(armada: Armada, dead: tu
     place(armada, dead[0], log="one\n", synced=True)
     refused = armada.run("rm", RUN)
     assert refused.returncode == dead[1]
-    assert "nothing that is known: all of it is at home" in refused.stderr
+    assert "nothing: everything that armada knows of it is at home" in refused.stderr
     done = armada.run("rm", RUN, "--force")
     assert (done.returncode, "given up" in done.stdout) == (0, False)
 
@@ -175,7 +176,7 @@ def test_a_run_whose_host_answers_is_not_forgotten_without_it(armada: Armada) ->
     place(armada, "local", log="one\n", synced=False)
     refused = armada.run("rm", RUN, "--without-host", "--force")
     assert refused.returncode == 8
-    assert f"local: it answers, so {RUN} is not forgotten without it" in refused.stderr
+    assert f"local: it answers, so --without-host does not apply to {RUN}" in refused.stderr
     assert [run["run_id"] for run in armada.json("ps", "--cached", "--all")] == [RUN]
 
 
@@ -211,7 +212,7 @@ def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
     place(armada, "box", log="one\n", synced=False)
     said = armada.run("hosts", "rm", "box")
     assert said.returncode == 0, said.stderr
-    assert "1 checkpoint (1.2 GB) of these never came home" in said.stdout
+    assert "1 checkpoint (1.2 GB) of these not home" in said.stdout
     assert "armada rm RUN --without-host" in said.stdout
     told = armada.json("hosts", "rm", "other")
     jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))

@@ -152,7 +152,7 @@ def test_a_job_that_says_nothing_for_its_stall_after_is_shown_as_stalled(armada:
         return run["reason"]
 
     assert eventually(lambda: reason() == "stalled")
-    assert "nothing got on for" in armada.run("show", run_id).stdout
+    assert "no progress for" in armada.run("show", run_id).stdout
     (armada.local_runs / run_id / "work" / "go").write_text("on\n")
     assert eventually(lambda: reason() is None)
 
@@ -197,7 +197,7 @@ def test_what_a_script_leaves_running_is_said_though_it_succeeded(armada: Armada
     assert done.returncode == 0, done.stderr
     (run,) = armada.json("ps")
     for said in (done.stdout, armada.run("show", run["run_id"]).stdout):
-        assert "left 1 running, which were ended: sleep (" in said
+        assert "left 1 running, which were then ended: sleep (" in said
 
 
 def test_a_followed_log_ends_with_the_verdict_of_its_run(armada: Armada) -> None:

@@ -51,7 +51,7 @@ def test_what_belongs_to_somebody_else_is_refused_by_name(
     done = armada.run(*words)
     assert done.returncode == 5
     said = " ".join((done.stdout + done.stderr).split())
-    assert f"{place} is not yours but of" in said
+    assert f"{place} is not yours, it belongs to" in said
     assert f"(uid {SHE}), mode 07" in said
     assert "Traceback" not in said
     assert not (armada.folder / "ran").exists()

@@ -54,7 +54,7 @@ def test_what_only_shows_shows_what_home_last_knew(
     assert run(command) == code
     said = capsys.readouterr()
     assert words in said.out
-    assert "this home cannot be written, so no host is asked" in said.err
+    assert "this home is not writable, so no host is asked" in said.err
     after = {path: path.stat().st_mtime_ns for path in store.parent.rglob("*") if path.name != "armada.db-shm"}
     assert after == before
 
@@ -65,7 +65,7 @@ def test_what_must_write_says_so_in_one_sentence(
 ) -> None:
     assert run(command) == 2
     said = capsys.readouterr().err
-    assert f"armada: {store.parent}: this home cannot be written" in said
+    assert f"armada: {store.parent}: this home is not writable" in said
     assert len(said.splitlines()) == 2
 
 

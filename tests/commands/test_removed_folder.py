@@ -60,7 +60,7 @@ def test_a_run_whose_folder_was_deleted_is_said_to_be_and_can_be_stopped_and_for
     remove(armada.local_runs / run_id)
     (run,) = armada.json("ps")
     assert (run["state"], run["reason"]) == ("running", "folder_removed")
-    assert f"its folder on local was removed while it ran; the job goes on: armada stop {run_id} ends it" in " ".join(
+    assert f"its folder on local was removed while it ran; the job continues: armada stop {run_id} ends it" in " ".join(
         armada.run("show", run_id).stdout.split()
     )
     assert "of its processes live" in armada.run("why", run_id).stdout
@@ -87,7 +87,7 @@ def test_a_run_that_ended_after_its_folder_was_deleted_is_not_said_to_have_ended
     (run,) = armada.json("ps")
     assert (run["state"], run["reason"]) == ("unknown", "not_on_host")
     for _ in range(2):
-        assert "removed while it ran; none of its processes is seen there" in armada.run("show", run_id).stdout
+        assert "removed while it ran; none of its processes is there" in armada.run("show", run_id).stdout
     assert not (armada.local_runs / run_id).exists()
     assert armada.run("rm", run_id).returncode == 0
 
@@ -127,7 +127,7 @@ def test_a_run_whose_root_is_away_is_not_forgotten_unless_a_person_says_so(armad
     root.rename(away)
     refused = armada.run("rm", run_id)
     assert refused.returncode == 8, refused.stderr
-    assert "is a file system not mounted there?" in refused.stderr
+    assert "a file system may not be mounted there" in refused.stderr
     assert f"armada rm {run_id} --force" in refused.stderr
     assert not root.exists()
     away.rename(root)

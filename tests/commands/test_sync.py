@@ -90,7 +90,7 @@ def test_what_no_host_has_any_more_is_said_to_be_lost(armada: Armada, run_id: st
     (armada.local_runs / run_id).rename(armada.folder / "gone")
     lost = armada.run("sync", "verify")
     assert lost.returncode == 7
-    assert "does not have it any more" in lost.stdout
+    assert "no longer has it" in lost.stdout
 
 
 def test_a_dry_run_says_what_would_come_and_go_and_touches_nothing(armada: Armada) -> None:
@@ -138,7 +138,7 @@ def test_a_run_is_forgotten_once_what_its_settings_want_is_home(armada: Armada) 
     assert armada.run("rm", run_id).returncode == 0
     (kept,) = armada.json("store", "check")["findings"]  # what a person forgot is not amiss
     assert kept["kind"] == "kept"
-    assert "was forgotten (armada rm); its checkpoints stay here" in kept["message"]
+    assert "was removed (armada rm); its checkpoints stay at home" in kept["message"]
 
 
 def test_a_sync_says_what_it_did_in_words(armada: Armada, run_id: str) -> None:
@@ -166,12 +166,12 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert "checkpoint-30" in before.stdout
     assert "scratch.tmp" in before.stdout
     assert (
-        "local cannot be destroyed yet: what is marked ✗ would be lost; armada hosts release local --drain"
+        "local must not be destroyed yet: everything marked ✗ would be lost; armada hosts release local --drain"
         in before.stdout
     )
     drained = armada.json("hosts", "release", "local", "--drain", rc=8)
     assert [item["what"] for item in drained["items"] if item["lost"]] == [
-        "1 file it wrote (20 B), named by no sync.outputs: work/scratch.tmp"
+        "1 file it wrote (20 B), that no sync.outputs names: work/scratch.tmp"
     ]
     assert armada.run("hosts", "release", "local", "--wipe").returncode == 2  # nobody there to be asked
     done = armada.json("hosts", "release", "local", "--ignore-work", "--wipe", "--yes")
@@ -183,10 +183,10 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     root = armada.local_runs.parent
     assert not root.exists()
     stopped = armada.run("stop", run_id)
-    assert (stopped.returncode, "it had ended before" in stopped.stdout) == (0, True), stopped.stderr
+    assert (stopped.returncode, "it had already ended" in stopped.stdout) == (0, True), stopped.stderr
     assert not root.exists()
     removed = armada.run("rm", run_id)
-    assert f"{run_id} forgotten (the host had nothing of it); 3 checkpoints kept in " in removed.stdout, removed.stderr
+    assert f"{run_id} forgotten (the host had no files of it); 3 checkpoints kept in " in removed.stdout, removed.stderr
     assert not root.exists()
 
 

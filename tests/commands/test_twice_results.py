@@ -53,7 +53,7 @@ def test_the_same_pull_twice_at_once_brings_everything_once(armada: Armada) -> N
         assert codes(both) == [0, 0], [said(each) for each in both]
         assert published(armada, run_id) == THREE
         (second,) = [each for each in both if "verified" not in each.stdout]
-        assert f"nothing new; home already: 3 checkpoints of {run_id}" in second.stdout
+        assert f"nothing new; already home: 3 checkpoints of {run_id}" in second.stdout
         copy = armada.folder / f"copy-of-{run_id}"
         both = together(armada, *2 * [["pull", run_id, "--to", str(copy)]], lags=lags)
         assert codes(both) == [0, 8], [said(each) for each in both]
@@ -86,7 +86,9 @@ def test_the_same_rm_twice_at_once_forgets_once(armada: Armada) -> None:
         assert codes(both) == [0, 7], [said(each) for each in both]
         assert f"{run_id} forgotten" in by_code(both, 0).stdout
         second = by_code(both, 7).stderr
-        assert f"{run_id} was forgotten by another armada" in second or f"no run's id begins with '{run_id}'" in second
+        assert (
+            f"{run_id} was just removed by another armada" in second or f"no run's id begins with '{run_id}'" in second
+        )
         assert not (armada.local_runs / run_id).exists()
         assert not folder(armada, run_id).exists()
 
@@ -104,7 +106,7 @@ def test_what_a_pull_brings_beside_an_rm_is_named_by_it(armada: Armada) -> None:
             assert published(armada, run_id) == THREE
         else:
             assert pull.returncode == 7, said(pull)
-            assert f"{run_id} was forgotten by another armada" in pull.stderr or "no run's id" in pull.stderr
+            assert f"{run_id} was just removed by another armada" in pull.stderr or "no run's id" in pull.stderr
             assert not folder(armada, run_id).exists()
 
 

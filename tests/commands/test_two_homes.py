@@ -49,7 +49,7 @@ def test_a_wipe_wants_the_other_homes_name_and_the_other_home_hears_of_it(armada
     assert "its host was wiped by" in other.run("show", run_id).stdout
     listed = other.run("sync", "ls").stdout
     assert "all home" not in listed
-    assert "3 checkpoints lost before home had it" in listed
+    assert "3 checkpoints lost before reaching home" in listed
 
 
 def test_a_run_of_another_home_says_so_and_is_not_touched_unawares(armada: Armada, other: Armada) -> None:

@@ -43,8 +43,8 @@ def test_a_failed_run_has_its_cause_exit_last_lines_and_what_to_do_next_on_one_p
         "  exit       code 1",
         "  last lines",
         "    ModuleNotFoundError: No module named 'flash_attn'",
-        "  checkpoint none was taken",
-        "  retries    0 of 2 used of `retries`, for what is lost with its host or supervisor; this failure is neither",
+        "  checkpoint none was saved",
+        "  retries    0 of 2 used of `retries`, for runs lost with their host or supervisor; this failure counts for neither",
         f"               armada logs {run_id} --tail 200",
         f"               armada resume {run_id}",
     ):
@@ -105,7 +105,7 @@ def test_a_stopped_job_is_said_to_be_stopped_with_what_lets_it_run(armada: Armad
         eventually(lambda: armada.json("why", run_id)["stopped"] == [pid])
         shown = page(armada, run_id)
         assert "SIGSTOP has stopped 1 of its processes" in shown
-        assert f"  stopped    SIGSTOP keeps these of its processes from running: {pid}" in shown
+        assert f"  stopped    these processes are stopped by SIGSTOP: {pid}" in shown
         assert f"               kill -CONT {pid}" in shown
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -40,7 +40,7 @@ def test_a_daemon_watches_a_run_and_brings_all_of_it_home(armada: Armada, home: 
     assert not instance.is_held(home)
     said = armada.run("daemon", "status")
     assert (said.returncode, said.stdout.partition(":")[0]) == (7, "not running")
-    assert said.stdout.splitlines()[0].endswith("ago: it was told to")
+    assert said.stdout.splitlines()[0].endswith("ago: a stop was requested")
 
 
 @pytest.mark.fault(

@@ -97,8 +97,8 @@ def test_of_daemons_started_at_once_one_was_started_and_the_others_were_running_
     assert {each.returncode for each in starts} == {0}
     pid = condition(armada)["pid"]
     assert sorted(said) == [
-        f"the daemon runs (process {pid})\n",
-        *2 * [f"the daemon was running already (process {pid})\n"],
+        f"the daemon is running (process {pid})\n",
+        *2 * [f"the daemon is already running (process {pid})\n"],
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_daemon_that_does_not_tick_while_it_is_watched_is_stale(home: HomePath
         judged = status.judge_twice(home, pause=waits.append)
         assert judged.condition == "stale"
         assert sum(waits) >= status.FRESH_S
-        assert "did not tick in the 15 s that this command watched it; kill -9" in _sentence(judged)
+        assert "did not tick within 15 s; it is safe to run kill -9" in _sentence(judged)
 
 
 def test_a_daemon_that_was_suspended_and_goes_on_is_fresh_again(armada: Armada, home: HomePaths) -> None:

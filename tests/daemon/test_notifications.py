@@ -205,7 +205,7 @@ def test_a_guessed_end_is_told_as_one_and_its_revision_too(database: Database) -
     told: dict[str, str] = {}
 
     def becomes(state: str, reason: str | None = None) -> list[str]:
-        words = "slurm no longer lists the job, and nothing says how it ended" if reason else None
+        words = "slurm no longer lists the job, and no record shows how it ended" if reason else None
         runs.record(database, "q-aaaaaa", Verdict(state, reason, words, 1, 4), observed_at=time.time())
         found = find_events(database, time.time(), sync_failing_s=9999)
         new = [event.title for event in found if event.key not in told]
@@ -311,13 +311,13 @@ def test_a_stalled_run_is_told_once_it_has_been_so_for_a_while(database: Databas
     now = time.time()
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
     runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 300)
-    stalled = Verdict("running", "stalled", "nothing got on for 31 m", 1, 3)
+    stalled = Verdict("running", "stalled", "no progress for 31 m", 1, 3)
     runs.record(database, "q-aaaaaa", stalled, observed_at=now - 30)
     runs.record(database, "q-aaaaaa", stalled, observed_at=now - 1)
     assert find_events(database, now, sync_failing_s=1) == []
     (event,) = find_events(database, now + 40, sync_failing_s=1)
     assert (event.kind, event.title) == ("run_stalled", "q is stalled")
-    assert "nothing got on for 31 m" in event.body
+    assert "no progress for 31 m" in event.body
     assert find_events(database, now + 90, sync_failing_s=1) == [event]
     runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now + 91)
     assert find_events(database, now + 92, sync_failing_s=1) == []

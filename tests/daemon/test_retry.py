@@ -105,7 +105,7 @@ def test_who_follows_it_resumes_it_too(armada: Armada, database: Database, lose:
     (armada.local_runs / run_id / "work" / "go").touch()
     out, err = following.communicate()
     assert following.returncode == 6, err
-    assert "resumed    it was lost (host_rebooted) and goes on from its beginning" in out
+    assert "resumed    it was lost (host_rebooted) and resumed from its beginning" in out
     assert "ended      failed (exit_3)" in out
 
 
@@ -120,7 +120,7 @@ def test_who_follows_it_reads_why_it_does_not_go_on(armada: Armada, lose: Callab
     lose(secrets.parent.name)
     _, err = following.communicate()
     assert following.returncode == 6, err
-    assert "not resumed by itself: secrets of run" in err
+    assert "not resumed automatically: secrets of run" in err
 
 
 def see(database: Database, session: HostSession, run_id: str) -> runs.Run:
@@ -157,7 +157,7 @@ def test_what_may_have_succeeded_is_not_run_again_by_itself(
     assert [retries.look(database), retries.look(database)] == [[], []]
     run = runs.find(database, run_id)
     assert (run.state, run.reason, run.submission) == ("failed", "supervisor_lost", 1)
-    assert "it may have succeeded, because nothing recorded its exit code" in (run.message or "")
+    assert "it may have succeeded, because its exit code was not recorded" in (run.message or "")
     assert f"`armada resume {run_id}` runs it again" in (run.message or "")
     assert armada.json("resume", run_id, "--follow", rc=6)["submission"] == 2
 
@@ -188,7 +188,7 @@ def test_without_its_secrets_it_is_refused_once_and_says_why(
     run = runs.find(database, run_id)
     assert (run.state, run.reason, run.submission) == ("failed", "host_rebooted", 1)
     assert run.message is not None
-    assert "not resumed by itself: secrets of run" in run.message
+    assert "not resumed automatically: secrets of run" in run.message
     assert armada.json("resume", run_id)["submission"] == 2
     assert armada.run("stop", run_id, "--grace", "0").returncode == 0
 
@@ -206,7 +206,7 @@ def test_what_may_pass_is_tried_again_after_a_while(
     assert retries.look(database, now) == []
     run = runs.find(database, run_id)
     assert (run.state, run.reason, run.submission) == ("failed", "host_rebooted", 1)
-    assert "not resumed by itself" in (run.message or "")
+    assert "not resumed automatically" in (run.message or "")
     in_the_way.rmdir()
     assert retries.look(database, now + AGAIN_S - 1) == []
     assert retries.look(database, now + AGAIN_S) == [run_id]

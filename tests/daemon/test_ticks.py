@@ -205,7 +205,7 @@ def test_the_status_names_a_broken_hosts_file_its_line_and_what_holds_meanwhile(
         assert main.run(["daemon", "status"]) == 0
         said = capsys.readouterr().out
         assert f"{home.hosts_file}:2: unknown key" in said
-        assert "Until it is mended, the hosts it named before (box) are watched." in said
+        assert "Until it is fixed, the hosts it named before (box) are watched." in said
         main.run(["daemon", "status", "--json"])
         told = json.loads(capsys.readouterr().out)
         jsonschema.validate(told, schema_of(SHAPES["daemon status"]))

@@ -90,7 +90,7 @@ def test_a_sync_killed_at_random_points_loses_nothing_and_publishes_nothing_half
 @both_ways
 @pytest.mark.fault(
     "home's disk full, before and in the middle of a transfer",
-    "sync pauses with its reason, training goes on; it goes on by itself once there is room",
+    "sync pauses with its reason, training goes on; it continues by itself once there is room",
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_disk_that_fills_at_home_pauses_the_transfer_and_it_goes_on_by_itself(

@@ -20,7 +20,7 @@ value = os.environ["CANARY"]
 open("seen", "w").write(str(len(value)))
 while not os.path.exists("go"):
     time.sleep(0.05)
-raise RuntimeError("a crash with the secret at hand")
+raise RuntimeError("a crash with the secret found")
 """
 
 

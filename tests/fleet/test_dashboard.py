@@ -125,7 +125,7 @@ def test_an_experiment_is_launched_followed_and_stopped_from_the_screen(
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("n")
-        await shows(pilot, "ctrl+o chooses from a list")
+        await shows(pilot, "ctrl+o opens a list")
         await pilot.press("ctrl+o")
         await shows(pilot, "Which experiment?", "exp.yaml")
         await pilot.press(*"exp", "enter")
@@ -136,7 +136,7 @@ def test_an_experiment_is_launched_followed_and_stopped_from_the_screen(
         await pilot.press("ctrl+o")
         await shows(pilot, "On which host?", "2×GeForce RTX 3090 · idle")
         await pilot.press(*"work", "enter")
-        await sees(pilot, "one command on workstation", "ctrl+l launches this")
+        await sees(pilot, "one command on workstation", "ctrl+l launches this plan")
         await pilot.press("ctrl+l")
         await hears(pilot, "launch exp.yaml on workstation done", "launched")
         await sees(pilot, "talker", "● ", "1 running")
@@ -160,7 +160,7 @@ def test_a_host_is_checked_and_its_facts_come_to_the_screen(there_is: There, add
 
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
-        await shows(pilot, "not looked at yet: k")
+        await shows(pilot, "not checked: press k")
         await pilot.press("k")
         await hears(pilot, "check a100-1 done")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
@@ -175,7 +175,7 @@ def test_a_host_is_added_by_pasting_the_line_of_its_provider(there_is: There, fl
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "a adds a GPU box")
+        await shows(pilot, "press a to add a GPU box")
         await pilot.press("a")
         await shows(pilot, "Add a host")
         for name, value in (("name", "rented"), ("ssh", line), ("price", "12.5")):
@@ -184,7 +184,7 @@ def test_a_host_is_added_by_pasting_the_line_of_its_provider(there_is: There, fl
         await sees(pilot, "Pin this key and add rented?", "SHA256:")
         assert not there_is.home.hosts_file.exists(), "nothing is written before a yes"
         await pilot.press("y")
-        await sees(pilot, "rented added to", "8 × ", "enter closes this")
+        await sees(pilot, "rented added to", "8 × ", "Enter closes this")
         await pilot.press("enter")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
 

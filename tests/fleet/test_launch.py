@@ -84,7 +84,7 @@ def test_a_training_on_an_ssh_host_comes_home_verified(
     assert shown["spec"]["training"]["batch"]["processes"] == processes
     again = armada.run("launch", "--host", machine, experiment)
     assert "already there" in again.stdout
-    assert armada.run("pull", run["run_id"]).stdout.startswith("nothing new; home already: 2 checkpoints")
+    assert armada.run("pull", run["run_id"]).stdout.startswith("nothing new; already home: 2 checkpoints")
     armada.run("stop", armada.json("ps", "--cached")[0]["run_id"], "--grace", "0")
 
     if processes == 1:

@@ -377,7 +377,7 @@ def test_a_host_made_anew_under_its_name_loses_nothing_at_home(
             run.sync()
         assert run.is_right(run.home.checkpoints(run.run_id) / "checkpoint-1")
         pin(run.home, run.host.name, scan(resolve(run.host), run.home))
-        with pytest.raises(ArmadaError, match="its root on the host is another folder"):
+        with pytest.raises(ArmadaError, match="its root on the host is not the folder"):
             run.sync()
         assert run.is_right(run.home.checkpoints(run.run_id) / "checkpoint-1")
         assert not run_sync.find(run.database, run.run_id).final_done

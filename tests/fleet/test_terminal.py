@@ -44,7 +44,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
     try:
         terminal.shows("Nothing has been launched yet")
         terminal.keys("n")
-        terminal.shows("ctrl+o chooses from a list")
+        terminal.shows("ctrl+o opens a list")
         terminal.keys("C-o")
         terminal.shows("Which experiment?")
         terminal.keys("exp.yaml")
@@ -52,7 +52,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
         terminal.keys("Enter")
         terminal.shows("experiment    exp.yaml", "its name; local is this machine")
         terminal.keys("workstation")
-        terminal.shows("one command on workstation", "ctrl+l launches this", within_s=120)
+        terminal.shows("one command on workstation", "ctrl+l launches this plan", within_s=120)
         terminal.keys("C-l")
         terminal.shows("curve", "1 running", "workstation", within_s=120)
         run_id = armada.json("ps", "--cached")[0]["run_id"]

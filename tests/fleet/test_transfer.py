@@ -99,7 +99,7 @@ def test_files_arrive_as_they_were(
 def test_names_that_mean_something_else_are_refused(known: Known, home: HomePaths, source: Path) -> None:
     with closing(connect(known("workstation"), home)) as transport:
         for name in ("a\nb", "a\x1bb", "../../etc/passwd", "/etc/passwd", "a/../b", "", "a\udcff"):
-            with pytest.raises(ArmadaError, match="armada does not move it"):
+            with pytest.raises(ArmadaError, match="armada does not transfer it"):
                 transport.push(source, [name], "/tmp/refused")
         for folder in ("relative", "~", "/tmp/a\nb", "/tmp/*"):
             with pytest.raises(ArmadaError):
@@ -246,9 +246,9 @@ def test_a_push_whose_link_is_reset_is_lost_and_then_completed(
 @pytest.mark.parametrize(
     ("where", "script", "says"),
     [
-        ("here", "echo 'rsync  version 3.0.9  protocol version 30'", "not one armada can use"),
-        ("here", "exit 127", "not one armada can use"),
-        ("there", "echo 'rsync: -s: unknown option' >&2; exit 1", "does not know what this one asks for"),
+        ("here", "echo 'rsync  version 3.0.9  protocol version 30'", "armada cannot use this machine's rsync"),
+        ("here", "exit 127", "armada cannot use this machine's rsync"),
+        ("there", "echo 'rsync: -s: unknown option' >&2; exit 1", "does not support an option of this one"),
         ("there", None, "no rsync on this host"),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_full_disk_is_called_that(known: Known, home: HomePaths, fleet: Fleet,
     (tmp_path / "big").write_bytes(b"x" * 3_000_000)
     with (
         closing(connect(known("workstation"), home)) as transport,
-        pytest.raises(ProvisionFailed, match="is the disk full"),
+        pytest.raises(ProvisionFailed, match="the disk may be full"),
     ):
         transport.push(tmp_path, ["big"], f"{there}/pushed")
     with closing(connect(known("workstation", root=f"{there}/root"), home)) as transport:

@@ -92,7 +92,7 @@ def test_a_base_in_four_bits_is_read_and_what_cannot_be_is_refused() -> None:
     for changes, words in (
         ({"lora": {"quantize": "nf4"}, "device": "cpu", "precision": "fp32"}, "needs a GPU"),
         ({"lora": {"quantize": "nf4"}, "precision": "fp16"}, "needs the precision bf16"),
-        ({"lora": {"quantize": "nf4", "init": "pissa"}}, "takes its start out of the base's weights"),
+        ({"lora": {"quantize": "nf4", "init": "pissa"}}, "starts from the base's weights"),
         ({"lora": {"quantize": "int3"}}, "one of none, nf4, fp4"),
         ({"deepspeed": "x.json", "device": "cpu", "precision": "fp32"}, "`training.deepspeed` needs GPUs"),
     ):

@@ -82,7 +82,7 @@ def test_data_that_is_gone_when_it_is_hashed_is_a_data_error(tmp_path: Path) -> 
     with pytest.raises(PayloadFailure) as caught:
         hash_data(tmp_path / "gone.jsonl")
     assert caught.value.reason == "data_error"
-    assert caught.value.message == f"{tmp_path}/gone.jsonl: there is no such file"
+    assert caught.value.message == f"{tmp_path}/gone.jsonl: this file does not exist"
 
 
 def test_sharegpt_rows_become_messages(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_pytho
 
     refused = armada.run("merge", merged["run_id"])
     assert refused.returncode == 3
-    assert "is a merge, not a training" in refused.stderr
+    assert "is a merge, not a `task: sft` training" in refused.stderr
     assert armada.run("merge", trained["run_id"], "--checkpoint", "7").returncode == 7
     whole = armada.write(
         "whole.yaml", json.dumps({**experiment, "lora": None, "train": {"global_batch_size": 4, "max_steps": 1}})

@@ -167,7 +167,7 @@ def test_a_script_that_git_ignores_is_refused(local: Armada) -> None:
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     done = local.run("launch", "--host", "local", file)
     assert done.returncode == 2
-    assert "train.py does not travel: git ignores it" in done.stderr
+    assert "train.py is not sent: git ignores it" in done.stderr
 
 
 def test_more_gpus_in_sight_than_planned_are_refused(payload_python: Interpreter, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, stat
     run_sync.reopen(place.database, place.run_id)
     entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
     outcome = place.sync(looked=OutboxListing(entry, ended=True, submission=1))
-    assert outcome.missing == f"{place.run_id} was handed over once more meanwhile"
+    assert outcome.missing == f"{place.run_id} was submitted again in the meantime"
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.next_due_at is None) == (False, False)
 

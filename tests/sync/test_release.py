@@ -37,7 +37,7 @@ def test_files_that_only_look_like_those_at_home_keep_a_host(script: Place) -> N
     (script.remote / "work" / "other.bin").write_bytes(b"WEIGHTS" * 1000)
     (script.remote / "work" / "notes.txt").write_bytes(b"notes")
     (said,) = lost(script)
-    assert said == "2 files it wrote (7.0 kB), named by no sync.outputs: work/notes.txt, work/other.bin"
+    assert said == "2 files it wrote (7.0 kB), that no sync.outputs names: work/notes.txt, work/other.bin"
 
 
 def test_a_copy_at_home_that_is_damaged_counts_for_nothing(script: Place) -> None:

@@ -264,7 +264,7 @@ def test_rsync_that_turns_out_unusable_is_replaced_by_the_stream_for_the_whole_s
 
     def refuse(wanted: Pull, progress: Any) -> None:
         tries.append(wanted)
-        raise RsyncUnusable("the host's shell prints something where rsync expects rsync", host="box")
+        raise RsyncUnusable("the host's shell prints text where rsync expects its protocol", host="box")
 
     monkeypatch.setattr(place.session, "pull", refuse)
     place.create()

@@ -58,9 +58,9 @@ def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
-        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "name a `profile:`")
+        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "set a `profile:`")
         hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
-        await shows(pilot, "its batch system does not answer: slurmctld is down")
+        await shows(pilot, "its scheduler does not answer: slurmctld is down")
 
     drive(world.board(), use)
 
@@ -111,7 +111,7 @@ def test_a_wiped_host_is_said_to_be_left_alone(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "wiped 2 h 00 m ago: left alone until something is launched on it")
+        await shows(pilot, "wiped 2 h 00 m ago: not watched until something is launched on it")
 
     drive(world.board(), use)
 
@@ -149,9 +149,9 @@ def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_sev
         await pilot.press("plus", "plus", "plus", "plus", "plus")
         await shows(pilot, "box · power W, 15 m")
         await pilot.press("down")
-        await shows(pilot, "far", "the daemon writes this down while it watches the host")
+        await shows(pilot, "far", "the daemon records this while it watches the host")
         await pilot.press("v")
-        await lacks(pilot, "the daemon writes this down")
+        await lacks(pilot, "the daemon records this")
 
     drive(world.board(), use, (160, 48))
 
@@ -217,7 +217,7 @@ def test_a_look_that_finds_nobody_says_why_and_asks_nothing(world: World) -> Non
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "– gone")
-        for key, words in (("t", "gone shows no key"), ("r", "nobody knows what gone holds")):
+        for key, words in (("t", "gone shows no key"), ("r", "it is unknown what gone holds")):
             await pilot.press("home", key)
             await until(pilot, lambda words=words: words in said(pilot))  # type: ignore[misc]  # bound by its default
             assert len(pilot.app.screen_stack) == 2, screen(pilot)

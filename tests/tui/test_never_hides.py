@@ -44,7 +44,7 @@ def test_a_hosts_file_that_cannot_be_used_is_said_with_its_line_until_it_is_mend
         await shows(pilot, "$14.40/h")
         await lacks(pilot, "hosts.yaml:4")
         world.home.hosts_file.write_text("hosts: [\n")
-        await shows(pilot, "hosts.yaml", "hosts and prices are as last read", "$14.40/h")
+        await shows(pilot, "hosts.yaml", "hosts and prices stay as last read", "$14.40/h")
 
     drive(world.board(), use)
 
@@ -85,7 +85,7 @@ def test_a_curve_of_nothing_but_nan_says_so(world: World) -> None:
     world.losses("demo-aaaaaa", [NAN] * 200)
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "nothing that could be drawn: NaN since step 1")
+        await shows(pilot, "no finite values to draw: NaN since step 1")
 
     drive(world.board(), use)
 
@@ -148,7 +148,7 @@ def test_what_is_not_read_yet_is_said_to_be_read_and_not_to_be_absent(
             await pilot.press("1", "enter", page)
             words = await shows(pilot, "reading …")
             assert "none yet" not in words
-            assert "no such points" not in words
+            assert "no points of this metric" not in words
         await pilot.press("1", "a", "c")
         await shows(pilot, "reading 2 curves …")
 
@@ -236,7 +236,7 @@ def test_a_checkpoint_known_to_be_damaged_is_counted_as_home_nowhere(
     checkpoints.mark_trouble(world.database, "demo-aaaaaa", digest, "damaged at home: model.safetensors")
     assert "1 of 2" in printed(capsys, "ps", "--cached")
     (line,) = [line for line in printed(capsys, "show", "demo").splitlines() if "checkpoint-20 " in line]
-    assert "not good at home, also on box: " in line
+    assert "damaged at home, also on box: " in line
     assert "(damaged at home: model.safetensors)" in line
     listed = printed(capsys, "sync", "ls")
     assert "1 (2.1 GB), 1 damaged" in listed

@@ -159,7 +159,7 @@ def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) ->
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("3")
         await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▇▇▇")
-        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not looked at yet: k")
+        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked: press k")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since", "no route to host")
         await pilot.press("enter")
@@ -193,7 +193,7 @@ def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: Worl
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")
-        seen = await shows(pilot, "failed: connection reset", "again in 3 m", "fails for 2 h", "disk at home")
+        seen = await shows(pilot, "failed: connection reset", "retry in 3 m", "failing for 2 h", "disk at home")
         assert "home-bbbbbb" not in seen
 
     drive(world.board(), use)
@@ -213,7 +213,7 @@ def test_compare_overlays_marked_runs_and_lists_what_differs(world: World) -> No
         for against in ("time", "tokens", "cost"):
             await pilot.press("b")
             await shows(pilot, f"loss against {against}")
-        await shows(pilot, "it needs a price")
+        await shows(pilot, "it needs the host's price")
 
     drive(world.board(), use)
 
@@ -302,7 +302,7 @@ def test_the_launch_screen_plans_while_one_types_and_refuses_what_preflight_refu
         await pilot.press("5")
         await shows(pilot, "Type an experiment and a host")
         await pilot.press(*"exp", "full_stop", *"yaml", "tab", *"local")
-        await shows(pilot, "one command on local", "ctrl+l launches this", "echo hi")
+        await shows(pilot, "one command on local", "ctrl+l launches this plan", "echo hi")
         await pilot.press("tab", *"nonsense=1")
         await shows(pilot, "nonsense")
         await pilot.press("ctrl+l")

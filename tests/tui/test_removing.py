@@ -59,7 +59,7 @@ def test_a_run_whose_host_is_gone_is_forgotten_at_home_alone_once_what_is_given_
             "nothing is deleted there: gone: root@127.0.0.1:1 refuses connections",
             "given up: 1 checkpoint (2.1 GB) only on gone: step 40",
         )
-        await shows(pilot, "given up: its job: it was running when last seen", "forgotten at home alone")
+        await shows(pilot, "given up: its job: it was running when last seen", "removed at home only")
         await pilot.press("y")
         await until(pilot, lambda: "remove tale-aaaaaa done" in said(pilot))
 
@@ -132,7 +132,7 @@ def test_a_dashboard_that_only_shows_removes_nothing(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "over-aaaaaa")
         await pilot.press("d")
-        await until(pilot, lambda: "remove: not from here" in said(pilot))
+        await until(pilot, lambda: "remove: disabled" in said(pilot))
         assert len(heard(pilot)) == 1
 
     drive(world.board(read_only=True), use)

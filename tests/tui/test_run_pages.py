@@ -89,7 +89,7 @@ def test_what_is_no_place_in_a_log_is_said_with_what_is(world: World, log: Path,
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("l")
         await type_into(pilot, "j", place)
-        await until(pilot, lambda: f"{place!r} is no place in a log" in said(pilot) and "45%" in said(pilot))
+        await until(pilot, lambda: f"{place!r} is not a position in a log" in said(pilot) and "45%" in said(pilot))
         await shows(pilot, "following")
 
     drive(world.board(), use)
@@ -205,7 +205,7 @@ def test_config_is_held_against_a_run_that_is_chosen_by_typing(world: World) -> 
         table = pilot.app.screen_stack[0].query_one("#table")
         table.place("one-aaaaaa")  # type: ignore[attr-defined]  # a RunTable
         await pilot.press("enter")
-        await shows(pilot, "git revision abc, with changes that were not committed")
+        await shows(pilot, "git revision abc, with uncommitted changes")
         await pilot.press("d")
         await shows(pilot, "Compare its settings with which run?", "six-cccccc", "two-bbbbbb")
         await pilot.press(*"two")
@@ -263,7 +263,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("r")
-        await until(pilot, lambda: "look at all hosts done" in said(pilot))
+        await until(pilot, lambda: "check all hosts done" in said(pilot))
         await shows(pilot, "saver")
         await pilot.press("enter", "p")
         await shows(pilot, "checkpoint-7", "not yet")

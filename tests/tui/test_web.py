@@ -291,9 +291,9 @@ def test_a_taken_port_and_a_wrong_one_are_refused_with_a_sentence(world: World) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for words, code, said in (
-            (["--web", "--port", port], 8, f"port {port} cannot be had: something else listens there"),
+            (["--web", "--port", port], 8, f"cannot listen on port {port}: another program listens on it"),
             (["--web", "--port", "70000"], 2, "70000 is no port"),
-            (["--port", "80"], 2, "--port is for --web"),
+            (["--port", "80"], 2, "--port needs --web"),
         ):
             refused = subprocess.run(
                 [sys.executable, "-m", "armada", "dashboard", *words],

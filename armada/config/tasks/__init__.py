@@ -1,1 +1,1 @@
-"""What an experiment says, by its task: one model for each, over what all of them share."""
+"""The keys of an experiment: one model for each task, on top of the keys that all tasks share."""

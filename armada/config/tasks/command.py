@@ -1,4 +1,4 @@
-"""`task: command`: anything that can be started."""
+"""`task: command`: run any program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.settings import Text, problem
 from armada.config.tasks.own_job import OwnJob
 
-_AS_IT_IS = ("belongs to trainings and scripts: a command is started as it is", None)
+_AS_IT_IS = ("applies to trainings and scripts: a command is started as it is", None)
 
 
 class Command(OwnJob):

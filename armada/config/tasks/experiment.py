@@ -1,4 +1,4 @@
-"""What every experiment says, whatever its task; nothing in it names a host."""
+"""The keys of every experiment, whatever its task. None of them names a host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Resources(Settings):
 
 
 class Experiment(Settings):
-    """What to run, with what every task has; `armada.config.tasks.registry` names the model of each task."""
+    """What to run, with the keys of every task; `armada.config.tasks.registry` names the model of each task."""
 
     other_names: ClassVar[dict[str, str]] = {
         "dataset": "data",
@@ -111,7 +111,7 @@ class Experiment(Settings):
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:
-        """Say that a key belongs to other tasks; None where none of them knows it either.
+        """Explain that a key belongs to other tasks; None if no task has it.
 
         Returns:
             What is wrong with it, and what to do.
@@ -123,7 +123,7 @@ class Experiment(Settings):
         return f"belongs to {named}", f"leave it out, or write task: {owners[0]}"
 
     def find_files(self, document: Document) -> Self:
-        """Look for the files and folders it names.
+        """Check that the files and folders it names exist.
 
         Args:
             document: Where it stands, for the lines of what is wrong.
@@ -168,7 +168,7 @@ class Experiment(Settings):
                     f"{shown(name)} must be the NAME of a variable, in capitals; values are taken from the environment"
                 )
             if value.count(name) > 1:
-                raise problem(f"{name} stands there twice")
+                raise problem(f"{name} is listed twice")
         return value
 
     @model_validator(mode="before")
@@ -188,12 +188,12 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _one_source_a_variable(self) -> Self:
         if both := sorted(set(self.secrets) & set(self.env)):
-            raise problem(f"{both[0]} is in `secrets` and in `env`: which one should the job see?", key="secrets")
+            raise problem(f"{both[0]} is in `secrets` and in `env`: keep one of them", key="secrets")
         return self
 
 
 def find_file(document: Document, key: str, file: Path | None) -> None:
-    """Look for a file that a key names.
+    """Check that the file that a key names exists.
 
     Raises:
         ConfigError: It is not there.

@@ -1,4 +1,4 @@
-"""What scripts and commands have in common: they read their data, save and resume by themselves."""
+"""The keys of scripts and commands, which read their data, save and resume by themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation"
 
 
 class OwnJob(Experiment):
-    """An experiment whose job brings its own training, or is none."""
+    """An experiment whose job brings its own training, or does no training."""
 
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {}
     """Keys of other tasks about which there is more to say than whose they are."""
@@ -32,7 +32,7 @@ class OwnJob(Experiment):
             for index, source in enumerate(getattr(data, split, ())):
                 key = f"data.{split}[{index}]"
                 if source.path is None:
-                    raise problem(f"needs `path`: a {self.task} gets files, and fetches all else itself", key=key)
+                    raise problem(f"needs `path`: a {self.task} reads files; it fetches anything else itself", key=key)
                 if source.weight != 1.0:
                     raise problem(f"belongs to `task: sft`; a {self.task} mixes its data itself", key=f"{key}.weight")
         if data is not None and data.workers:

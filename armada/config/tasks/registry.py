@@ -1,4 +1,4 @@
-"""The one list of tasks: a new one is a module that plans it, a model of its settings, and a line here."""
+"""The list of tasks. A new task is a module that plans it, a model of its settings, and a line here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """Where a task's parts are, each as `module:class`; they are loaded when they are needed.
+    """The classes of a task, each as `module:class`; they are loaded when needed.
 
     Attributes:
         settings: What its experiments say, an `armada.config.tasks.experiment.Experiment`.
@@ -43,6 +43,6 @@ def models() -> dict[str, type[Experiment]]:
 
 
 def tasks_with(key: str) -> list[str]:
-    """The tasks whose experiments may say a key."""
+    """List the tasks whose experiments may have a key."""
     fields = {task: model.model_fields.get(key) for task, model in models().items()}
     return [task for task, field in fields.items() if field is not None and not field.exclude]

@@ -1,4 +1,4 @@
-"""`task: script`: a training script of the user's own, started by accelerate."""
+"""`task: script`: run the user's own training script with accelerate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Script(OwnJob):
     if_missing: ClassVar[dict[str, str]] = dict.fromkeys(_NEEDED, "`task: script` needs the script and its `code`")
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {
         "deepspeed": (
-            "is handed to the bundled trainer; a script names its own",
+            "is passed to the bundled trainer; a script sets its own",
             "accelerate: FILE with distributed_type: DEEPSPEED",
         )
     }

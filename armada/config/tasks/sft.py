@@ -1,4 +1,4 @@
-"""`task: sft`: a training by the bundled trainer."""
+"""`task: sft`: train with the bundled trainer."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Sft(Experiment):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's folder, if it is one here."""
+        """The model's folder, if it is a folder at home."""
         return Path(self.model) if isinstance(self.model, str) and Path(self.model).is_absolute() else None
 
     @property
     def hub_model(self) -> str | None:
-        """The model's id, if it is one of the hub's."""
+        """The model's id, if it is a hub id."""
         return self.model if isinstance(self.model, str) and self.local_model is None else None
 
     def find_files(self, document: Document) -> Self:
@@ -118,12 +118,12 @@ class Sft(Experiment):
         if self.code is None:
             raise problem("has a hook, which comes from `code`, and there is none", key="data.train", hint="code: .")
         if self.train.max_steps is None:
-            raise problem("needs max_steps: what a hook makes has no end, so no epochs", key="train")
+            raise problem("needs max_steps: a hook's rows have no end, so there are no epochs", key="train")
         for key in ("packing", "group_by_length"):
             if getattr(self.train, key):
-                raise problem("needs rows that are there beforehand, not a hook's", key=f"train.{key}")
+                raise problem("needs all rows in advance; a hook makes them during training", key=f"train.{key}")
         if self.train.long_samples == "split":
-            raise problem("split needs rows that are there beforehand: a hook can split", key="train.long_samples")
+            raise problem("split needs all rows in advance: a hook can split", key="train.long_samples")
         return self
 
 
@@ -139,6 +139,6 @@ def _named_model(name: str, document: Document) -> str:
     if not HUB_ID.fullmatch(name):
         raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
     if meant := mistyped_folder(name, base):
-        hint = f"did you mean {meant}? Where the hub's model is meant, rename that folder"
+        hint = f"did you mean {meant}? If you mean the model on the hub, rename that folder"
         raise place.error(f"`model`: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
     return name

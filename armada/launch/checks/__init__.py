@@ -1,1 +1,1 @@
-"""What would fail later, or silently do something else, looked for before anything costs time or money."""
+"""Preflight checks: find what would fail later, or silently do something else, before it costs time or money."""

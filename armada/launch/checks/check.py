@@ -1,4 +1,4 @@
-"""What a check answers: each has a number that stays, so that people can look it up and scripts can match it."""
+"""The result of a check. Each check has a stable number, which people can look up and scripts can match."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def ok(message: str) -> Answer:
 
 
 def warn(message: str, hint: str) -> Answer:
-    """It may go wrong; the launch goes on."""
+    """It may fail; the launch continues."""
     return Answer("warn", message, hint)
 
 
 def fail(message: str, hint: str) -> Answer:
-    """It would go wrong; nothing is started."""
+    """It would fail; nothing is started."""
     return Answer("fail", message, hint)
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerAnswer:
-    """What a batch system says of a job file before it is handed over."""
+    """A batch system's answer about a job file before it is submitted."""
 
     refusal: str | None = None
     """Why it could never run."""

@@ -1,4 +1,4 @@
-"""GPUs: how many the host shows, of which kind. Those of a cluster cannot be seen from where one logs in."""
+"""Check the GPUs: how many the host has, and of which kind. A cluster's login node does not show them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def check_number(subject: Subject) -> Answer | None:
-    """A GPU is asked for that the host does not have."""
+    """Check that the host has as many GPUs as requested."""
     if subject.host.batch is not None:
         return None
     wanted, there = subject.gpus, len(subject.facts.gpus)
     if wanted > there:
         return fail(
-            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} asked for, the host has {there}",
+            f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} requested, but the host has {there}",
             f"--gpus {there}, or another host",
         )
     return ok(f"{wanted} of the host's {counted(there, 'GPU')}")
 
 
 def check_kind(subject: Subject) -> Answer | None:
-    """The host's GPUs are not the profile's kind."""
+    """Check that the host's GPUs are of the profile's kind."""
     profile = subject.profile
     if subject.host.batch is not None:
         return None
     if not subject.gpus or profile is None or not profile.match:
-        return ok("no kind of GPU is asked for")
+        return ok("the profile names no kind of GPU")
     names = [gpu.name for gpu in subject.facts.gpus]
     strange = [name for name in names if not any(word.lower() in name.lower() for word in profile.match)]
     if strange:
@@ -44,16 +44,16 @@ def check_kind(subject: Subject) -> Answer | None:
 
 
 def check_bf16(subject: Subject) -> Answer | None:
-    """bf16 on a GPU without it."""
+    """Check that the GPUs support bf16, if the profile uses it."""
     if subject.host.batch is not None:
         return None
     old = [gpu for gpu in subject.facts.gpus if (_capability(gpu) or 9.0) < 8.0]
     if subject.gpus and subject.precision == "bf16" and old:
         return fail(
             f"bf16 needs compute capability 8.0; {old[0].name} has {sanitize_line(old[0].compute_capability, 20)}",
-            "set precision: fp16 in a profile of your own",
+            "set precision: fp16 in your own profile",
         )
-    return ok(f"precision {subject.precision or 'is the command’s own business'}")
+    return ok(f"precision {subject.precision or 'is left to the command'}")
 
 
 def _capability(gpu: Gpu) -> float | None:

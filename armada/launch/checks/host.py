@@ -1,4 +1,4 @@
-"""The host: its disk, its clock, its cores, its tools and what its `setup:` says."""
+"""Check the host: disk, clock, cores, tools and `setup:`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOCK_S = 120.0
 
 
 def check_disk(subject: Subject) -> Answer:
-    """Environment, files and checkpoints against what is free."""
+    """Compare the size of environment, files and checkpoints with the free space."""
     free = subject.facts.disk.free_bytes
     travelling, checkpoints = subject.travelling_bytes + subject.fetched_bytes, subject.checkpoint_bytes
     environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
@@ -29,32 +29,34 @@ def check_disk(subject: Subject) -> Answer:
     parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"
     what = f"{amount(needed)} of {amount(free)} free ({parts})"
     if needed > free:
-        return fail(f"not enough disk on the host: {what}", "free some, or set the host's `root:` elsewhere")
+        return fail(
+            f"not enough disk on the host: {what}", "free some space, or move the host's `root:` to another disk"
+        )
     return ok(f"disk: {what}")
 
 
 def check_rsync(subject: Subject) -> Answer:
-    """By which way files travel."""
+    """Say how files are sent."""
     if subject.host.local or not subject.travelling_bytes:
-        return ok("nothing has to travel by rsync")
+        return ok("nothing needs rsync")
     sides = (("here", shutil.which("rsync")), ("on the host", subject.facts.tools.rsync))
     missing = [where for where, there in sides if not there]
     if missing:
-        return ok(f"rsync is missing {' and '.join(missing)}: files travel as a tar stream, checked the same")
+        return ok(f"rsync is missing {' and '.join(missing)}: files are sent as a tar stream, with the same checks")
     return ok("rsync on both sides")
 
 
 def check_clock(subject: Subject) -> Answer:
-    """The host's clock is off."""
+    """Check the host's clock."""
     off = subject.facts.time - time.time()
     if abs(off) > CLOCK_S:
         ahead = "ahead" if off > 0 else "behind"
-        return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as it tells them")
+        return warn(f"the host's clock is {span(abs(off))} {ahead}", "its times are shown as its own clock gives them")
     return ok("clocks agree")
 
 
 def check_cores(subject: Subject) -> Answer | None:
-    """More processes than cores; a batch system hands cores out."""
+    """Check that there are not more processes than cores, unless a batch system assigns cores."""
     if subject.host.batch is not None:
         return None
     cores = subject.facts.cpu_count
@@ -64,8 +66,8 @@ def check_cores(subject: Subject) -> Answer | None:
 
 
 def check_setup(subject: Subject) -> Answer:
-    """A line of the host's `setup:` fails."""
+    """Check that no line of the host's `setup:` fails."""
     host = subject.host
     if failure := subject.facts.setup:
-        return fail(sanitize_line(failure), f"mend `setup:` of {host.name} in hosts.yaml")
-    return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is asked for")
+        return fail(sanitize_line(failure), f"fix `setup:` of {host.name} in hosts.yaml")
+    return ok(f"{counted(len(host.setup), 'line')} of setup" if host.setup else "no setup is configured")

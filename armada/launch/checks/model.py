@@ -1,4 +1,4 @@
-"""The model, where it is named by an id of the hub."""
+"""Check the model, if it is a hub id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_hub_model(subject: Subject) -> Answer | None:
-    """Say of a model's name that it is taken for a hub id, and what the hub says of it; nothing where it is a folder."""
+    """Say that a model's name is treated as a hub id, and what the hub answers. None if it is a folder."""
     trained, origin = subject.trained, subject.experiment.origin
     name = trained.hub_model if trained is not None else None
     if trained is None or name is None:
@@ -23,18 +23,20 @@ def check_hub_model(subject: Subject) -> Answer | None:
         return _refused(name, trained.answer)
     beside = models_beside(name, origin.parent) if origin else []
     if beside:
-        sentence = f"model {name} is taken for a hub id; here lie {', '.join(beside[:3])}, and no folder of that name"
-        return warn(sentence, "mend `model:` if a folder is meant")
+        sentence = (
+            f"model {name} is treated as a hub id; this machine has {', '.join(beside[:3])}, but no folder of that name"
+        )
+        return warn(sentence, "fix `model:` if you mean a folder")
     size, free = trained.answer.size_bytes, subject.facts.disk.free_bytes
     if size is not None and size > free:
         sentence = f"model {name} is {amount(size)} at the hub, and the host has {amount(free)} free"
-        return warn(sentence, "it fits only if the host's Hugging Face cache has it, or lies elsewhere")
+        return warn(sentence, "it fits only if the host's Hugging Face cache already has it, or is on another disk")
     return ok(f"model {name} is a hub id" + (f": {amount(size)}" if size else ""))
 
 
 def _refused(name: str, answer: HubAnswer) -> Answer:
     what = f"model {name}: {answer.refused}"
     if answer.token:
-        return fail(what, "mend `model:`, or ask its owner for access")
-    hint = "mend `model:`; for a gated one add HF_TOKEN to `secrets:`, unless the host has a token of its own"
+        return fail(what, "fix `model:`, or ask its owner for access")
+    hint = "fix `model:`; for a gated model add HF_TOKEN to `secrets:`, unless the host has its own token"
     return warn(what, hint)

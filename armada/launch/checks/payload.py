@@ -1,4 +1,4 @@
-"""What the payload would say of settings, model and environment, asked at home through its own code."""
+"""Run the payload's own checks of settings, model and environment at home."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-
 
 
 def check_payload(subject: Subject) -> Answer | None:
-    """Ask the payload's own checks what they would say on the host."""
+    """Report what the payload's own checks would say on the host."""
     trained = subject.trained
     if trained is None:
         return None
@@ -48,14 +48,12 @@ def ask_payload(
         is_here = _is_here(training, model)
         findings = payload_module("model.files").check_model(here, kind) if is_here else []
     except failures.PayloadFailure as failure:
-        return fail(_sentence(failure.message), "the run would end with this on the host")
+        return fail(_sentence(failure.message), "the run would fail with this on the host")
     if lacking := _lacking(training, environment):
-        hint = (
-            f"add {' and '.join(lacking)} to `environment.packages` of a profile of your own, or ask for something else"
-        )
+        hint = f"add {' and '.join(lacking)} to `environment.packages` of your own profile, or change the setting that needs it"
         return fail(f"the profile's environment lacks {', '.join(lacking)}", hint)
     if findings:
-        return warn(_sentence("; ".join(findings)), "the run would start and print this as a finding")
+        return warn(_sentence("; ".join(findings)), "the run would start and print this warning")
     return ok("the payload takes these settings" + (" and this model" if model is not None else ""))
 
 

@@ -1,4 +1,4 @@
-"""The project's code, as it travels."""
+"""Check the project's code that is sent."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 def check_links(subject: Subject) -> Answer:
-    """Links and other things that do not travel."""
+    """Name links and other files that are not sent."""
     snapshot = subject.snapshot
     if snapshot is None:
-        return ok("no project travels")
+        return ok("no project is sent")
     if snapshot.skipped:
-        return warn(f"links and submodules stay here: {', '.join(snapshot.skipped[:3])}", "copy what the job needs")
-    ignored = ", except what git ignores: that is named under `data:`" if snapshot.revision else ""
-    return ok(f"all of the project travels{ignored}")
+        return warn(f"links and submodules are not sent: {', '.join(snapshot.skipped[:3])}", "copy what the job needs")
+    ignored = ", except files that git ignores: name those under `data:`" if snapshot.revision else ""
+    return ok(f"the whole project is sent{ignored}")
 
 
 def check_revision(subject: Subject) -> Answer:
-    """Changes that no revision holds."""
+    """Warn of changes that no revision contains."""
     snapshot = subject.snapshot
     if snapshot is None:
-        return ok("no project travels")
+        return ok("no project is sent")
     if snapshot.dirty:
-        return warn("the project has uncommitted changes; they travel, but no revision names them", "git commit")
+        return warn("the project has uncommitted changes; they are sent, but no revision contains them", "git commit")
     return ok(f"project at {(snapshot.revision or 'no revision')[:12]}")

@@ -1,4 +1,4 @@
-"""The one list of checks, by their numbers: a new one is a function beside those of its family, and a line here.
+"""The list of checks by number. A new check is a function in its family's module, and a line here.
 
 | check  | refuses or warns                                                                    |
 |--------|-------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What the host's batch system says of the job file."""
+"""Ask the host's batch system whether it accepts the job file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOON_S = 60.0
 
 
 def check_job_file(subject: Subject) -> Answer | None:
-    """It could never run, or not now."""
+    """Check that the batch system could run the job, and when."""
     host, answer = subject.host, subject.scheduler
     if host.batch is None:
         return None
@@ -25,9 +25,9 @@ def check_job_file(subject: Subject) -> Answer | None:
         )
     if answer.wait is not None:
         return warn(
-            f"{host.scheduler} cannot start this now, and nobody knows for how long: {answer.wait}",
-            f"it would wait in the queue until that changes; or change `{host.scheduler}:` of the host (its partition, say)",
+            f"{host.scheduler} cannot start this now, and gives no time when it can: {answer.wait}",
+            f"the job would wait in the queue until that changes; otherwise change `{host.scheduler}:` of the host (its partition, say)",
         )
     when = answer.starts_in_s
     expected = f", and expects to start it in {span(when)}" if when is not None and when >= _SOON_S else ""
-    return ok(f"{host.scheduler} takes the job file{expected}")
+    return ok(f"{host.scheduler} accepts the job file{expected}")

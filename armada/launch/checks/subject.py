@@ -1,4 +1,4 @@
-"""All that checks look at, read and asked beforehand: a check itself asks no host."""
+"""Everything that checks read, gathered in advance. A check itself asks no host."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What only a training by the bundled trainer has.
+    """Facts that only a training with the bundled trainer has.
 
     Attributes:
         section: spec["training"].
         environment: In which it will run.
         model: The model's folder here; None for one that only the host can look at.
         kind: Of the data's rows; None where only the host can read them.
-        hub_model: The model's id, if it is one of the hub's.
+        hub_model: The model's id, if it is a hub id.
         answer: What the hub says of that.
         max_steps: After which it ends; None where epochs end it.
     """
@@ -45,7 +45,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A launch before it is one.
+    """A planned launch, as the checks see it.
 
     Attributes:
         facts: What the host said of itself.

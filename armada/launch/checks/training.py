@@ -1,4 +1,4 @@
-"""The training: when it saves, and to whom it reports."""
+"""Check the training: when it saves, and where it reports."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 def check_checkpoints(subject: Subject) -> Answer:
-    """Checkpoints farther apart than the run is long."""
+    """Check that at least one checkpoint is saved before the end."""
     checkpoint = subject.experiment.checkpoint
     every_steps = checkpoint.every_steps if checkpoint else None  # minutes cannot be compared with steps
     max_steps = subject.trained.max_steps if subject.trained else None
     if not max_steps or every_steps is None or every_steps <= max_steps:
-        return ok("checkpoints come before the end")
+        return ok("checkpoints are saved before the end")
     return warn(
         f"checkpoint.every_steps {every_steps} is more than train.max_steps {max_steps}: only the end is saved",
-        "a run that dies leaves nothing",
+        "a run that dies leaves no checkpoint",
     )
 
 
 def check_wandb(subject: Subject) -> Answer:
-    """W&B online where runs have no internet."""
+    """Check that W&B is not online where runs have no internet."""
     host = subject.host
     wandb = subject.trained.section.tracking.wandb if subject.trained else None
     if wandb is None or wandb == "off":
-        return ok("nothing is reported to W&B by the payload")
+        return ok("the payload reports nothing to W&B")
     if host.has_internet:
         return ok(f"W&B {wandb}")
     if wandb == "online":

@@ -1,1 +1,1 @@
-"""What starts a run on its host: its own supervisor, or a batch system, with one module each for the file it is handed."""
+"""Engines start a run on its host: armada's supervisor, Slurm or HTCondor. One module for each kind of job file."""

@@ -1,4 +1,4 @@
-"""The one list of batch systems: a new one is a module that renders its job file, and a line here."""
+"""The list of engines. A new batch system is a module that renders its job file, and a line here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ENGINES: dict[str, Engine] = {
 
 
 def scheduler_settings(host: Host) -> SchedulerSpec | None:
-    """What the agent has to know of the host's batch system; None for `direct`."""
+    """Return what the agent needs to know about the host's batch system; None for `direct`."""
     batch = host.batch
     if batch is None or host.scheduler == "direct":
         return None
@@ -63,7 +63,7 @@ def scheduler_settings(host: Host) -> SchedulerSpec | None:
 def job_files(
     host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: Spec
 ) -> dict[str, str]:
-    """Render what the host's batch system is handed; nothing for `direct`.
+    """Render the files to submit to the host's batch system; none for `direct`.
 
     Raises:
         PreflightRefused: The root folder has a name that job files cannot hold.

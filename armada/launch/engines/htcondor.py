@@ -1,4 +1,4 @@
-"""launch/job.sub and launch/job.sh: what HTCondor is told."""
+"""Render launch/job.sub and launch/job.sh for HTCondor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from armada.launch.engines.request import JobRequest
 
 _MARGIN_S = 30
-"""After the training's grace time, for the supervisor to hash, link and write."""
+"""After the training's grace period, for the supervisor to hash, link and write."""
 
 _REQUEUE_EXIT_CODE = 85
 """With which the agent's supervisor leaves (`armada_agent/engines/htcondor.py`) when its job is to wait for its next attempt."""

@@ -1,4 +1,4 @@
-"""What a run asks of a batch system, in final numbers, and the script that starts its supervisor on a worker."""
+"""Compute what a run requests from a batch system, and render the script that starts its supervisor on a worker."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class JobRequest:
 
     @property
     def prologue(self) -> str:
-        """The host's lines of setup, each with a sentence for when it fails: nothing else would say why no run began."""
+        """The host's setup lines, each with an error message, since nothing else would explain why no run began."""
         return "".join(
             f"{line}\n[ $? -eq 0 ] || {{ echo {shlex.quote(_complaint(number, line))}; exit {_SETUP_FAILED}; }}\n"
             for number, line in enumerate(self.setup, 1)
@@ -82,7 +82,7 @@ def job_request(
     grace_s: float,
     agent_sha: str,
 ) -> JobRequest:
-    """Put a run's needs and its host's customs together.
+    """Combine a run's needs and its host's settings.
 
     Raises:
         PreflightRefused: The root folder has a name that job files cannot hold, or the host has no batch system.
@@ -90,13 +90,13 @@ def job_request(
     root = str(paths.root)
     if not _PLAIN.fullmatch(root):
         raise PreflightRefused(
-            f"job files cannot name the root folder {root!r}",
+            f"the root folder cannot be used in job files: {root!r}",
             hint="set the host's `root:` to a path of letters, digits and _./+@=-",
             host=host.name,
         )
     batch = host.batch
     if batch is None:
-        raise PreflightRefused("a job file is for a batch system, and this host has none", host=host.name)
+        raise PreflightRefused("a job file needs a scheduler, and this host has none", host=host.name)
     words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
     return JobRequest(
         name=f"armada.{run_id}",
@@ -115,7 +115,7 @@ def job_request(
 
 
 def time_limit_s(host: Host, resources: Resources) -> float | None:
-    """How long a run may take on a host: its experiment's word, else the host's; None: nobody says."""
+    """Return a run's time limit: the experiment's, else the host's, else None."""
     limit = resources.time_limit or (host.batch.time_limit if host.batch is not None else None)
     return duration_s(limit) if limit else None
 

@@ -1,4 +1,4 @@
-"""launch/job.sbatch: what Slurm is told."""
+"""Render launch/job.sbatch for Slurm."""
 
 from __future__ import annotations
 

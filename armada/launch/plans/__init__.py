@@ -1,1 +1,1 @@
-"""How each task is planned: what travels, which environment, which command, what is checked. One module a task."""
+"""Plans of each task: what is sent, which environment, which command, which checks. One module for each task."""

@@ -1,4 +1,4 @@
-"""`task: command`: anything that can be started, as it is."""
+"""Plan `task: command`: any program, as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of scripts and commands: sent once, apart from the code, and linked where the job finds it at home."""
+"""Data of scripts and commands: send it once, apart from the code, and link it where the job finds it at home."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobData:
-    """What travels, and `links` for the host: the content's path there, and the name in the folder the job works in."""
+    """The contents to send, and `links` for the host: the content's path there, and the name in the folder the job works in."""
 
     contents: list[Content] = field(default_factory=list)
     links: list[JobLink] = field(default_factory=list)
 
 
 def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: HostPaths) -> JobData:
-    """Name where each file or folder of `data:` lies on the host, and where the job finds it.
+    """Choose where each file or folder of `data:` is on the host, and where the job finds it.
 
     What lies below `code` (without it: below the experiment's folder) keeps its place; anything else is `data/NAME`. What
     travels with the code already is not linked over it.
@@ -43,8 +43,8 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
     for path in experiment.data.paths:
         name = _name(path, base)
         if name in (link.name for link in found.links):
-            hint = "rename one; what is outside `code` is found as data/NAME"
-            raise ConfigError(f"two of `data:` would both be {name} where the job works", path=path, hint=hint)
+            hint = "rename one; the job finds data from outside `code` as data/NAME"
+            raise ConfigError(f"two entries of `data:` would both be {name} in the job's folder", path=path, hint=hint)
         if name in sent:
             continue
         real = path.resolve()  # people keep links to data; what travels is the file behind it
@@ -55,7 +55,7 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
 
 
 def names_below(source: Path) -> list[str]:
-    """What travels of a data file, or of a folder, relative to where it lies."""
+    """List the files to send of a data file or folder, relative to its place."""
     if not source.is_dir():
         return [source.name]
     return sorted(str(file.relative_to(source.parent)) for file in source.rglob("*") if file.is_file())
@@ -65,6 +65,6 @@ def _name(path: Path, base: Path) -> str:
     """Where the job finds it, relative to the folder it works in."""
     place, top = (Path(os.path.normpath(Path.cwd() / each)) for each in (path, base))
     if place == top or top.is_relative_to(place):
-        hint = "name the files or folders in it that git ignores; all else travels as code"
-        raise ConfigError("this is `code` itself, or holds it", path=path, hint=hint)
+        hint = "name only the files or folders in it that git ignores; the rest is sent as code"
+        raise ConfigError("this is `code` itself, or contains it", path=path, hint=hint)
     return place.relative_to(top).as_posix() if place.is_relative_to(top) else f"data/{place.name}"

@@ -1,4 +1,4 @@
-"""Which profile a host's GPUs are of, and how many of them a run takes."""
+"""Choose the profile for a host's GPUs, and how many of them a run uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_profile(host: Host, facts: Facts, home: HomePaths, *, takes_gpus: bool) -> Profile | None:
-    """The profile of the GPUs that are there; the GPUs of a cluster cannot be seen from where one logs in.
+    """Find the profile for the host's GPUs. A cluster's login node does not show its GPUs.
 
     Raises:
         PreflightRefused: They cannot be seen, and the task needs a profile.
@@ -26,8 +26,8 @@ def find_profile(host: Host, facts: Facts, home: HomePaths, *, takes_gpus: bool)
     if not takes_gpus:
         return None
     raise PreflightRefused(
-        f"which GPUs {host.scheduler} hands out cannot be seen from its login node",
-        hint="name the host's `profile:` in hosts.yaml, or --profile",
+        f"the login node does not show which GPUs {host.scheduler} assigns",
+        hint="set the host's `profile:` in hosts.yaml, or give --profile",
         host=host.name,
     )
 
@@ -53,7 +53,7 @@ def count_gpus(resources: Resources, host: Host, profile: Profile | None, facts:
         return min(profile.gpus.count, there) or profile.gpus.count
     if asked == 0 and takes_gpus:
         raise PreflightRefused(
-            f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without"
+            f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without GPUs"
         )
     return asked or 0
 
@@ -64,6 +64,7 @@ def _without_profile(asked: object, host: Host) -> int:
         return 0
     if asked == "all":
         raise PreflightRefused(
-            "resources.gpus is `all`, but nothing says how many a node has", hint="a number, or the host's `profile:`"
+            "resources.gpus is `all`, but the number of GPUs in a node is unknown",
+            hint="a number, or the host's `profile:`",
         )
     return asked if isinstance(asked, int) else 0

@@ -1,4 +1,4 @@
-"""`armada merge`: a run that merges another run's adapter into its base; what it needs, and where that lies."""
+"""Plan `armada merge`: a run that merges another run's adapter into its base model."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ class Source:
 
 
 def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
-    """Say at once that there is nothing to merge.
+    """Refuse at once a run that cannot be merged.
 
     Raises:
         PreflightRefused: The run was no LoRA training.
     """
     if spec.task != "sft":
         raise PreflightRefused(
-            f"{run.run_id} is a {spec.task}, not a training of armada's own", hint="only those can be merged"
+            f"{run.run_id} is a {spec.task}, not a `task: sft` training",
+            hint="only those trainings can be merged",
         )
     if spec.training is None or spec.training.lora is None:
         raise PreflightRefused(
@@ -70,7 +71,7 @@ def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
 
 
 def choose_host(run: Run, checkpoint: Checkpoint) -> str:
-    """Merge where the checkpoint lies: on its host, or at home where that is all there is."""
+    """Choose the host of the checkpoint, or home if only home has it."""
     return run.host if checkpoint.on_host or checkpoint.home_path is None else "local"
 
 
@@ -103,11 +104,11 @@ class MergeTask(Task[Command]):
 
     @property
     def profile_name(self) -> str | None:
-        """That of the training, where its environment is there already."""
+        """The training's profile, because its environment already exists."""
         return self.source.spec.profile if self._is_there else self.order.session.host.profile
 
     def profile(self, facts: Facts) -> Profile:
-        """Any will do: a merge needs no GPU."""
+        """Any profile: a merge needs no GPU."""
         if self.named_profile is not None:
             return self.named_profile
         host, home = self.order.session.host, self.order.home
@@ -115,7 +116,7 @@ class MergeTask(Task[Command]):
         return load_profile("cpu" if host.batch is not None else choose_profile(facts.hardware.gpu_names, home), home)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
-        """Nothing of the training's: the base may have to be fetched where trainings need not."""
+        """None of the training's variables, because a merge may have to fetch the base model."""
         return {"PYTHONUNBUFFERED": "1"}
 
     def recorded(self) -> dict[str, object]:
@@ -175,7 +176,7 @@ def _adapter(source: Source, paths: HostPaths, contents: list[Content], *, is_th
         return str(paths.outbox(source.run.run_id, checkpoint.digest))
     if checkpoint.home_path is None:
         raise NotFound(
-            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, from where it would be sent",
+            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, so it cannot be sent from there",
             hint=f"armada pull {source.run.run_id} --checkpoint {checkpoint.step}",
         )
     folder = checkpoint.home_path
@@ -197,7 +198,7 @@ def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there
     given = asked.model if asked is not None else None
     if given is None or not (Path(given) / "config.json").is_file():
         raise NotFound(
-            f"the base model of {source.run.run_id} lies on {source.run.host}, and not here (it was {given})",
+            f"the base model of {source.run.run_id} is on {source.run.host} and not at home (it was {given})",
             hint=f"--host {source.run.host} merges there",
         )
     content = model_content(Path(given))

@@ -1,4 +1,4 @@
-"""What every run of the bundled payload gets: its environment variables."""
+"""The environment variables of every run of the bundled payload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def payload_variables(paths: HostPaths, payload: Content) -> dict[str, str]:
-    """The variables with which the payload finds itself, and nothing else of that name."""
+    """Return the variables with which Python finds the payload and no other module of that name."""
     return {
         # The payload alone: a project's own datasets.py must not stand in for the library of that name.
         "PYTHONPATH": str(paths.content("code", payload.sha)),

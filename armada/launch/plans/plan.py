@@ -1,4 +1,4 @@
-"""Experiment × profile × host, resolved: every number final, every file named, nothing started."""
+"""Resolve experiment, profile and host into a plan: every number final, every file named, nothing started."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUTBOX_FLOOR_BYTES = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is needed to put one run on one host.
+    """Everything that is needed to start one run on one host.
 
     `spec` is what the host keeps as spec.json, `files` what a person would want to read beside it (`launch/…`);
     `missing` are the contents the host does not have yet.
@@ -69,7 +69,7 @@ class Plan:
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
-    """Resolve a task for the host it is ordered for; asks the host, changes nothing there.
+    """Resolve a task for its host. It asks the host, but changes nothing there.
 
     Args:
         task: What is asked for, and where.

@@ -1,4 +1,4 @@
-"""`armada prepare`: a training's data tokenised on CPUs, as a run of its own, and no more."""
+"""Plan `armada prepare`: tokenise a training's data on CPUs, as a separate run."""
 
 from __future__ import annotations
 

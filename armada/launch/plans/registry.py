@@ -1,4 +1,4 @@
-"""From an experiment to the task that plans it."""
+"""Find the task that plans an experiment."""
 
 from __future__ import annotations
 

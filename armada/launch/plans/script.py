@@ -1,4 +1,4 @@
-"""`task: script`: a script of the user's own under accelerate; the profile's flags and environment, and nothing of ours inside it."""
+"""Plan `task: script`: the user's own script under accelerate, with the profile's flags and environment."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ScriptTask(Task[Script]):
         """Refuse a script that does not travel with its code."""
         if self.snapshot is None or self.settings.script not in self.snapshot.content.files:
             raise ConfigError(
-                f"`script`: {self.settings.script} does not travel: git ignores it, or it is a link",
+                f"`script`: {self.settings.script} is not sent: git ignores it, or it is a link",
                 path=self.settings.origin,
-                hint="take it out of .gitignore",
+                hint="remove it from .gitignore",
             )
 
     def _accelerate(self, place: Place, profile: Profile) -> str:

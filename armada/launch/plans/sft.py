@@ -1,4 +1,4 @@
-"""`task: sft`: a training by the bundled payload."""
+"""Plan `task: sft`: a training with the bundled payload."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def _refuse_quantization(experiment: Sft, profile: Profile, gpus: int) -> None:
         return
     if not gpus:
         raise PreflightRefused(
-            f"lora.quantize is {wanted}, which bitsandbytes does on CUDA GPUs, and this run has none",
+            f"lora.quantize is {wanted}, for which bitsandbytes needs CUDA GPUs, and this run has none",
             hint="leave it out, or launch on a host with GPUs",
         )
     if profile.train.precision != "bf16":
         raise PreflightRefused(
-            f"lora.quantize is {wanted}, which is trained in bf16, and profile {profile.name} has {profile.train.precision}",
-            hint="leave it out, or take a GPU with bf16 (compute capability 8.0)",
+            f"lora.quantize is {wanted}, which needs bf16, and profile {profile.name} has {profile.train.precision}",
+            hint="leave it out, or use a GPU with bf16 (compute capability 8.0)",
         )

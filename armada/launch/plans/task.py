@@ -1,4 +1,4 @@
-"""What a task is to a launch: it reads what lies at home, then says what one run of it needs on its host.
+"""What a task provides to a launch: it reads its files at home, then says what one run of it needs on its host.
 
 A new task is a subclass of `Task` in a module of its own here, and a line in `armada.config.tasks.registry`.
 """
@@ -38,7 +38,7 @@ S = TypeVar("S", bound=Experiment)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Where a run is asked for.
+    """The host, profile and options of a requested run.
 
     Attributes:
         session: With the host the run is meant for.
@@ -57,7 +57,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a run gets on its host, before its task has said what it needs there.
+    """What every run gets on its host, whatever its task.
 
     Attributes:
         facts: What the host said of itself.
@@ -96,7 +96,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one run needs on its host: what travels, which environment, which command, what is checked.
+    """What one run needs on its host: contents to send, environment, which command, what is checked.
 
     Attributes:
         argv: The job.
@@ -181,7 +181,7 @@ class Task(ABC, Generic[S]):
 
     @property
     def profile_name(self) -> str | None:
-        """That the command line names, else the host; None: the GPUs that are there decide."""
+        """The profile that the command line names, else the host's. None: the host's GPUs decide."""
         return self.order.profile or self.order.session.host.profile
 
     @cached_property
@@ -195,14 +195,14 @@ class Task(ABC, Generic[S]):
         return load_profile(self.profile_name, self.order.home) if self.profile_name else None
 
     def read(self) -> None:
-        """Read what lies at home, before the host is asked: what is wrong there costs nothing yet.
+        """Read the files at home before asking the host, because errors cost nothing yet.
 
         Raises:
             ArmadaError: A file it names is missing or wrong.
         """
 
     def profile(self, facts: Facts) -> Profile | None:
-        """The profile to run with: the named one, else that of the GPUs that are there.
+        """Return the profile to run with: the named one, else the one for the host's GPUs.
 
         Raises:
             PreflightRefused: It needs one, and the host's GPUs cannot be seen.
@@ -224,13 +224,13 @@ class Task(ABC, Generic[S]):
         }
 
     def recorded(self) -> dict[str, object]:
-        """spec["experiment"]: what a person asked for."""
+        """spec["experiment"]: the experiment as written."""
         recorded: dict[str, object] = json.loads(self.settings.model_dump_json())
         return recorded
 
     @abstractmethod
     def parts(self, place: Place) -> Parts:
-        """Say what the run needs; may ask the host, changes nothing there.
+        """Return what the run needs. May ask the host, but changes nothing there.
 
         Raises:
             ConfigError: A file the experiment names is missing or wrong.

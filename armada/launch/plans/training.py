@@ -81,27 +81,27 @@ class Training:
 
     @cached_property
     def model(self) -> Content | None:
-        """The model, where it travels."""
+        """The model, if it is sent."""
         if isinstance(self.hub, Content):
             return self.hub
         return model_content(self.settings.local_model) if self.settings.local_model else None
 
     @property
     def model_path(self) -> str | None:
-        """Where the model lies on the host; None where the run fetches or makes it."""
+        """The model's path on the host; None if the run downloads or creates it."""
         if self.model is not None:
             return str(self.paths.content("models", self.model.sha))
         return self.hub.path if isinstance(self.hub, HubModel) else None
 
     @cached_property
     def data(self) -> dict[Path, Content]:
-        """What travels of each dataset: people keep links to data, and the file behind one is what is read."""
+        """The files to send of each dataset. A link to data is replaced by the file it points to."""
         real = {path: path.resolve() for path in self.datasets}
         return {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
 
     @cached_property
     def files(self) -> UserFiles:
-        """Accelerate's and DeepSpeed's own files, held against the plan."""
+        """Accelerate's and DeepSpeed's own files, compared with the plan."""
         settings = self.settings
         return read_user_files(
             Facts(
@@ -117,7 +117,7 @@ class Training:
         )
 
     def contents(self) -> tuple[Content, ...]:
-        """All that travels.
+        """Everything that is sent.
 
         Raises:
             ProvisionFailed: A file that should travel cannot be read.
@@ -150,7 +150,7 @@ class Training:
         return kernel or model or not self.settings.data.is_local
 
     def launch_files(self) -> dict[str, str]:
-        """What accelerate is told, and DeepSpeed.
+        """The configuration files of accelerate and DeepSpeed.
 
         Raises:
             ConfigError: A file of the user's own is not what it should be.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def watch_of(experiment: Experiment) -> WatchSpec:
-    """spec["watch"]: how its checkpoints are found, and what it is told to go on from one."""
+    """spec["watch"]: how its checkpoints are found, and the arguments to resume from one."""
     checkpoint, resume = experiment.checkpoint, experiment.resume
     found = None
     if checkpoint is not None and checkpoint.pattern is not None:

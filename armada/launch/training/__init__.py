@@ -1,1 +1,1 @@
-"""What a training is made of before it has a plan: batch arithmetic, data, the configuration files of accelerate and DeepSpeed."""
+"""Parts of a training before it has a plan: batch arithmetic, data, configuration files of accelerate and DeepSpeed."""

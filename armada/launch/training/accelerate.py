@@ -1,4 +1,4 @@
-"""The accelerate.yaml of a run: without one `accelerate launch` would read whatever ~/.cache/huggingface holds on the host."""
+"""Write a run's accelerate.yaml. Without one, `accelerate launch` would read the file in ~/.cache/huggingface on the host."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def render_accelerate(
             ours, source = decided[key]
             raise PreflightRefused(
                 f"{extras_from} sets accelerate.{key} to {shown(value)}, but {source} makes it {shown(ours)}",
-                hint=f"take `{key}` out of the profile's `accelerate:`",
+                hint=f"remove `{key}` from the profile's `accelerate:`",
             )
     for location, key in _keys_below(extras):
         if key in _ELSEWHERE:
             raise PreflightRefused(
                 f"{extras_from} sets accelerate.{location}, which comes from {_ELSEWHERE[key]}",
-                hint="say it there; said twice, one of the two silently loses",
+                hint="set it there; if it is set twice, one of the two is silently ignored",
             )
     settings = {key: value for key, (value, _) in decided.items()}
     checked = checked or {}
@@ -71,7 +71,7 @@ def render_accelerate(
 
 
 def launch_environment(*, processes: int, device: Literal["cpu", "cuda"], cpu_count: int) -> dict[str, str]:
-    """Variables `accelerate launch` needs beside its file.
+    """Return the variables that `accelerate launch` needs in addition to its file.
 
     On CPUs it would count physical cores itself, and fail where a container hides them. Threads that wait must sleep: by default they
     spin, and three runs on two cores had a twentieth of the steps that they make so (3 a second each against 70 to 190).
@@ -109,9 +109,7 @@ def _distribution(processes: int, device: str, extras: Mapping[str, object], ext
             hint="leave it out; FSDP is for `task: script`",
         )
     if device == "cpu":
-        raise PreflightRefused(
-            f"{extras_from} asks for FSDP, which is silently not applied on CPUs", hint="use another profile"
-        )
+        raise PreflightRefused(f"{extras_from} asks for FSDP, which has no effect on CPUs", hint="use another profile")
     return "FSDP"
 
 

@@ -1,4 +1,4 @@
-"""Batch arithmetic: global = micro × accumulation × processes, exactly or not at all."""
+"""Solve the batch arithmetic: global = micro × accumulation × processes, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from armada.errors import PreflightRefused
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples per optimizer step, and how they come together."""
+    """Samples per optimizer step, and how they are split."""
 
     global_: int
     micro: int
@@ -20,7 +20,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DividingValues:
-    """What could be changed, one thing at a time, so that it divides; nearest first."""
+    """Alternatives that divide, each changing one value; nearest first."""
 
     global_batch_sizes: tuple[int, ...]
     micro_batch_sizes: tuple[int, ...]
@@ -93,5 +93,5 @@ def _refusal(global_batch_size: int, micro: int | Literal["auto"], processes: in
     each = f"processes {processes}" if micro == "auto" else f"micro_batch_size {micro} × processes {processes}"
     return PreflightRefused(
         f"train.global_batch_size {global_batch_size} is not a multiple of {each}, so no gradient accumulation makes it exact",
-        hint=f"any one of these divides: {'; '.join(changes)}",
+        hint=f"any one of these works: {'; '.join(changes)}",
     )

@@ -1,4 +1,4 @@
-"""The bundled payload's own checks, at home: what it would refuse on the host is refused before a host is asked.
+"""Run the bundled payload's own checks at home, so that what fails on the host is refused before a host is asked.
 
 They are the payload's modules that need the standard library alone, loaded from where the payload travels from, so that
 both sides run the same code. The two packages do not import each other: home loads by name what it hands out anyway.

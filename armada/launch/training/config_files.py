@@ -1,4 +1,4 @@
-"""A user's own accelerate or DeepSpeed file: taken as it is, once every value it repeats says what the plan says.
+"""Use your own accelerate or DeepSpeed file unchanged, once every value in it agrees with the plan.
 
 Two places that set one thing are how trainings silently run with another learning rate or batch than their file says
 (bigscience's metadata experiments ran at a peak of 1e-4 while their configuration said 5e-5). So nothing wins here:
@@ -89,7 +89,7 @@ class Facts:
 
 
 def read_user_files(facts: Facts) -> UserFiles:
-    """Read the files an experiment names, and hold every value they repeat against the plan.
+    """Read the files an experiment names, and compare every repeated value with the plan.
 
     Raises:
         ConfigError: A file is not what it should be.
@@ -118,7 +118,7 @@ def read_user_files(facts: Facts) -> UserFiles:
         }
     if problems:
         raise PreflightRefused(
-            "; ".join(problems), hint="say each value in one place, or make the two agree (in DeepSpeed files: auto)"
+            "; ".join(problems), hint="set each value in one place, or make the two agree (in DeepSpeed files: auto)"
         )
     return UserFiles(accelerate, deepspeed)
 
@@ -136,7 +136,7 @@ def read_json(path: Path) -> Document:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
         raise ConfigError(f"not JSON: {error}", path=path, line=line) from error
     if not isinstance(content, dict):
-        raise ConfigError("it must hold one JSON object", path=path, line=1)
+        raise ConfigError("it must contain one JSON object", path=path, line=1)
     document = Document(path, {})
     node = compose(text.replace("\t", " "), lambda line: Place(path, line))
     assert node is not None  # noqa: S101  # an object was just read from it
@@ -149,8 +149,8 @@ def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> d
     for key in document.data:
         if key not in ACCELERATE_KEYS:
             near = nearest(key, ACCELERATE_KEYS)
-            hint = f"did you mean `{near}`?" if near else "see `accelerate config` for what there is"
-            raise document.key_place((key,)).error(f"`{key}` is no key of accelerate's configuration", hint)
+            hint = f"did you mean `{near}`?" if near else "see `accelerate config` for the known keys"
+            raise document.key_place((key,)).error(f"`{key}` is not a key of accelerate's configuration", hint)
     expected = _accelerate_values(facts)
     _compare(document, expected, problems)
     _refuse_on_cpu(facts, document)
@@ -163,8 +163,8 @@ def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> d
     if isinstance(plugin, Mapping) and plugin.get("deepspeed_config_file") is not None:
         place = document.value_place(("deepspeed_config", "deepspeed_config_file"))
         raise place.error(
-            "`deepspeed_config.deepspeed_config_file` names a file of this machine, which the host has not",
-            "name it as `deepspeed:` in the experiment, from where it travels",
+            "`deepspeed_config.deepspeed_config_file` names a file on this machine, which the host does not have",
+            "name it as `deepspeed:` in the experiment; armada then sends it",
         )
     return kept
 
@@ -296,7 +296,7 @@ def _refuse_fsdp(facts: Facts, settings: Mapping[str, object], place: object) ->
     if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
         raise PreflightRefused(
             f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
-            hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with a script of your own",
+            hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with your own script",
         )
 
 
@@ -305,7 +305,7 @@ def _refuse_shards(facts: Facts, document: Document, location: Location) -> None
         place = document.value_place(location)
         raise PreflightRefused(
             f"{place}: `{dotted(location)}` is 3, and the bundled trainer evaluates and saves whole models, not shards",
-            hint="stage 2, or `task: script` with a script of your own",
+            hint="stage 2, or `task: script` with your own script",
         )
 
 

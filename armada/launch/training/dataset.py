@@ -1,4 +1,4 @@
-"""Data files, read once before anything starts by the payload's own checks: every row must be what it trains on."""
+"""Read data files once before the launch, with the payload's own checks. Every row must be usable for training."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_data(data: Data | None) -> DataFacts:
         for path in data.paths:
             if not path.exists():
                 hint = "`data:` paths are relative to the experiment file"
-                raise ConfigError("there is no such file", path=path, hint=hint)
+                raise ConfigError("this file does not exist", path=path, hint=hint)
             if not _is_lines(readers, path):
                 counts[path] = None
                 continue
@@ -65,7 +65,9 @@ def check_data(data: Data | None) -> DataFacts:
 
 def _is_lines(readers: Any, path: Path) -> bool:
     if path.is_dir() and not (path / "state.json").is_file():
-        raise ConfigError("this is not a file", path=path, hint="a folder of data is one of `Dataset.save_to_disk`")
+        raise ConfigError(
+            "this is not a file", path=path, hint="a folder of data must be one that `Dataset.save_to_disk` wrote"
+        )
     try:
         return bool(readers.is_lines(path))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Hooks, looked for in the code that travels: a module or function that is not there would fail on the host, after minutes."""
+"""Find hooks in the code that is sent: a missing module or function would fail on the host minutes later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
-    """Look whether each hook's function stands in the code; a module that the environment may bring is left to the payload.
+    """Check that each hook's function is in the code. A module that the environment may provide is left to the payload.
 
     Args:
         experiment: With its `code`.
@@ -52,7 +52,7 @@ def _find_problem(hook: str, code: Path, files: Sequence[str]) -> tuple[str, str
 
 def _find_missing(module: str, places: list[str], code: Path, files: Sequence[str]) -> tuple[str, str | None] | None:
     if any((code / place).is_file() for place in places):
-        return f"{places[0]} does not travel: git ignores it, or it is a link", "take it out of .gitignore"
+        return f"{places[0]} is not sent: git ignores it, or it is a link", "remove it from .gitignore"
     known = {str(PurePosixPath(file).with_suffix("")).replace("/", ".") for file in files if file.endswith(".py")}
     near = nearest(module, {name.removesuffix(".__init__") for name in known})
     top = module.partition(".")[0]

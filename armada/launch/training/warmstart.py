@@ -1,4 +1,4 @@
-"""Where a training begins: another run's checkpoint, at home or still on the same host, or a folder here."""
+"""Find where a training starts: another run's checkpoint, at home or on the same host, or a folder at home."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STATE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A checkpoint to begin with: as files that travel, or as a folder that is on the host already."""
+    """The checkpoint to start from: files to send, or a folder that is already on the host."""
 
     said: str
     moments: bool
@@ -98,7 +98,7 @@ def _choose(database: Database, session: HostSession, run: Run, word: str) -> Ch
         steps = ", ".join(str(c.step) for c in there[-8:])
         which = f" --checkpoint {word}" if word != "last" else ""
         raise NotFound(
-            f"of {run.run_id} nothing that is asked for is at home; on {run.host} lie the checkpoints {steps}",
+            f"of {run.run_id} nothing that you asked for is at home; {run.host} has the checkpoints {steps}",
             hint=f"armada pull {run.run_id}{which}, or launch on {run.host}",
         ) from None
 
@@ -142,10 +142,10 @@ def _refuse_useless(names: Sequence[str], said: str, *, moments: bool) -> None:
     """
     if not any(name.endswith(".safetensors") for name in names):
         raise NotFound(
-            f"{said}: it holds no weights (.safetensors)", hint="name a checkpoint of `task: sft`, or its folder"
+            f"{said}: it has no weights (.safetensors)", hint="name a checkpoint of `task: sft`, or its folder"
         )
     if moments and _MOMENTS not in names:
-        raise NotFound(f"{said}: it holds no {_MOMENTS}", hint="leave out start_from.optimizer")
+        raise NotFound(f"{said}: it has no {_MOMENTS}", hint="leave out start_from.optimizer")
 
 
 def _wanted(names: Iterable[str], *, moments: bool) -> list[str]:

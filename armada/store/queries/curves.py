@@ -13,7 +13,7 @@ _FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 
 
 def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
-    """A curve at so many places between its ends: index look-ups, however many points it has."""
+    """Read a curve at a fixed number of places, by index look-ups, however many points it has."""
     connection = database.connection
     series, low, high = _find_series(database, run_id, name)
     if low is None or high is None:
@@ -28,7 +28,7 @@ def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[flo
 
 
 def is_long(first: float, last: float) -> bool:
-    """Whether a curve between two steps is read as an outline first."""
+    """Whether a curve between two steps is so long that an outline is read first."""
     return last - first >= 8 * OUTLINE
 
 

@@ -56,4 +56,4 @@ def copy_checkpoint(checkpoint: Checkpoint, target: Path) -> Path:
 
 
 def _taken(target: Path) -> Conflict:
-    return Conflict(f"{target} is there already", hint="name a folder that does not exist")
+    return Conflict(f"{target} exists already", hint="name a folder that does not exist")

@@ -121,7 +121,7 @@ class CheckpointDownloader:
             if not wrong:
                 return
         raise SourceChanged(
-            f"checkpoint-{checkpoint.step}: {wrong[0].path} is not what its manifest says, after {ROUNDS} fetches",
+            f"checkpoint-{checkpoint.step}: {wrong[0].path} does not match its manifest after {ROUNDS} downloads",
             host=self._context.host,
             hint="the file was changed on the host after it was announced; other checkpoints are not affected",
         )

@@ -48,7 +48,7 @@ def parse_manifest(text: str, digest: str) -> Manifest:
         digest: The name of the outbox folder it came from.
 
     Raises:
-        ManifestRejected: It is not what its name says, or names a path outside its folder, a path twice, too many files.
+        ManifestRejected: Its content does not match its name, or names a path outside its folder, a path twice, too many files.
     """
 
     def refuse(why: str) -> ManifestRejected:
@@ -59,14 +59,14 @@ def parse_manifest(text: str, digest: str) -> Manifest:
     except UnicodeEncodeError:  # a host's JSON may carry halves of characters, which no file can hold
         raise refuse("it is not text") from None
     if hashlib.sha256(content).hexdigest() != digest:
-        raise refuse("its content is not what its name says")
+        raise refuse("its content does not match its name")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise refuse(f"not JSON ({error})") from None
     if not isinstance(value, dict) or value.get("format") != 1:
         raise refuse(
-            f"format {value.get('format') if isinstance(value, dict) else None!r} is not one this armada reads; a newer one may"
+            f"format {value.get('format') if isinstance(value, dict) else None!r} is unknown to this armada; a newer version may read it"
         )
     step, listed = value.get("step"), value.get("files")
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
@@ -74,17 +74,17 @@ def parse_manifest(text: str, digest: str) -> Manifest:
     if not isinstance(listed, list) or not listed:
         raise refuse("it lists no files")
     if len(listed) > MAX_FILES:
-        raise refuse(f"it lists {len(listed)} files; {MAX_FILES} is the most")
+        raise refuse(f"it lists {len(listed)} files; the limit is {MAX_FILES}")
     files = []
     seen: set[str] = set()
     for entry in listed:
-        trouble = _trouble(entry) or ("a path stands twice" if entry["path"] in seen else None)
+        trouble = _trouble(entry) or ("a path is listed twice" if entry["path"] in seen else None)
         if trouble:
             raise refuse(f"{trouble}: {str(entry)[:200]!r}")
         seen.add(entry["path"])
         files.append(File(entry["path"], entry["size"], entry["sha256"]))
     if any(str(parent) in seen for path in seen for parent in PurePosixPath(path).parents):
-        raise refuse("a path is a file and a folder at once")
+        raise refuse("a path is both a file and a folder")
     return Manifest(digest, step, tuple(files), text, _eval_loss(value.get("metrics")))
 
 
@@ -127,5 +127,5 @@ def _trouble(entry: Any) -> str | None:
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         return "a size is not a number of bytes"
     if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
-        return "a sha256 is not one"
+        return "a sha256 is not valid"
     return None

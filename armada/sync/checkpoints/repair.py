@@ -156,7 +156,7 @@ class _Fetch:
             wrong = self.transfer.bring(self.checkpoint.run_id, folder, self.staging, files, self.progress)
         except NotFound:
             if len(files) == 1:
-                why = f"{self.host} has {files[0].path} of checkpoint-{self.checkpoint.step} no more"
+                why = f"{self.host} no longer has {files[0].path} of checkpoint-{self.checkpoint.step}"
                 return {files[0].path: NotFound(why, host=self.host)}
             failed: dict[str, ArmadaError] = {}
             for file in files:

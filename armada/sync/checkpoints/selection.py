@@ -30,7 +30,7 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
     """
     digest = _DIGEST.fullmatch(word) is not None
     if word not in ("best", "last") and not word.isdecimal() and not digest:
-        raise UsageError(f"{word!r} is no step, nor `best`, nor `last`", hint="--checkpoint 500")
+        raise UsageError(f"{word!r} is not a step, `best` or `last`", hint="--checkpoint 500")
     reached = session is not None
     if session is not None:
         try:
@@ -51,6 +51,6 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
         lacking = " with an evaluation loss" if word == "best" and known else ""
         why = "does not answer" if session is not None else "was not asked"
-        where = "" if reached else f"; {run.host} {why}, so only what is home could be looked at"
-        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"steps that there are: {steps}")
+        where = "" if reached else f"; {run.host} {why}, so only the checkpoints at home were searched"
+        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"known steps: {steps}")
     return matching[0]

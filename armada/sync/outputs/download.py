@@ -103,7 +103,7 @@ def download_outputs(
     folder = home.run(run_id) / FOLDER
     wanted = stale(home, run_id, listed)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_space(folder, "what the run wrote besides checkpoints", sum(item.size_bytes for item in wanted))
+    check_space(folder, "the run's files other than checkpoints", sum(item.size_bytes for item in wanted))
     index = read_index(folder)
     fetched: list[str] = []
     unsettled: list[str] = []

@@ -111,19 +111,20 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
         except BaseException:
             child.terminate()
             raise
-    words = " · ".join(said[-_SHOWN_LINES:]) or "it said nothing"
+    words = " · ".join(said[-_SHOWN_LINES:]) or "it printed nothing"
     if child.returncode:
         if _NO_KEY.search(words):
             raise UsageError(
                 f"wandb has no key: {words}", hint="export WANDB_API_KEY=…, or `wandb login`, here at home"
             )
         raise OutcomeUnknown(
-            f"wandb ended with exit code {child.returncode}: {words}", hint="the same command continues"
+            f"wandb ended with exit code {child.returncode}: {words}", hint="run the same command again to continue"
         )
     left = [run.folder.name for run in runs if not _is_uploaded(run.records)]
     if left:
         raise OutcomeUnknown(
-            f"wandb did not mark {', '.join(left)} as uploaded: {words}", hint="look at W&B, or run the same again"
+            f"wandb did not mark {', '.join(left)} as uploaded: {words}",
+            hint="check W&B, or run the same command again",
         )
 
 

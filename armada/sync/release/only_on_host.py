@@ -56,7 +56,7 @@ def _outputs(database: Database, run: Run, now: float) -> str | None:
     if synced.final_done or not run.attempt:
         return None
     if synced.last_at is None:
-        return "its log and whatever else it wrote: nothing of that came home"
+        return "its log and other outputs, none of which is at home"
     return f"the log and outputs that it wrote after its last sync, {span(now - synced.last_at)} ago"
 
 

@@ -57,7 +57,7 @@ class SyncOutcome:
     left: bool = False
     saw_end: bool = False
     finishing: int = 0
-    missing: str | None = "nobody has looked"
+    missing: str | None = "not checked yet"
     submission: int = 0
 
     @property

@@ -132,7 +132,7 @@ class RunSyncer:
             raise ArmadaError(f"{run_id}: {words}", host=self.context.host)
         if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
             raise ArmadaError(
-                f"what {run_id} has on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
+                f"the files of {run_id} on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
             )
         if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
             checkpoints.record_outbox(database, run_id, outbox_entries(entry))

@@ -116,7 +116,7 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
         due = began + settings_of(runs.spec(database, run_id)).every_s
         ended = outcome.submission if outcome.final else None
         if not run_sync.succeeded(database, run_id, began=began, next_due_at=due, final_of=ended) and outcome.final:
-            return dataclasses.replace(outcome, missing=f"{run_id} was handed over once more meanwhile")
+            return dataclasses.replace(outcome, missing=f"{run_id} was submitted again in the meantime")
     return outcome
 
 

@@ -127,7 +127,7 @@ def due(
     return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
 
 
-NOT_WANTED = "not wanted by sync.keep_home"
+NOT_WANTED = "excluded by sync.keep_home"
 LONGEST_TRY_S = 86_400.0
 _REFETCH = Backoff(600.0, LONGEST_TRY_S)
 

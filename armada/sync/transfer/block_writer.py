@@ -103,7 +103,7 @@ class BlockWriter:
     def close(self) -> None:
         """Stop hashing and let go of the files; what has arrived stays."""
         with self._condition:
-            self._error = self._error or InterruptedError("the fetch was given up")
+            self._error = self._error or InterruptedError("the download was abandoned")
             self._condition.notify_all()
         for thread in (self._hasher, self._flusher):
             thread.join()

@@ -76,7 +76,7 @@ class ChosenTransfer:
 
     def _choose(self) -> Choice:
         host, record = self._session.host, records.find(self._database, self._session.host.name)
-        noise = "the host's start-up files print something" if self._session.noise else None
+        noise = "the host's start-up files print text" if self._session.noise else None
         troubles = (self._session.without_rsync, trouble_here(), trouble_there(record.facts if record else None), noise)
         asks = self._settings.transfer == "auto" and not host.local
         return choose_transfer(

@@ -40,7 +40,7 @@ def judge_link(session: HostSession, facts: Mapping[str, Any]) -> Judged:
     round_trip_s = min(_ask(session) for _ in range(_SAMPLES))
     host = session.host
     limits = (host.bytes_per_s, home_bytes_per_s(session.home))
-    noise = "the host's start-up files print something" if session.noise else None
+    noise = "the host's start-up files print text" if session.noise else None
     choice = choose_transfer(
         "auto",
         round_trip_s=round_trip_s,

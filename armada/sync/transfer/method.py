@@ -50,17 +50,17 @@ def choose_transfer(
         streams: `sync.streams` of the run.
     """
     if setting == "stream":
-        return Choice("stream", "sync.transfer asks for it")
+        return Choice("stream", "set by sync.transfer")
     if shares_limit:
         return Choice("stream", "bwlimit in hosts.yaml is shared by all transfers, which rsync cannot do")
     if setting == "rsync":
-        return Choice("rsync", "sync.transfer asks for it")
+        return Choice("rsync", "set by sync.transfer")
     if is_local:
         return Choice("stream", "the host is this machine")
     if trouble is not None:
         return Choice("stream", trouble)
     if streams != "auto":
-        return Choice("stream", f"sync.streams: {streams} asks for it")
+        return Choice("stream", f"set by sync.streams: {streams}")
     wanted = math.ceil(TARGET_BYTES_PER_S * round_trip_s / WINDOW_BYTES)
     if wanted > 1:
         return Choice("stream", f"a round trip takes {round_trip_s * 1000:.0f} ms: several connections carry more")

@@ -132,7 +132,7 @@ class _StagingArea:
             try:
                 lock.acquire(timeout_s=wait_s)
             except TimeoutError:
-                raise RsyncUnusable(f"another rsync still writes into {self.incoming}") from None
+                raise RsyncUnusable(f"another rsync still writes to {self.incoming}") from None
             yield lock.descriptor
 
     def held_bytes(self, files: Sequence[File]) -> int:

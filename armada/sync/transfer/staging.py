@@ -64,7 +64,7 @@ def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: in
     """
     free = shutil.disk_usage(folder).free
     if missing_bytes > 0 and missing_bytes + coming_bytes + RESERVE_BYTES > free:
-        others = f" ({amount(coming_bytes)} of it for what is just arriving)" if coming_bytes else ""
+        others = f" ({amount(coming_bytes)} of it for files that are arriving now)" if coming_bytes else ""
         raise DiskFull(
             f"{what} needs {amount(missing_bytes)} more, {amount(free)} are free at {folder}{others}",
             hint="free some space at home, or move ARMADA_HOME; it waits on the host",

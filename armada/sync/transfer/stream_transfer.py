@@ -325,7 +325,7 @@ class _DownloadAttempt:
 
     def _heard(self, stream: Stream) -> None:
         if self._stopped:
-            raise InterruptedError("the fetch was given up")
+            raise InterruptedError("the download was abandoned")
         self._streams[stream] = time.monotonic()
 
     def _take_back(self, stream: Stream | None, error: BaseException) -> None:

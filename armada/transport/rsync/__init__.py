@@ -1,1 +1,1 @@
-"""The rsync program: found, run, and its errors read."""
+"""The rsync program: find it, run it, interpret its errors."""

@@ -1,4 +1,4 @@
-"""What rsync's exit codes and messages mean for a person."""
+"""Explain rsync's exit codes and messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def explain_exit(status: int, said: str, *, host: str, pinned: PinnedKeys, reuse
 def no_session(host: str) -> HostUnreachable:
     """The error for a connection that carries no more sessions."""
     return HostUnreachable(
-        "it opens no further session on this connection", hint="its sshd has a low MaxSessions", host=host
+        "it opens no more sessions on this connection", hint="its sshd has a low MaxSessions", host=host
     )
 
 
@@ -84,8 +84,8 @@ def _explain_connection(said: str, *, host: str, pinned: PinnedKeys) -> ArmadaEr
         )
     if _NOT_LET_IN.search(said):
         return AuthenticationFailed(
-            f"rsync's ssh was not let in: {_last(said)}",
-            hint="is the key in an agent, if it has a passphrase?",
+            f"rsync's ssh was refused: {_last(said)}",
+            hint="if the key has a passphrase, add it to an SSH agent",
             host=host,
         )
     if _NO_RSYNC.search(said):
@@ -93,14 +93,14 @@ def _explain_connection(said: str, *, host: str, pinned: PinnedKeys) -> ArmadaEr
     if _TOO_OLD.search(said):
         said = next(line for line in said.splitlines() if _TOO_OLD.search(line))
         return RsyncUnusable(
-            f"the host's rsync does not know what this one asks for: {_last(said)}",
+            f"the host's rsync does not support an option of this one: {_last(said)}",
             hint="install rsync 3.1 or newer there",
             host=host,
         )
     if _BROKEN.search(said):
         return RsyncUnusable(
             f"the host's rsync does not start: {_last(said)}",
-            hint="is LD_LIBRARY_PATH set in a start-up file there?",
+            hint="check whether a start-up file there sets LD_LIBRARY_PATH",
             host=host,
         )
     if _UNREACHABLE.search(said):
@@ -111,7 +111,7 @@ def _explain_connection(said: str, *, host: str, pinned: PinnedKeys) -> ArmadaEr
 def _explain_files(status: int, said: str, *, host: str) -> ArmadaError | None:
     if status == _DISK or "No space left" in said or "Disk quota exceeded" in said:
         return ProvisionFailed(
-            f"the files cannot be written, is the disk full? {_last(said)}",
+            f"the files cannot be written; the disk may be full: {_last(said)}",
             hint="make room and run it again",
             host=host,
         )
@@ -120,8 +120,8 @@ def _explain_files(status: int, said: str, *, host: str) -> ArmadaError | None:
         return (NotFound if missing else ProvisionFailed)(f"not every file could be copied: {_last(said)}", host=host)
     if status == _NOT_CLEAN:
         return RsyncUnusable(
-            "the host's shell prints something where rsync expects rsync",
-            hint="begin its ~/.bashrc with: case $- in *i*) ;; *) return ;; esac",
+            "the host's shell prints text where rsync expects its protocol",
+            hint="put this at the top of its ~/.bashrc: case $- in *i*) ;; *) return ;; esac",
             host=host,
         )
     if status in _USAGE:
@@ -136,4 +136,4 @@ def _ending(status: int) -> str:
 def _last(said: str) -> str:
     """The line that says most: rsync ends with a summary, what is before it has the reason."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith("rsync error:")]
-    return (lines or said.splitlines() or ["nothing was said"])[-1][:500]
+    return (lines or said.splitlines() or ["it printed nothing"])[-1][:500]

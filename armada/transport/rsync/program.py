@@ -1,4 +1,4 @@
-"""rsync as a program, and files to SSH hosts by it, over a connection of its own: Paramiko stalls on bulk data (paramiko #822).
+"""Run rsync, and send files to SSH hosts over its own connection, because Paramiko stalls on bulk data (paramiko #822).
 
 What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
 """
@@ -201,4 +201,4 @@ def _check_version(program: str | None) -> None:
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.match(r"rsync\s+version\s+v?(\d+)\.(\d+)", said)
     if match is None or (int(match[1]), int(match[2])) < OLDEST:
-        raise RsyncUnusable(f"this machine's rsync is not one armada can use: {said.splitlines()[:1]}", hint=hint)
+        raise RsyncUnusable(f"armada cannot use this machine's rsync: {said.splitlines()[:1]}", hint=hint)

@@ -1,4 +1,4 @@
-"""Files from hosts by rsync.
+"""Fetch files from hosts by rsync.
 
 Nothing that rsync reports is proof, and an old rsync lets the far side choose names: 3.2.4 and older write whatever a hostile
 host sends below the destination (CVE-2022-29154). So the destination must hold nothing that was verified, and callers check digests.
@@ -74,7 +74,7 @@ def _explain_here(status: int, said: str, wanted: Pull, host: str) -> Exception 
         number = full[0] if full else errno.EIO
         return OSError(number, os.strerror(number), str(wanted.destination))
     if status in _SOURCE:
-        last = next((line for line in said.splitlines() if line.strip()), "nothing was said")[:500]
+        last = next((line for line in said.splitlines() if line.strip()), "it printed nothing")[:500]
         kind = NotFound if any(words in said for words in _MISSING) else ArmadaError
         return kind(f"not every file could be read: {last}", host=host)
     return None

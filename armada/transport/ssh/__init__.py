@@ -1,1 +1,1 @@
-"""SSH: through Fabric, or through the OpenSSH on this machine."""
+"""SSH by Fabric, or by this machine's OpenSSH."""

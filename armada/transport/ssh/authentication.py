@@ -1,4 +1,4 @@
-"""Which keys are offered to a host, in OpenSSH's order, and what became of each."""
+"""Choose the keys to offer to a host, in OpenSSH's order, and record what became of each."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ def _reason(error: Exception) -> str:
 
 def explain_refusal(keys: OfferedKeys, *, missing: list[Path]) -> tuple[str, str]:
     """Return a sentence naming every key that was tried, and what to do now."""
-    said = [f"it refused {', '.join(keys.tried)}" if keys.tried else "no key could be offered to it"]
+    said = [f"it refused {', '.join(keys.tried)}" if keys.tried else "there was no key to offer"]
     if keys.locked:
-        said.append(f"{', '.join(map(str, keys.locked))} is protected by a passphrase and in no agent")
+        said.append(f"{', '.join(map(str, keys.locked))} is protected by a passphrase and is not in an SSH agent")
     said += [exposed_words(path) for path in keys.exposed]
     if keys.unusable:
         said.append(f"unusable: {', '.join(keys.unusable)}")
@@ -171,7 +171,7 @@ def explain_refusal(keys: OfferedKeys, *, missing: list[Path]) -> tuple[str, str
         return "; ".join(said), f"chmod 600 {shlex.quote(str(keys.exposed[0]))}"
     if keys.locked:
         return "; ".join(said), f"ssh-add {keys.locked[0]}"
-    return "; ".join(said), "is the user right, and is your public key in the host's ~/.ssh/authorized_keys?"
+    return "; ".join(said), "check the user name, and that your public key is in the host's ~/.ssh/authorized_keys"
 
 
 __all__ = ["OfferedKeys", "UnableToAuthenticate", "explain_refusal"]

@@ -1,4 +1,4 @@
-"""One generated OpenSSH configuration per host, so that rsync's ssh, the streams' and Fabric cannot disagree about it.
+"""Generate one OpenSSH configuration per host, so that rsync's ssh, the streams' ssh and Fabric agree about it.
 
 Where the host has one shared connection (`transport: openssh`), the file says that too, so whoever uses the file goes through it.
 """

@@ -1,4 +1,4 @@
-"""SSH connections made by Fabric, with everything Fabric leaves open decided: socket, host key, keys offered, deadlines."""
+"""Open SSH connections with Fabric: socket, host key, keys to offer and deadlines are set explicitly."""
 
 from __future__ import annotations
 

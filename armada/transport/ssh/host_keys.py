@@ -1,4 +1,4 @@
-"""The keys armada knows hosts by: shown once, pinned, and compared ever after.
+"""Pinned host keys: shown once, pinned, then compared at every connection.
 
 One file in OpenSSH's known_hosts format, its lines named by alias and not by address, serves Fabric and rsync's ssh alike.
 """

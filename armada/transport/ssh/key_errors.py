@@ -1,4 +1,4 @@
-"""Refusals of host keys, in the same words for whoever compared them: Paramiko, or OpenSSH."""
+"""Errors about host keys, in the same words for Paramiko and for OpenSSH."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def key_changed(pinned: Sequence[str], offered: str, where: str, *, host: str) -
     """The error for a key that is not the pinned one."""
     return HostKeyChanged(
         f"the key of {where} changed: pinned {' and '.join(pinned)}, offered {offered}",
-        hint=f"if that machine was reinstalled or replaced: armada hosts trust {host}; if not, somebody may be listening",
+        hint=f"if that machine was reinstalled or replaced: armada hosts trust {host}; if not, somebody may be intercepting the connection",
         host=host,
     )
 

@@ -1,4 +1,4 @@
-"""A login that waits once: the request for the service and the signed request to be let in go out together."""
+"""Log in with one round trip: send the service request and the signed authentication request together."""
 
 from __future__ import annotations
 

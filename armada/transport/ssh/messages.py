@@ -1,4 +1,4 @@
-"""What OpenSSH's client says when a connection does not come about, turned into what Paramiko would have raised.
+"""Turn the errors of OpenSSH's client into the exceptions that Paramiko would raise.
 
 So that one place, refusals.py, explains both to a person.
 """
@@ -93,7 +93,7 @@ def _shown(alias: str, spec: HostSpec, home: HomePaths) -> str | None:
 
 def _other_trouble(said: str, *, in_time: bool) -> Exception:
     if found := _NO_SOCKET.search(said):
-        return HostUnreachable(f"ssh cannot keep a connection open for others here: {sanitize_line(found[0])}")
+        return HostUnreachable(f"ssh cannot keep a shared connection open on this machine: {sanitize_line(found[0])}")
     if _NOT_LET_IN.search(said):
         return AuthenticationException(said)
     if "Could not resolve hostname" in said:

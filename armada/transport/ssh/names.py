@@ -1,4 +1,4 @@
-"""Names of files and folders that may travel: those that can only mean what they seem to mean."""
+"""Validate the names of files and folders before a transfer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def checked_names(files: Sequence[str], *, host: str) -> list[str]:
     for name in files:
         if has_control_characters(name):
             raise ArmadaError(
-                f"the file name {name!a} holds a control character or is not UTF-8; armada does not move it",
+                f"the file name {name!a} has a control character or is not UTF-8; armada does not transfer it",
                 hint="rename the file, or leave it out",
                 host=host,
             )
         if not name or name.startswith("/") or any(part in {"", ".", ".."} for part in name.split("/")):
-            raise ArmadaError(f"{name!r} is not a plain path below a folder; armada does not move it", host=host)
+            raise ArmadaError(f"{name!r} is not a plain path below a folder; armada does not transfer it", host=host)
     return list(files)
 
 
@@ -43,7 +43,7 @@ def checked_remote_folder(path: str, *, host: str) -> str:
         raise ArmadaError(f"{path!r} is not an absolute folder", host=host)
     if has_control_characters(path) or any(mark in path for mark in "*?[\\"):
         raise ArmadaError(
-            f"the folder {path!a} holds a control character or one of * ? [ \\; rsync would read it as something else",
+            f"the folder {path!a} has a control character or one of * ? [ \\; rsync would read it as a pattern",
             hint="choose another `root` for this host",
             host=host,
         )

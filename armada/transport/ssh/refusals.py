@@ -1,4 +1,4 @@
-"""Why a connection did not come about, in a sentence for a person."""
+"""Explain in one sentence why a connection failed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def explain(refusal: Refusal, *, host: str) -> HostUnreachable:
     if isinstance(error, AuthenticationException) and refusal.keys is not None:
         missing = [path for path in machine.identity_files if not path.exists()]
         said, hint = explain_refusal(refusal.keys, missing=missing if machine.identities_only else [])
-        return AuthenticationFailed(f"{where} let us not in: {said}", hint=hint, host=host)
+        return AuthenticationFailed(f"{where} refused the login: {said}", hint=hint, host=host)
     return HostUnreachable(f"{where} {_what_happened(error)}", hint=_hint(error), host=host)
 
 
@@ -72,7 +72,7 @@ def _host_key(machine: HostSpec, key: paramiko.PKey) -> HostKey:
 
 def _what_happened(error: Exception | None) -> str:
     if isinstance(error, socket.gaierror):
-        return "is no address that can be looked up"
+        return "is not a host name or address that can be resolved"
     if isinstance(error, ConnectionRefusedError):
         return "refuses connections: nothing listens on that port"
     if _timed_out(error):
@@ -82,8 +82,10 @@ def _what_happened(error: Exception | None) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be reached: {error.strerror}"
     if "banner" in str(error):
-        return "does not greet as an SSH server does: too many logins at once, or another service on that port"
-    return f"broke the connection off: {sanitize_line(error)}" if str(error) else "broke the connection off"
+        return (
+            "does not answer like an SSH server: there may be too many logins at once, or another service on that port"
+        )
+    return f"closed the connection: {sanitize_line(error)}" if str(error) else "closed the connection"
 
 
 def _timed_out(error: Exception | None) -> bool:
@@ -95,9 +97,9 @@ def _timed_out(error: Exception | None) -> bool:
 
 def _hint(error: Exception | None) -> str | None:
     if isinstance(error, socket.gaierror):
-        return "is the name spelt right, and is this machine online?"
+        return "check the spelling of the name, and that this machine is online"
     if isinstance(error, ConnectionRefusedError):
-        return "is the port right, and is the machine up?"
+        return "check the port, and that the machine is up"
     if _timed_out(error):
-        return "is the machine up, and does a firewall stand between?"
+        return "check that the machine is up, and that no firewall blocks it"
     return None

@@ -1,4 +1,4 @@
-"""One resolver: OpenSSH itself says what a name in a person's SSH configuration means, and nobody else is asked."""
+"""Resolve a name in your SSH configuration with OpenSSH itself (`ssh -G`)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def resolve(host: HostLike) -> HostSpec:
         ConfigError: The address cannot be used, or OpenSSH rejects its configuration.
     """
     if not _NAME.fullmatch(host.name):
-        raise ConfigError(f"{host.name!a} cannot be a host's name: letters, digits, dot, dash and underscore can")
+        raise ConfigError(f"{host.name!a} cannot be a host's name: use letters, digits, dot, dash and underscore")
     if host.ssh is None:
         raise ConfigError(f"host {host.name} has no address", hint="give it `ssh: user@address:port` or an alias")
     spec = _resolve(host.ssh, host.name, depth=0)
@@ -110,12 +110,13 @@ def parse_destination(text: str) -> Destination:
 
 def _resolve(address: str, name: str, *, depth: int) -> HostSpec:
     if depth > _MAX_HOPS:
-        raise ConfigError(f"ProxyJump of {address!a} goes round in circles")
+        raise ConfigError(f"ProxyJump of {address!a} forms a loop")
     answers = _ask_openssh(parse_destination(address))
     first = {key: values[0] for key, values in answers.items()}
     if first.get("proxycommand", "none") != "none":
         raise ConfigError(
-            f"{address!a} is reached by a ProxyCommand, which armada does not run", hint="use ProxyJump where you can"
+            f"{address!a} is reached by a ProxyCommand, which armada does not run",
+            hint="use ProxyJump instead, if you can",
         )
     tokens = _tokens(first, address)
     return HostSpec(
@@ -160,7 +161,7 @@ def _ask_openssh(destination: Destination) -> dict[str, list[str]]:
     except FileNotFoundError as error:
         raise ConfigError("there is no `ssh` on this machine", hint="install OpenSSH's client") from error
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"`ssh -G {destination.host}` did not answer", hint="does a `Match exec` hang?") from error
+        raise ConfigError(f"`ssh -G {destination.host}` did not answer", hint="a `Match exec` may hang") from error
     if done.returncode != 0:
         raise ConfigError(f"OpenSSH rejects {destination.host!a}: {sanitize_text(done.stderr, limit=1000).strip()}")
     answers: dict[str, list[str]] = {}
@@ -204,7 +205,7 @@ def _paths(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
 def _checked_address(value: str) -> str:
     """Return a host name or address that a shell would not take apart: the way through a hop is a command line of ssh's."""
     if not _ADDRESS.fullmatch(_checked(value, "host name")):
-        raise ConfigError(f"{value!a} cannot be a host name: letters, digits and . : % _ - can")
+        raise ConfigError(f"{value!a} cannot be a host name: use letters, digits and . : % _ -")
     return value
 
 
@@ -213,5 +214,5 @@ def _checked(value: str, what: str, *, spaces: bool = False) -> str:
     if not value or value.startswith("-"):
         raise ConfigError(f"{value!a} cannot be a {what}: OpenSSH would take it for an option")
     if has_control_characters(value) or '"' in value or (not spaces and any(mark.isspace() for mark in value)):
-        raise ConfigError(f"{value!a} cannot be a {what}: it holds a space, a quote or a control character")
+        raise ConfigError(f"{value!a} cannot be a {what}: it contains a space, a quote or a control character")
     return value

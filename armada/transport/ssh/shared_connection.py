@@ -1,4 +1,4 @@
-"""One OpenSSH connection per host that stays open in the background, through which everything else goes (ControlMaster).
+"""Keep one OpenSSH connection per host open in the background, for all other connections (ControlMaster).
 
 An armada that needs it and finds it missing opens it, unless only a person may. It outlives the armada that opened it.
 """
@@ -93,7 +93,7 @@ class SharedConnection:
             if status == -signal.SIGINT:
                 raise KeyboardInterrupt
             if self.pid() is None:
-                said = self._logged() or ("" if status else "it hung up right after the login")
+                said = self._logged() or ("" if status else "it closed the connection right after the login")
                 self._explain(said, in_time=True, retry=False)
 
     def lost(self) -> LinkLost:
@@ -101,7 +101,7 @@ class SharedConnection:
         said = self._logged()
         lines = [line for line in said.splitlines() if line.strip()]
         reason = (
-            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was ended"
+            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was closed"
         )
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self._spec.name)
 
@@ -169,7 +169,7 @@ class SharedConnection:
             try:
                 lock.acquire(timeout_s=deadline.left_s, poll_s=_LOCK_POLL_S)
             except TimeoutError:
-                said = "something else is connecting to it right now"
+                said = "another process is connecting to it right now"
                 raise HostUnreachable(said, host=self._spec.name) from None
             yield
 

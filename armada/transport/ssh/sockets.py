@@ -1,4 +1,4 @@
-"""TCP sockets prepared for a control connection: quick to answer, quick to notice that nobody does."""
+"""Open TCP sockets for control connections: low latency, and quick detection of a dead peer."""
 
 from __future__ import annotations
 

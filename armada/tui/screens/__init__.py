@@ -1,4 +1,4 @@
-"""One file per screen."""
+"""The screens, one module for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new host: a form, the key that the host shows, and what `armada hosts add` said of it."""
+"""Add a host: a form, the host's key to confirm, and the output of `armada hosts add`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 FIELDS: tuple[tuple[str, str, str], ...] = (
-    ("name", "name", "what you call it"),
+    ("name", "name", "the name in armada"),
     ("ssh", "address", "user@address:port, an alias, or ssh -p 50022 root@…"),
     ("profile", "profile", "optional: chosen by its GPUs"),
     ("root", "folder", "optional: armada's folder there (~/.armada)"),
-    ("price", "price", "optional: what an hour costs, such as 12.40"),
+    ("price", "price", "optional: price per hour, such as 12.40"),
     ("scheduler", "scheduler", "optional: slurm or htcondor (direct)"),
 )
 """Fields by the option of `armada hosts add` they fill, their labels, and what stands in them while they are empty."""
 NEEDED = ("name", "ssh")
 SAID_MOST = 20_000
-KEYS = "enter asks the host for its key   tab next field   esc leaves"
+KEYS = "Enter asks the host for its key   Tab next field   Esc cancels"
 NOTE = (
-    "Compare the key with what the box's console or its provider shows. What is sent there afterwards, secrets too, "
-    "goes to whoever holds this key."
+    "Compare the key with what the box's console or its provider shows. Everything sent there later, including secrets, "
+    "goes to the holder of this key."
 )
 
 
@@ -142,7 +142,7 @@ class AddHost(ModalScreen[str | None]):
 
     def _add(self, words: list[str], fingerprints: list[str]) -> None:
         name = words[-2]
-        self._lock(f"adding {name}, then looking what is there …")
+        self._lock(f"adding {name}, then inspecting it …")
         expected = [f"--expect={mark}" for mark in fingerprints]
         self.board.operate(
             f"add {name}", ["hosts", "add", *expected, *words], ended=lambda ended: self._end(name, ended)
@@ -157,7 +157,7 @@ class AddHost(ModalScreen[str | None]):
             return
         self._added = name
         self._say(text.strip())
-        self.keys.update(Text("enter closes this", style="bold"))
+        self.keys.update(Text("Enter closes this", style="bold"))
         self.set_focus(None)
 
     # Drawing --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One of many: a list that what is typed narrows down."""
+"""Choose one entry of a list, which narrows down as you type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST = 500
 
 
 class Choice(NamedTuple):
-    """What is given back, what is shown for it, and what is said beside it; the latter two from anywhere."""
+    """An entry: the value to return, its label and its description. Label and description may be any text."""
 
     key: str
     name: str
@@ -50,7 +50,7 @@ def _rank(words: Sequence[str], choice: Choice) -> int | None:
 
 
 class Chooser(ModalScreen[str | None]):
-    """Enter takes the line under the cursor, Escape takes none.
+    """Enter selects the line under the cursor, Escape cancels.
 
     Args:
         title: What is chosen.

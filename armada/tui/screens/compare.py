@@ -1,4 +1,4 @@
-"""Compare: curves of several runs in one chart, and in what their settings differ."""
+"""Compare runs: their curves in one chart, and the differences between their settings."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CompareScreen(View):
         title = f"{sanitize_line(self.metric, 60)} against {self.against}{smooth}{left_out}"
         unread = [key for key in self.wants().curves if key not in self._curves]
         title += f" · reading {counted(len(unread), 'curve')} …" if unread else ""
-        empty = "no such points" + (": it needs a price for the host" if self.against == "cost" else " yet")
+        empty = "no points of this metric" + (": it needs the host's price" if self.against == "cost" else " yet")
         empty = "reading …" if unread else empty
         self.chart.show(title, lines, log=self.logarithmic, unit=self.against, empty=empty)
         self._draw_settings()

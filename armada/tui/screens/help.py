@@ -1,4 +1,4 @@
-"""`?`: the table of keys, the screen it was asked from first."""
+"""Help (`?`): the table of keys, those of the current screen first."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ HOT_C = 88.0
 
 
 def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int) -> Item:
-    """One host's row, and under it what is wrong with it, who waits there, and its GPUs."""
+    """Make a host's row, and below it its problems, its queue and its GPUs."""
     history = HISTORY if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
@@ -52,7 +52,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
         ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(facts) if is_known else "not looked at yet: k", "plain"),),
+        ((gpu_names(facts) if is_known else "not checked: press k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
         ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),
@@ -116,7 +116,7 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
         pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
         yield ((f"disk full in about {span(forecast.full_at - now)}: {pace}", "warn"),)
     if record is not None and record.released_at is not None:
-        yield ((f"wiped {age(record.released_at, now)}: left alone until something is launched on it", "dim"),)
+        yield ((f"wiped {age(record.released_at, now)}: not watched until something is launched on it", "dim"),)
     if host.environment is not None and host.environment.key is None and host.environment.trouble:
         yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 
@@ -145,7 +145,7 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
         room = f"  {part.gpus_free} of {counted(part.gpus, 'GPU')} free · {counted(part.nodes, 'node')}{state}{limit}"
         yield ((sanitize_line(part.name, 40), "strong"), (room, "plain"))
     if queue.error:
-        yield ((f"its batch system does not answer: {sanitize_line(queue.error, 300)}", "warn"),)
+        yield ((f"its scheduler does not answer: {sanitize_line(queue.error, 300)}", "warn"),)
 
 
 def _counts(jobs: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Hosts: GPUs and who uses them, who waits, environment, disk, price, silence; and what can be done about each."""
+"""Hosts: GPUs and their users, queues, environment, disk, price, and the actions on a host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Table
 
-HINT = " only this machine so far; a adds a GPU box"
+HINT = " only this machine so far; press a to add a GPU box"
 
 
 class HostsScreen(View):
@@ -143,7 +143,7 @@ class HostsScreen(View):
             self.board.operate(f"provision {name}", ["hosts", "provision", name])
 
     def action_trust(self) -> None:
-        """Show the key it has now beside the pinned one; only the one that was shown is pinned."""
+        """Show the host's current key beside the pinned one. Only the key that was shown is pinned."""
         if (host := self.host) is None:
             return
         if host.local:
@@ -166,13 +166,14 @@ class HostsScreen(View):
         if known:
             title, note = (
                 f"{name} shows the key that is pinned",
-                "Nothing has changed; pinning it again changes nothing.",
+                "The pinned key is unchanged; there is nothing to do.",
             )
         else:
             title = f"Pin another key for {name}?"
             note = (
-                "A reinstalled box has a new key; so has somebody in between. Compare it with what the box's console or "
-                "its provider shows. What is sent there afterwards, secrets too, goes to whoever holds this key."
+                "The key changes when a box is reinstalled, or when somebody intercepts the connection. Compare it with what "
+                "the box's console or its provider shows. Everything sent there later, including secrets, goes to the holder "
+                "of this key."
             )
         words = ["hosts", "trust", *(f"--expect={mark}" for mark in offered), name]
 
@@ -187,14 +188,14 @@ class HostsScreen(View):
         self.board.push_screen(question, lambda yes: go() if yes else None)
 
     def action_release(self) -> None:
-        """Look first: what would be lost is said before anything is done."""
+        """Check the host first, and show what would be lost before anything is done."""
         if (name := self.table.cursor) is not None:
             words = ["hosts", "release", "--dry-run", "--json", name]
-            self.board.ask(f"look what {name} holds", words, lambda answer: self.judge(name, answer))
+            self.board.ask(f"check what {name} holds", words, lambda answer: self.judge(name, answer))
 
     def judge(self, name: str, answer: Answer) -> None:
         if (found := answer.json) is None:
-            self._say(f"nobody knows what {name} holds: {answer.said}")
+            self._say(f"it is unknown what {name} holds: {answer.said}")
             return
 
         def go(verb: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The keys that a host shows, as a command's JSON holds them."""
+"""Read the SSH keys of a host from a command's JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from armada.foundation.sanitize import sanitize_line
 
 
 def keys_of(listed: object) -> dict[str, str]:
-    """Fingerprints, and what is said of each; anything else is left out."""
+    """Return the fingerprints and the note of each; anything else is left out."""
     keys = [key for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
     found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
     # A hop on the way to the host is named; the host itself needs no naming.

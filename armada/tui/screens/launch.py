@@ -1,4 +1,4 @@
-"""Launch: an experiment, a host, changes to settings; the plan is what `armada launch --dry-run` says, anew as they change."""
+"""Launch: type an experiment, a host and changes; the screen shows the plan of `armada launch --dry-run` as you type."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LaunchScreen(View):
         super().on_mount()
         self.fields["experiment"].focus()
         self._say(
-            "Type an experiment and a host: the plan comes by itself. ctrl+o chooses from a list, ctrl+l launches, esc goes back."
+            "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back."
         )
 
     def wants(self) -> Subscription:
@@ -128,7 +128,7 @@ class LaunchScreen(View):
         self.focus_next()
 
     def action_choose(self) -> None:
-        """A list for the field in focus: experiments beside the dashboard, or hosts."""
+        """Open a list for the focused field: experiments in the current folder, or hosts."""
         if self.focused is self.fields["host"]:
             choices = [
                 Choice(host.name, host.name, self._about(host)) for host in self.snapshot.hosts if host.configured
@@ -148,7 +148,7 @@ class LaunchScreen(View):
     def _about(self, host: HostView) -> str:
         record = host.record
         facts = record.facts if record is not None else None
-        words = [gpu_names(recorded_facts(facts)) if facts is not None else "not looked at yet"]
+        words = [gpu_names(recorded_facts(facts)) if facts is not None else "not checked yet"]
         words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
         words += [counted(busy, "run") if busy else "idle", f"${host.price:.2f}/h" if host.price is not None else ""]
@@ -186,7 +186,7 @@ class LaunchScreen(View):
             return
         self.ready = message.words if message.code == 0 else None
         # First what to do about it: of a long plan only the beginning is in sight.
-        text = Text(" ctrl+l launches this\n\n" if self.ready is not None else "", style="bold")
+        text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
         text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
         if message.command_line:
             text.append(f"\n command    {self.board.symbols.text(message.command_line)}\n", style="not bold dim")
@@ -199,7 +199,7 @@ class LaunchScreen(View):
         if self.words is None:
             self.notify("an experiment and a host are needed", severity="warning")
         elif self.ready != self.words:
-            self.notify("there is no plan for this yet, or it was refused: see below", severity="warning")
+            self.notify("there is no plan for this yet, or it was refused (see below)", severity="warning")
         else:
             self.board.await_run(self.fields["host"].value.strip())
             self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)

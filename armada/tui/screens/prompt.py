@@ -1,4 +1,4 @@
-"""A line of text that an action needs: a folder, a place in a log."""
+"""Ask for one line of text, such as a folder or a position in a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Prompt(ModalScreen[str | None]):
-    """Enter takes what was typed, Escape takes nothing.
+    """Enter accepts the text, Escape cancels.
 
     Args:
         title: What is wanted.
@@ -39,7 +39,7 @@ class Prompt(ModalScreen[str | None]):
     def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:
         super().__init__()
         self._title = Text(symbols.text(sanitize_line(title, 200)), style="bold")
-        self._note = Text(symbols.text(f"{note}\n\nenter goes on     esc leaves it"), style="dim")
+        self._note = Text(symbols.text(f"{note}\n\nEnter continues     Esc cancels"), style="dim")
         self._value = value
 
     def compose(self) -> ComposeResult:

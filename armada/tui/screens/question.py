@@ -1,4 +1,4 @@
-"""A question before something that is hard to undo: it names what it touches."""
+"""Ask before an action that is hard to undo, and list what it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 500
 
 
 class Question(ModalScreen[bool]):
-    """Yes takes a `y`; everything else leaves things as they are.
+    """`y` confirms; every other key changes nothing.
 
     Args:
         title: The question.
@@ -54,9 +54,7 @@ class Question(ModalScreen[bool]):
         self._lines = Text("\n").join(Text(f"  {text(sanitize_line(line, 300))}") for line in lines[:SHOWN])
         if len(lines) > SHOWN:
             self._lines.append(f"\n  and {len(lines) - SHOWN} more")
-        self._foot = Text.assemble(
-            (f"\n{text(note)}\n\n", "dim"), (f"y {text(verb)}     n, esc leave as it is", "bold")
-        )
+        self._foot = Text.assemble((f"\n{text(note)}\n\n", "dim"), (f"y {text(verb)}     n, esc cancel", "bold"))
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -1,4 +1,4 @@
-"""Removing runs from the dashboard: look with `armada rm --dry-run`, name what is given up, ask, then remove."""
+"""Remove runs: check with `armada rm --dry-run`, name what would be lost, ask, then remove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 NOTE = "There is no undo. Checkpoints that are at home stay in their folders."
-ALONE = "Where the host does not answer, the run is forgotten at home alone: what the host has of it stays there."
+ALONE = "If the host does not answer, the run is removed at home only, and its files on the host stay there."
 
 
 class Removal:
@@ -37,7 +37,7 @@ class Removal:
         self._theirs: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Look at the runs one after the other; then ask about all of them at once."""
+        """Check the runs one after the other, then ask about all of them at once."""
         if self._board.refuses("remove"):
             return
         if not self._left:
@@ -52,7 +52,7 @@ class Removal:
             return
         row = self._left.pop(0)
         words = ["rm", "--dry-run", "--json", row.run.run_id]
-        self._board.ask(f"look what goes with {row.run.run_id}", words, lambda answer: self._take(row, answer))
+        self._board.ask(f"check what is lost with {row.run.run_id}", words, lambda answer: self._take(row, answer))
 
     def _take(self, row: RunRow, answer: Answer) -> None:
         run_id, found = row.run.run_id, answer.json
@@ -87,7 +87,7 @@ class Removal:
 
 
 def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[str]:
-    """What goes with a run, as lines.
+    """List what is removed with a run, as lines.
 
     Args:
         row: The run.
@@ -108,7 +108,7 @@ def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[st
     listed = given_up.get("sentences") if isinstance(given_up, dict) else None
     lost = [str(line) for line in listed] if isinstance(listed, list) else []
     lines = [head, f"  nothing is deleted there: {sanitize_line(found['host_error'], 150)}"]
-    lines += [f"  given up: {line}" for line in lost or ["nothing that is known; all of it is at home"]]
+    lines += [f"  given up: {line}" for line in lost or ["nothing: everything that armada knows of it is at home"]]
     return [*lines, f"  {stays.removeprefix('; ')}"] if stays else lines
 
 

@@ -172,7 +172,7 @@ class RunScreen(View):
             words.append_text(part)
         place = self.log_view.place if self.shown == "log" else ""
         if place and self._follower is not None and self._follower.partial:
-            place += " · its end only: all of it comes with the next sync"
+            place += " · showing the end; the next sync brings all of it"
         words.append(symbols.text(f"  {place}"), style="dim")
         self.tabs.update(words)
 
@@ -189,7 +189,7 @@ class RunScreen(View):
         elif path is not None:
             empty = "nothing printed yet"
         elif self.board.read_only:
-            empty = "its output is not at home, and with --read-only nothing is fetched"
+            empty = "its log is not at home, and --read-only fetches nothing"
         else:
             empty = "log not synced yet; press l to follow"
         file = LogFile(path) if path is not None else None
@@ -355,7 +355,7 @@ class RunScreen(View):
             return False
         found = self.checkpoint
         if found is None or not (found.on_host or found.home_path):
-            self.notify(f"{verb}: no checkpoint under the cursor that still is anywhere", severity="warning")
+            self.notify(f"{verb}: the checkpoint under the cursor no longer exists", severity="warning")
             return False
         return not self.board.refuses(verb)
 
@@ -366,7 +366,9 @@ class RunScreen(View):
     def action_pull_to(self) -> None:
         if self._on_checkpoints("pull") and (found := self.checkpoint) is not None:
             folder = str(Path.cwd() / f"{self.run_id}-checkpoint-{found.step}")
-            note = "It comes home first, if it is not there; then each file is copied and verified. The folder must be new."
+            note = (
+                "armada brings it home first if needed, then copies and verifies each file. The folder must not exist."
+            )
             title = f"Copy checkpoint-{found.step} into which folder?"
             prompt = Prompt(title, note, folder, self.board.symbols)
             self.board.push_screen(prompt, lambda chosen: self._pull(chosen) if chosen else None)
@@ -374,7 +376,7 @@ class RunScreen(View):
     # Config
 
     def action_difference(self) -> None:
-        """Choose another run to hold this one's settings against."""
+        """Choose another run to compare this one's settings with."""
         row = self.row
         if row is None:
             return
@@ -396,7 +398,7 @@ class RunScreen(View):
         self.action_tab("config")
 
     def action_copy(self) -> None:
-        """What is in sight has the first say: a checkpoint's path, the log's lines; else the run's id."""
+        """Copy what is visible: a checkpoint's path or the log's lines, else the run's id."""
         words = self.run_id
         if self.shown == "log":
             words = self.log_view.picture

@@ -1,4 +1,4 @@
-"""What the pages of the Run screen say."""
+"""Format the pages of the Run screen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stamp(moment: float | None) -> str:
 
 
 def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Text:
-    """Everything a person asks first, one thing a line."""
+    """Make the overview: the most important facts, one per line."""
     now = time.time()
     text = Text()
     for label, value in _facts(row, detail, sync, now):
@@ -85,7 +85,7 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
         due = " · all home" if run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
         failing = (
-            f" · fails since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}"
+            f" · failing since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}"
             if sync.failing_since
             else ""
         )
@@ -117,7 +117,7 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "profile", sanitize_line(spec["profile"], 60)
     project = spec.get("project")
     if isinstance(project, dict) and project.get("revision"):
-        dirty = ", with changes that were not committed" if project.get("dirty") else ""
+        dirty = ", with uncommitted changes" if project.get("dirty") else ""
         yield "git revision", f"{sanitize_line(project['revision'], 60)}{dirty}"
     job = spec.get("job")
     if isinstance(job, dict) and isinstance(job.get("argv"), list):
@@ -131,13 +131,13 @@ def config(detail: RunDetail) -> str:
     lines = [f" {name:<{width}}  {value}" for name, value in chosen.items()]
     rest = {key: value for key, value in detail.spec.items() if key != "experiment"}
     if detail.spec.get("experiment"):
-        lines += ["", " what armada made of it", ""]
+        lines += ["", " the resolved settings", ""]
         lines += [f" {name:<{width}}  {value}" for name, value in flat(rest)]
     return "\n".join(lines[:3000])
 
 
 def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[str, str]) -> list[Item]:
-    """The settings that are not the same in both; first whose they are."""
+    """List the settings that differ, after a line that names the two runs."""
     head = Item("runs", ((("run", "dim"),), *(((sanitize_line(name, 80), "strong"),) for name in names)))
     if other is None:
         return [head, Item("none", ((("reading …", "dim"),), (("", "plain"),), (("", "plain"),)))]
@@ -150,7 +150,7 @@ def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[st
 
 
 def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[Item]:
-    """Newest first; what is on its way says how far it is."""
+    """List checkpoints, newest first, with the progress of transfers."""
     now = time.time()
     moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
     items = []

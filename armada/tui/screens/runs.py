@@ -1,4 +1,4 @@
-"""Home: all runs, what needs a person on top."""
+"""Runs: the list of all runs, with those that need you at the top."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class RunsScreen(View):
         snapshot = self.snapshot
         # Before the first picture it is not known that there is nothing.
         self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
-        none = "nothing could be read" if snapshot.trouble is not None else NONE_LIKE_THIS
+        none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
         self.table.empty = (
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
         )
@@ -112,7 +112,7 @@ class RunsScreen(View):
         self._say(self.table.row_count)
 
     def await_run(self, host: str) -> None:
-        """Put the cursor on the next new run of a host, unless it is moved before that comes."""
+        """Put the cursor on the next new run of a host, unless you move it first."""
         self._awaited = (host, set(self.snapshot.index), self.table.cursor)
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
@@ -163,7 +163,7 @@ class RunsScreen(View):
     on_table_chosen = on_table_moved
 
     def on_table_headed(self, event: Table.Headed) -> None:
-        """A click on a column's title sorts by it; another one turns the order round."""
+        """Sort by the column whose title was clicked; a second click reverses the order."""
         sort = HEADS.get(event.title)
         if sort is not None:
             self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
@@ -189,7 +189,7 @@ class RunsScreen(View):
         self.board.action_go("compare")
 
     def action_look(self) -> None:
-        self.board.operate("look at all hosts", ["ps"])
+        self.board.operate("check all hosts", ["ps"])
 
     def action_mark(self) -> None:
         if self.table.cursor is not None:

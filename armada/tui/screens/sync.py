@@ -1,4 +1,4 @@
-"""Sync: what is on its way home, what waits and why, when each run is due, the disk at home."""
+"""Sync: transfers, what waits and why, when each run is due, and the disk at home."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
     used = 1 - snapshot.disk_free_bytes / snapshot.disk_total_bytes
     free = f"{amount(snapshot.disk_free_bytes)} free of {amount(snapshot.disk_total_bytes)}"
     rates = sum(each.rate or 0 for each in snapshot.transfers if each.state == "running")
-    coming = symbols.text(f" · {amount(rates)}/s coming in") if rates else ""
+    coming = symbols.text(f" · {amount(rates)}/s incoming") if rates else ""
     return Text(f" disk at home {symbols.bar(used, 20)} {free}{coming}", no_wrap=True)
 
 
 def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
-    """Failing first, then what moves, then what waits; runs that are all home are not here."""
+    """List failing runs first, then transfers, then waiting runs; runs that are completely home are left out."""
     moving: dict[str, list[Transfer]] = {}
     for each in snapshot.transfers:
         moving.setdefault(each.run_id, []).append(each)
@@ -125,7 +125,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
     )
     more: list[Cells] = []
     if sync is not None and sync.failing_since is not None:
-        words = f"fails for {span(now - sync.failing_since)}, {sync.failures}×: {sanitize_line(sync.reason, 300)}"
+        words = f"failing for {span(now - sync.failing_since)}, {sync.failures}×: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))
@@ -156,8 +156,8 @@ def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
         )
         spans.append((f"{amount(each.done_bytes)} · {rate}{left}", "plain"))
         if each.updated_at is not None and now - each.updated_at > 30:
-            spans.append((f" · no news for {span(now - each.updated_at)}", "warn"))
+            spans.append((f" · no progress for {span(now - each.updated_at)}", "warn"))
         return tuple(spans)
-    again = f" · again in {span(each.next_try_at - now)}" if each.next_try_at and each.next_try_at > now else ""
+    again = f" · retry in {span(each.next_try_at - now)}" if each.next_try_at and each.next_try_at > now else ""
     spans.append((f"{each.state}: {sanitize_line(each.reason or 'no reason recorded', 300)}{again}", "warn"))
     return tuple(spans)

@@ -1,4 +1,4 @@
-"""May this box be destroyed? What would be lost, line by line, and what can be done about it."""
+"""Show whether a host can be destroyed, what would be lost, and what you can do about it."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Verdict(ModalScreen[str | None]):
         name, text = sanitize_line(host, 60), symbols.text
         if self.safe:
             words = f"{name} can be destroyed: nothing would be lost"
-            note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is touched."
-            keys = "y release it     n, esc leave it"
+            note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is changed."
+            keys = "y release it     n, esc cancel"
         else:
             words = f"{name} must not be destroyed: {counted(len(lost), 'thing')} would be lost"
-            note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs go on."
-            keys = "d drain it now     n, esc leave it"
+            note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
+            keys = "d drain it now     n, esc cancel"
         self._title = Text(text(words), style="bold")
         self._list = Text()
         for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:

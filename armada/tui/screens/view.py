@@ -1,4 +1,4 @@
-"""What every screen has: a line at the top, keys at the bottom, and the newest snapshot."""
+"""The base of every screen: the top line, the key line, and the newest snapshot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class View(Screen[None]):
 
     @property
     def page(self) -> str:
-        """Which of its pages is in sight, where it has several: the line at the bottom shows the keys of that one."""
+        """The visible page of a screen with several pages; the key line shows its keys."""
         return ""
 
     def body(self) -> Iterable[Widget]:
@@ -59,7 +59,7 @@ class View(Screen[None]):
         raise NotImplementedError
 
     def wants(self) -> Subscription:
-        """What must be read for this screen."""
+        """What the watcher must read for this screen."""
         raise NotImplementedError
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:

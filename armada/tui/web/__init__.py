@@ -1,1 +1,1 @@
-"""The dashboard in a browser: textual-serve's terminal, behind a door of armada's own, because textual-serve has none."""
+"""The dashboard in a browser: textual-serve's terminal behind armada's own access control, because textual-serve has none."""

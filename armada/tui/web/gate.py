@@ -1,4 +1,4 @@
-"""Who may come in: a token that only this start knows, and no page but the dashboard's own.
+"""Check every web request: a token that is new at each start, and only the dashboard's own pages as origin.
 
 Loopback is no fence: every account of this machine reaches it, and so does every page in its browsers. Against accounts stands the
 token; against pages, `Host` (a foreign name that was made to resolve to 127.0.0.1) and `Origin` (a foreign page that opens a websocket).
@@ -26,7 +26,7 @@ ENTERED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>a
 
 
 class Gate:
-    """Stands before every request: pages, scripts, fonts and the websocket alike.
+    """Checks every request: pages, scripts, fonts and the websocket.
 
     Browsers send a cookie to every port of a host, so also to other people's servers on this machine's loopback. The dashboard
     therefore lies under a folder with a random name, and the cookie is for that folder alone.
@@ -38,31 +38,31 @@ class Gate:
 
     @property
     def way_in(self) -> str:
-        """The address, after host and port, that lets its reader in."""
+        """Return the path, with the token, that gives access."""
         return f"{self.root}?token={self._token}"
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let through who has the cookie; give it to who has the token.
+        """Accept requests with the cookie, and set the cookie for requests with the token.
 
         Raises:
             HTTPForbidden: Anybody else, and whoever comes from another page or by another name.
         """
         host = own_host(request)
         if host is None:
-            raise web.HTTPForbidden(text="not by this name: the dashboard answers to 127.0.0.1 and localhost\n")
+            raise web.HTTPForbidden(text="wrong host name: the dashboard answers only to 127.0.0.1 and localhost\n")
         origin = request.headers.get("Origin")
         if origin is None and "Upgrade" in request.headers:
-            raise web.HTTPForbidden(text="a browser says from which page it opens a websocket\n")
+            raise web.HTTPForbidden(text="the websocket request has no Origin header\n")
         if origin is not None and origin != f"http://{host}":
-            raise web.HTTPForbidden(text="not from another page\n")
+            raise web.HTTPForbidden(text="requests from other pages are refused\n")
         if request.path == self.root and "token" in request.query:
             if self._is_token(request.query["token"]):
                 return self._welcome()
         elif request.path.startswith(self.root) and self._is_token(request.cookies.get(COOKIE, "")):
             return await handler(request)
         raise web.HTTPForbidden(
-            text="open the address that `armada dashboard --web` printed: its token is missing or wrong here\n"
+            text="the token is missing or wrong: open the address that `armada dashboard --web` printed\n"
         )
 
     def _is_token(self, given: str) -> bool:
@@ -86,7 +86,7 @@ def own_host(request: web.Request) -> str | None:
 
 
 async def guard(request: web.Request, response: web.StreamResponse) -> None:
-    """Tell the browser what no page of ours needs: other sites' scripts and fonts, frames around it, copies kept of it."""
+    """Add security headers: no scripts or fonts from other sites, no frames, no caching."""
     host = own_host(request)
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "

@@ -1,4 +1,4 @@
-"""Serves the dashboard on loopback: one process of it per browser window, its screen over a websocket."""
+"""Serve the dashboard on loopback: one dashboard process per browser window, connected by a websocket."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Window(AppService):
             await super().on_data(payload)
 
     async def stop(self) -> None:
-        """Ask it to end, and see to it that it has: it writes nothing that a kill could break."""
+        """Ask it to end, then kill it if necessary; it writes nothing that a kill could damage."""
         process = self._process
         if process is None:
             return
@@ -184,8 +184,10 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror
-        raise Conflict(f"port {port} cannot be had: {why}", hint="--port 0, or no --port, takes a free one") from error
+        why = "another program listens on it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise Conflict(
+            f"cannot listen on port {port}: {why}", hint="--port 0, or no --port, uses a free one"
+        ) from error
 
 
 async def serve(listening: socket.socket, *, read_only: bool, tell: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""One browser window's dashboard: the program at the other end of the server's pipe. `python -m armada.tui.web.session [--read-only]`."""
+"""Run the dashboard of one browser window. `python -m armada.tui.web.session [--read-only]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.drivers.web_driver import WebDriver
 
 
 class PipeDriver(WebDriver):
-    """Textual's own, which goes on for ever when the server is killed: nobody is left then to tell it to end."""
+    """Textual's driver, changed so that it ends when the server is killed. The original would run for ever."""
 
     def start_application_mode(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""What screens are made of."""
+"""The widgets of which screens are made."""

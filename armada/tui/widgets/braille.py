@@ -1,4 +1,4 @@
-"""Curves as dots: two columns and four rows of them in each character."""
+"""Draw curves as braille dots: two columns and four rows of dots in each character."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Chart(Widget):
         super().__init__(id=id)
         self.symbols = symbols
         self.title = ""
-        self.empty = "nothing to draw yet"
+        self.empty = "no points yet"
         self.lines: tuple[Line, ...] = ()
         self.logarithmic = False
         self.unit = "step"
@@ -107,7 +107,7 @@ class Chart(Widget):
 
     @property
     def chosen(self) -> tuple[float, float] | None:
-        """What was zoomed into; None where all is shown, and goes on being as points come."""
+        """The zoomed range; None if everything is shown, also when new points arrive."""
         return self._view
 
     @property
@@ -115,7 +115,7 @@ class Chart(Widget):
         return self._view or self.whole
 
     def zoom(self, factor: float, *, at: float = 0.5) -> None:
-        """Show `factor` times as much, out to the whole and no further; what is at a share `at` of the width stays there."""
+        """Show `factor` times as much, at most everything. The point at a share `at` of the width stays in place."""
         (low, high), (x0, x1) = self.whole, self.view
         wide = (x1 - x0) * factor
         if wide >= high - low:
@@ -125,7 +125,7 @@ class Chart(Widget):
             self._look(start, start + wide)
 
     def pan(self, share: float) -> None:
-        """Move by a share of what is in sight."""
+        """Move by a share of the visible range."""
         (low, high), (x0, x1) = self.whole, self.view
         by = max(low - x0, min(high - x1, (x1 - x0) * share))
         if self._view is not None:
@@ -248,7 +248,7 @@ class Chart(Widget):
         room, rows = width - LABEL, height - 2
         if not extents or room < 4 or rows < 1:
             doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
-            words = f"nothing that could be drawn: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
+            words = f"no finite values to draw: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
             said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]

@@ -1,4 +1,4 @@
-"""Charts of one run: one, two or four metrics at once."""
+"""Show charts of one run: one, two or four metrics at once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ChartWall(Grid):
                 levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
                 lines = [Line(sanitize_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
             title = f"{sanitize_line(name, 60)} ({at}){smooth}"
-            none = "no such points yet: they come with the next look at the host"
+            none = "no points of this metric yet: the next check of the host brings them"
             chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 
     # What keys do ---------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class ChartWall(Grid):
             chart.reset()
 
     def on_chart_looked(self, event: Chart.Looked) -> None:
-        """What the mouse chose in one is shown in all."""
+        """Apply the range that the mouse selected in one chart to all of them."""
         for chart in self.query(Chart):
             if chart is not event.chart:
                 chart.look(event.chart.chosen)

@@ -1,4 +1,4 @@
-"""The last minutes, hours or days of one host's GPUs: utilisation, memory, power, temperature."""
+"""Chart the last minutes, hours or days of a host's GPUs: utilisation, memory, power, temperature."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GpuHistory(Grid):
         self.set_class(self.size.width >= 200, "wide")
 
     def show(self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]]) -> None:
-        """Draw what there is; nothing when it is what is drawn already."""
+        """Draw the history, unless it is already drawn."""
         stamp = (host, span_s, {gpu: (len(of_gpu), of_gpu[-1]) for gpu, of_gpu in points.items()})
         if stamp == self._drawn:
             return
@@ -63,7 +63,7 @@ class GpuHistory(Grid):
         for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
             lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
             title = f"{sanitize_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
-            chart.show(title, lines, unit="clock", empty="the daemon writes this down while it watches the host")
+            chart.show(title, lines, unit="clock", empty="the daemon records this while it watches the host")
 
 
 def _line(gpu: int, points: tuple[Point, ...], value: Callable[[Point], float | None], span_s: float) -> Line:

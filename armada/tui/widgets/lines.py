@@ -1,4 +1,4 @@
-"""The line at the top (is everything all right, and what costs money?) and the line at the bottom (what can I press?)."""
+"""The top line, with states and costs, and the key line at the bottom."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class KeyLine(Widget):
         self.read_only = read_only
 
     def render(self) -> Text:
-        """Keys of this screen as far as there is room; help, the palette and the way out always have theirs."""
+        """Show as many keys of this screen as fit; help, palette and quit are always shown."""
         typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
         shown = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]

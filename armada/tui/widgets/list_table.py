@@ -1,4 +1,4 @@
-"""A table whose rows are made beforehand: for lists that are short, or read once."""
+"""A table with fixed rows, for lists that are short or read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a log, followed, or any place in it."""
+"""Show a log: follow its end, or move to any position."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class LogView(Widget, can_focus=True):
         self.follow()
 
     def follow(self) -> None:
-        """Look whether the file has grown, or is another one."""
+        """Check whether the file has grown or was replaced."""
         stamp = (
             self.file.size if self.file else None,
             self.size,
@@ -248,7 +248,7 @@ class LogView(Widget, can_focus=True):
         if event.offset is not None:
             self.following, self._top = False, event.offset
         else:
-            words = self.symbols.text(f"not found in what is at home: {sanitize_line(event.what, 100)}")
+            words = self.symbols.text(f"not found in the copy at home: {sanitize_line(event.what, 100)}")
             self.notify(words, severity="warning", markup=False)
         self._stamp = None
         self.follow()

@@ -1,4 +1,4 @@
-"""What is going on: a line per operation, wherever one is in the dashboard."""
+"""Show running operations, one line each, on every screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENT_S = 30.0
 
 
 class Notice(Static):
-    """What is wrong in a file that a person wrote; takes no room while nothing is."""
+    """Shows problems in files that you wrote; takes no space if there are none."""
 
     DEFAULT_CSS = "Notice { height: auto; max-height: 3; color: $text-warning; padding: 0 1; }"
 
@@ -39,7 +39,7 @@ class Notice(Static):
 
 
 class Going(Static):
-    """Takes no room while nothing goes on."""
+    """Shows running operations; takes no space if there are none."""
 
     DEFAULT_CSS = f"Going {{ height: auto; max-height: {SHOWN}; color: $text-accent; }}"
 

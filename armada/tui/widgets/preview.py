@@ -1,4 +1,4 @@
-"""The pane under the table: the loss of the run under the cursor, and the end of what it printed."""
+"""Show the loss and the end of the log of the run under the cursor, below the table."""
 
 from __future__ import annotations
 

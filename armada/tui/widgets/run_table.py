@@ -1,4 +1,4 @@
-"""The columns of the Runs screen."""
+"""Define the columns of the Runs screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 BAR = 12
-NONE_LIKE_THIS = "no run is like this: esc takes the filter away"
+NONE_LIKE_THIS = "no run matches: esc clears the filter"
 COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
@@ -64,7 +64,7 @@ def figure(number: float | None) -> str:
 
 
 def glyph(row: RunRow, symbols: Symbols) -> Span:
-    """A state's sign: its shape says it, the colour repeats it."""
+    """Return a state's symbol. The colour only repeats what the shape says."""
     run = row.run
     if not run.ended and run.unreachable_since is not None:
         return symbols.unreachable, "warn"

@@ -1,4 +1,4 @@
-"""A table that draws only the lines in sight: Textual's DataTable redraws its whole viewport for one changed cell (47 ms, measured)."""
+"""A table that draws only visible lines. Textual's DataTable redraws its whole viewport for one changed cell (47 ms, measured)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The batch systems, one module each, and what they have in common."""
+"""Batch systems: one module for each, and their shared parts."""

@@ -1,4 +1,4 @@
-"""How much of an allowance a site says is left: before a run was handed over, and once it had ended."""
+"""Record what is left of a site's allowance, before a run is submitted and after it has ended."""
 
 import os
 import time

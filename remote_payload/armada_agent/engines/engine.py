@@ -1,4 +1,4 @@
-"""The batch systems a host may hand runs to. Each module speaks with one of them, through its command line tools."""
+"""The batch systems to which a host can submit runs. Each module uses the command-line tools of one."""
 
 import importlib
 import os
@@ -110,7 +110,7 @@ class Handed:
             except OSError as error:
                 raise EngineError("launch/%s cannot be read: %s" % (name, error), refused=True)
             if b"armada_submission" not in text:
-                message = "launch/%s is of an armada that could not resume jobs" % name
+                message = "launch/%s was written by an armada that could not resume jobs" % name
                 raise EngineError(message, refused=True)
         return path
 
@@ -208,7 +208,7 @@ def run_tool_aloud(
 
 
 def as_agent_error(error: EngineError) -> AgentError:
-    hint = "is its `scheduler:` in hosts.yaml right, and its `setup:`?" if error.missing else None
+    hint = "check its `scheduler:` and `setup:` in hosts.yaml" if error.missing else None
     return AgentError("scheduler", error.message, hint)
 
 

@@ -1,4 +1,4 @@
-"""HTCondor through its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
+"""HTCondor, by its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
 
 import contextlib
 import json
@@ -22,15 +22,15 @@ _HOLDS = {
     4: "a job cannot run as this user there; ask the pool's administrators",
     6: "its command could not be started on the worker",
     7: "its output files could not be written",
-    12: "the worker could not fetch its input; is the file system shared?",
-    13: "its output could not be brought back; is the file system shared?",
-    14: "its folder is not there on the worker; `root` must lie on the shared file system",
+    12: "the worker could not fetch its input; the file system may not be shared",
+    13: "its output could not be brought back; the file system may not be shared",
+    14: "its folder is missing on the worker; `root` must be on the shared file system",
     21: "its worker's starter was refused",
     26: "held by a policy of the pool",
     34: "it used more memory than it asked for; raise `resources.memory`",
     35: "its container could not be started",
     46: "it reached `allowed_job_duration`",
-    47: "it ran for its time limit; released, it goes on from its last checkpoint",
+    47: "it ran for its time limit; once released, it continues from its last checkpoint",
 }
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
@@ -85,10 +85,10 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     log = _Log(handed)
     seen = log.read()
     if log.error is None and seen.get("state") is None:
-        log.error = "its event log says nothing of it: %s" % handed.file("job.log")
+        log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
     if log.error is None and seen["state"] == engine.RUNNING and _seem_silent(handed.paths.telemetry, log.path):
-        log.error = "its event log says that it runs, and nothing of it was written for minutes"
+        log.error = "its event log says that it runs, but its files have not changed for minutes"
     state = seen["state"] if log.error is None else liveness.MISSING
     said = scheduler_status(
         state,
@@ -136,7 +136,7 @@ def _find_missing(
     at = time.time()
     status: Any = second.get("queued")
     if isinstance(status, str):
-        queued, word = _STATUS.get(status, (engine.UNKNOWN, "a JobStatus that is not known here, %.20s" % status))
+        queued, word = _STATUS.get(status, (engine.UNKNOWN, "an unknown JobStatus, %.20s" % status))
         own = logged if logged.get("state") == queued else {}  # what else it said is no longer so
         told = "; ".join(each for each in (own.get("message"), "%s by condor_q" % word, said["error"]) if each)
         error = told if queued == engine.UNKNOWN else None
@@ -204,7 +204,7 @@ def check(text: str) -> Dict[str, Any]:
     except EngineError as error:
         if error.missing:
             raise
-        raise EngineError(error.message + "; no job can be handed over now")
+        raise EngineError(error.message + "; no job can be submitted now")
     # The run's folder is made later; of its files only the names would be checked.
     kept = [
         line for line in text.splitlines() if line.partition(" ")[0] not in ("initialdir", "log", "output", "error")
@@ -223,7 +223,7 @@ def check(text: str) -> Dict[str, Any]:
         most = max([_number(slot.get(slot_attribute)) for slot in slots] + [0])
         if asked.isdigit() and int(asked) > most:
             raise EngineError(
-                "%s %s are asked for; the largest worker of the pool has %d" % (asked, what, most), refused=True
+                "%s %s are requested; the largest worker of the pool has %d" % (asked, what, most), refused=True
             )
     required = {clause.strip("() ") for clause in wanted.get("Requirements", "").split("&&")}
     for attribute, what in (("HasDocker", "Docker"), ("HasContainer", "containers")):
@@ -244,7 +244,7 @@ def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> No
     most = [_number(slot.get("GPUs_GlobalMemoryMb")) for slot in with_gpus]
     if asked.isdigit() and most and all(most) and int(asked) > max(most):
         raise EngineError(
-            "GPUs of %s MB are asked for; the largest of the pool have %d MB" % (asked, max(most)), refused=True
+            "GPUs with %s MB are requested; the largest of the pool have %d MB" % (asked, max(most)), refused=True
         )
 
 
@@ -347,7 +347,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
             engine.HELD,
             "hold code %d" % code,
             reason,
-            "%s: %s; `condor_release %s` lets it go on" % (why, words, job_id),
+            "%s: %s; `condor_release %s` releases it" % (why, words, job_id),
         )
     elif number == 13:
         told = (engine.PENDING, "released", None, None)
@@ -414,7 +414,7 @@ def _read_slots() -> List[Dict[str, Any]]:
     try:
         slots = json.loads(said)
     except ValueError as error:
-        raise EngineError("condor_status printed no JSON: %s" % error)
+        raise EngineError("condor_status did not print JSON: %s" % error)
     return [slot for slot in slots if isinstance(slot, dict)]
 
 

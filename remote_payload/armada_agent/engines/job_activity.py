@@ -1,4 +1,4 @@
-"""A batch job's activity: what its own files show, and what each machine that looks remembers of them.
+"""A batch job's activity: what its files show, and what each observing machine remembers of them.
 
 They are looked at only where the scheduler's word and the supervisor's differ. Each reader counts by its own clock since its
 own boot: login nodes share the run's folder and no clock.
@@ -185,12 +185,12 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wr
         return dict(said, state=believed, reason=None, message=None)
     if wrote == liveness.GOES_BACK:
         wait, since = (
-            "%s says “%s”; its supervisor wrote that it goes back: in %.0f s it shows whether it does",
+            "%s says “%s”; its supervisor wrote that it returns to the queue: armada knows in %.0f s whether it does",
             "since",
         )
     else:
         wait, since = (
-            "%s says “%s”; its supervisor wrote “running”: in %.0f s it shows whether it still writes",
+            "%s says “%s”; its supervisor wrote “running”: armada knows in %.0f s whether it still writes",
             "still",
         )
     left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch[since])))

@@ -1,4 +1,4 @@
-"""What a batch system has room for, who waits, and how much of one's allowance is left."""
+"""Describe a batch system's free resources, its waiting jobs, and what is left of your allowance."""
 
 import os
 import time

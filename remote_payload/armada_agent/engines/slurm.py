@@ -1,4 +1,4 @@
-"""Slurm through sbatch, squeue, scancel, scontrol and, where an accounting database is, sacct.
+"""Slurm, by sbatch, squeue, scancel, scontrol and, if there is an accounting database, sacct.
 
 Every question has an explicit format: the JSON that newer versions offer changes from release to release, and costs the
 controller a hundred times more. One squeue answers for all runs of a host, and everybody who looks shares its answer.
@@ -84,7 +84,7 @@ def look_up(handed: Handed) -> Optional[str]:
     recorded = _ask_accounting(handed.name, begun)
     if recorded is None:
         raise EngineError(
-            "Slurm forgets jobs that have ended, and no accounting database remembers whether there was one"
+            "Slurm forgets jobs that have ended, and there is no accounting database to show whether there was one"
         )
     return recorded["id"] if recorded else None
 
@@ -103,7 +103,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     row = queue.rows.get(handed.name)
     # Beyond the present it was handed over before the clock was set back, and would seem so for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
-        return scheduler_status(engine.PENDING, queue.looked_at, message="handed over after the last look at the queue")
+        return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
     said = (
         scheduler_status(liveness.MISSING, queue.looked_at, detail="no such job")
         if row is None
@@ -185,7 +185,7 @@ def check(text: str) -> Dict[str, Any]:
             raise error
         if not away and "Requested node configuration" in error.message:
             raise
-        named = "; of the nodes that could take it, these are away: %s" % ", ".join(away) if away else ""
+        named = "; of the nodes that could run it, these are unavailable: %s" % ", ".join(away) if away else ""
         return {"wait": error.message + named, "starts_in_s": None}
     return {"wait": None, "starts_in_s": slurm_nodes.parse_start(said + out)}
 
@@ -244,7 +244,7 @@ def parse_queue(text: str, beside: str = "") -> Answer:
     for line in lines:
         cells = line.split("|", len(_FIELDS) - 1)
         if len(cells) != len(_FIELDS) or not cells[0].strip().isdigit():
-            doubt = "squeue's answer has a line that is no job: %.60r" % line
+            doubt = "squeue's answer has a line that is not a job: %.60r" % line
             continue
         row = dict(zip(_FIELDS, (cell.strip() for cell in cells)))
         row["state"] = _state_word(row["state"])
@@ -470,14 +470,14 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
 
 def _hold_message(reason: str) -> str:
     who = {"JobHeldAdmin": "held by an administrator", "JobHoldMaxRequeue": "held after too many requeues"}
-    return "%s; `scontrol release` lets it go on" % who.get(reason, "held")
+    return "%s; `scontrol release` releases it" % who.get(reason, "held")
 
 
 _WAITING: List[Tuple[str, str]] = [
     ("Priority", "other jobs come first"),
     ("Resources", "waiting for nodes to become free"),
     ("BeginTime", "its start time is not reached: a requeued job waits two minutes"),
-    ("DependencyNeverSatisfied", "a job it depends on ended badly, so it never starts: stop it"),
+    ("DependencyNeverSatisfied", "a job that it depends on failed, so it never starts: stop it"),
     ("Dependency", "waiting for another job"),
     ("QOS", "a limit of its quality of service is reached"),
     ("Assoc", "a limit of its account is reached"),

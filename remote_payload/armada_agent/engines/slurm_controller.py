@@ -1,4 +1,4 @@
-"""Asking Slurm's controller, without a long wait for one that is down.
+"""Query Slurm's controller, without a long wait if it is down.
 
 Slurm's programs try for 9 to 18 s each before they say that nobody answers, and for minutes where a site has set a longer
 MessageTimeout. `scontrol ping` says within 10 ms that nobody listens, so it is asked when an answer is late.

@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes: which are away (drained, down, reserved), and which failed under a job."""
+"""Read Slurm's node states: which nodes are unavailable (drained, down, reserved), and which failed under a job."""
 
 import re
 import time

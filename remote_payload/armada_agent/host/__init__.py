@@ -1,1 +1,1 @@
-"""The machine itself: files, processes, GPUs, file systems."""
+"""The machine: files, processes, GPUs, file systems."""

@@ -1,4 +1,4 @@
-"""Processes that outlive the conversation that starts them, and the SSH session around it."""
+"""Start processes that outlive the connection and its SSH session."""
 
 import errno
 import os

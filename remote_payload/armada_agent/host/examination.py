@@ -1,4 +1,4 @@
-"""What `armada doctor` wants to know of a host beside its facts: things that break other programs, and what is left over."""
+"""Examine a host for `armada doctor`: settings that break other programs, and leftover files."""
 
 import fcntl
 import getpass

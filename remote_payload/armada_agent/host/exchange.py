@@ -1,4 +1,4 @@
-"""What is written to a program and read from it, for a limited time and up to a limited size."""
+"""Write to a program and read from it, for a limited time and up to a limited size."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What kind of machine this is."""
+"""Describe this machine."""
 
 import getpass
 import os

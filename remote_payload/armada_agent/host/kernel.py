@@ -1,4 +1,4 @@
-"""What the kernel shows of processes that it ended because memory ran out: counters that all may read, and its log where we may."""
+"""Find processes that the kernel killed for memory: counters that everybody can read, and its log if it is readable."""
 
 import contextlib
 import os

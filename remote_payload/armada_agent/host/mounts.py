@@ -1,4 +1,4 @@
-"""What kind of file system a folder lies on."""
+"""Find the kind of file system of a folder."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Refuse what somebody else could have put in the place of what we execute.
+"""Refuse files and folders that another user could have replaced before the agent executes them.
 
 The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a table.
 The bootstrap carries this file to the host as text and applies it before any agent runs there. So it stands alone:
@@ -47,7 +47,7 @@ def require_way(root: str) -> List[str]:
     for number, (path, status) in enumerate(places):
         is_root = is_whole and number == len(places) - 1
         if stat.S_ISLNK(status.st_mode):
-            _require_owner(path, status, ours, "whoever it belongs to decides where the root is", _ELSEWHERE)
+            _require_owner(path, status, ours, "its owner decides where the root is", _ELSEWHERE)
         elif is_root:
             _require_closed(path, status, ours, _ELSEWHERE)
         else:
@@ -96,12 +96,12 @@ def require_inside(top: str, names: Iterable[str]) -> None:
     _require_folder(top, (os.path.join(path, inside) for path in folders for inside in ["."] + os.listdir(path)))
 
 
-_ELSEWHERE = "choose a folder of your own: `root:` of this host in hosts.yaml, or `armada hosts add --root PATH`"
-_MEANING = "what armada executes would be theirs"
+_ELSEWHERE = "choose your own folder: `root:` of this host in hosts.yaml, or `armada hosts add --root PATH`"
+_MEANING = "they could change the programs that armada runs"
 
 
 def _removal(path: str) -> str:
-    return "if it is not yours, remove it: rm -rf %s  # there; armada makes what it needs anew" % shlex.quote(path)
+    return "if it is not yours, remove it: rm -rf %s  # on the host; armada recreates what it needs" % shlex.quote(path)
 
 
 def _follow(path: str) -> Tuple[List[Tuple[str, os.stat_result]], bool]:
@@ -180,15 +180,15 @@ def _read_words(path: str) -> List[str]:
 
 def _judge_parent(path: str, status: os.stat_result, ours: Set[int]) -> Iterator[str]:
     """Yield doubts about a folder above the root; raise for what is refused."""
-    meaning = "they could put another folder in the place of armada's root"
-    remedy = "sudo chown root %s  # there; or " % shlex.quote(path) + _ELSEWHERE
+    meaning = "they could replace armada's root with another folder"
+    remedy = "sudo chown root %s  # on the host; or " % shlex.quote(path) + _ELSEWHERE
     if status.st_uid != _overflow_id() or _is_every_id_mapped():
         _require_owner(path, status, ours, meaning, remedy)
     if status.st_mode & stat.S_ISVTX:
         return  # nobody renames another's entry there, and whose our entry is, is asked next
     writers = _other_writers(path, status, ours)
     if writers == _EVERYBODY:
-        remedy = "chmod +t %s  # there, by its owner; or " % shlex.quote(path) + _ELSEWHERE
+        remedy = "chmod +t %s  # on the host, by its owner; or " % shlex.quote(path) + _ELSEWHERE
         raise UntrustedError(
             "%s, above armada's root, can be written by everybody (%s): %s" % (path, _describe(status), meaning), remedy
         )
@@ -236,14 +236,14 @@ def _require_closed(path: str, status: os.stat_result, ours: Set[int], remedy: s
     writers = _other_writers(path, status, ours)
     if writers:
         message = "%s can be written by %s (%s): %s" % (path, writers, _describe(status), _MEANING)
-        raise UntrustedError(message, "chmod go-w %s  # there" % shlex.quote(path))
+        raise UntrustedError(message, "chmod go-w %s  # on the host" % shlex.quote(path))
 
 
 def _require_owner(path: str, status: os.stat_result, ours: Set[int], meaning: str, remedy: str) -> None:
     if status.st_uid not in ours:
         me = "%s (uid %d)" % (_user_name(os.geteuid()), os.geteuid())
-        message = "%s is not yours but %s; you are %s there: %s"
-        raise UntrustedError(message % (path, _describe(status, "of "), me, meaning), remedy)
+        message = "%s is not yours, it belongs to %s; you are %s there: %s"
+        raise UntrustedError(message % (path, _describe(status, ""), me, meaning), remedy)
 
 
 def _describe(status: os.stat_result, before: str = "owner ") -> str:

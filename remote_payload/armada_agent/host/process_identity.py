@@ -1,4 +1,4 @@
-"""Which process on which boot of which machine: a pid alone is reused, a boot id alone is shared by containers."""
+"""Identify a process by machine, boot and pid, because pids are reused and containers share boot ids."""
 
 import os
 import re

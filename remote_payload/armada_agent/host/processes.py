@@ -1,4 +1,4 @@
-"""A run's processes, found by the marker in their environment, and how to end them all."""
+"""Find a run's processes by the marker in their environment, and end all of them."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Which folder the root is: a name of its own, given once, so that home can tell an empty mount point from a root that was cleared."""
+"""Give each root a name of its own, once, so that home can tell an empty mount point from a cleared root."""
 
 import os
 import time

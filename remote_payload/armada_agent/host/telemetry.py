@@ -1,4 +1,4 @@
-"""What the run's node was doing, every ten seconds, for telemetry.jsonl; and what a host is doing when home asks."""
+"""Measure the node's load: every ten seconds for telemetry.jsonl, and when home asks."""
 
 import os
 import threading

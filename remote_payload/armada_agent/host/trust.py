@@ -1,4 +1,4 @@
-"""The rules of ownership, in the agent's words: what fails them is refused with the path, its owner and mode, and what to do."""
+"""Apply the ownership rules: an error names the path, its owner, its mode, and what to do."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Giving a host back: secrets go, and, asked, everything of armada's."""
+"""Clear a host before it is released: delete secrets and, on request, all of armada's files."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     table = scan()
     alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
     if alive:
-        raise AgentError("conflict", "%s still lives" % ", ".join(alive[:5]), "stop it first")
+        raise AgentError("conflict", "%s is still alive" % ", ".join(alive[:5]), "stop it first")
     lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
     if lacking:
         hint = "sync there first; or, if that home is gone, armada hosts forget-home"

@@ -1,1 +1,1 @@
-"""Checkpoints on this host: found, hashed, listed, acknowledged, deleted."""
+"""Checkpoints on this host: find, hash, list, acknowledge, delete."""

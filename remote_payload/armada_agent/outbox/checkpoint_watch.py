@@ -1,4 +1,4 @@
-"""Checkpoints of jobs that do not announce them: found by a pattern, taken once they have been quiet for a while.
+"""Find checkpoints of jobs that do not announce them: by a pattern, once they have not changed for a while.
 
 They are hard-linked into the outbox, which the job's own clearing up cannot touch. A job that writes over its last
 checkpoint in place writes over the linked bytes as well: that is noticed, the spoilt copy withdrawn, and from then on
@@ -237,7 +237,9 @@ class CheckpointWatch:
                 except FileNotFoundError:
                     raise
                 except OSError as error:
-                    say("%s cannot be linked and is copied: %s" % (relative, error))  # another file system, or not ours
+                    say(
+                        "%s cannot be linked, so it is copied: %s" % (relative, error)
+                    )  # another file system, or not ours
             shutil.copy2(origin, target)
             is_copied = True
         return is_copied
@@ -260,9 +262,7 @@ class CheckpointWatch:
             for name in names:
                 shutil.rmtree(os.path.join(self._paths.outbox, name), ignore_errors=True)
             self._record["copies"] = True
-            message = (
-                "the job wrote over %s in place, so what was taken of it before is withdrawn; from now on it is copied"
-            )
+            message = "the job overwrote %s in place, so its earlier link is withdrawn; from now on it is copied"
             self._journal.record("finding", message=message % entry["path"])
             self._save()
 
@@ -282,12 +282,10 @@ class CheckpointWatch:
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 os.link(os.path.join(source, name) if os.path.isdir(source) else source, target)
         except OSError as error:
-            self._journal.record(
-                "finding", message="%s may be incomplete, and a copy cannot be kept: %s" % (path, error)
-            )
+            self._journal.record("finding", message="%s may be incomplete, and cannot be copied: %s" % (path, error))
             return
         message = (
-            "%s may be incomplete: it changed shortly before the earlier attempt ended. It is not used, and kept in %s"
+            "%s may be incomplete: it changed shortly before the earlier attempt ended. It is not used, but kept in %s"
         )
         self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
 

@@ -1,4 +1,4 @@
-"""Finishing checkpoints: what the job announced is hashed at idle priority and given its name.
+"""Finish announced checkpoints: hash them at idle priority and name them by their manifest.
 
 Training goes on meanwhile, so everything here runs in one thread at nice 19 (on Linux a thread has its own niceness, and
 the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still:
@@ -274,7 +274,7 @@ def _read_announcement(folder: str) -> Dict[str, Any]:
         raise ValueError("it was announced without a step")
     is_time = moment is None or (isinstance(moment, (int, float)) and 0 <= moment < _TOO_MUCH)
     if kind not in (None, "periodic", "final") or not is_time:
-        raise ValueError("it was announced with a wrong kind or time")
+        raise ValueError("it was announced with an invalid kind or time")
     json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is no JSON; home's parser would refuse the manifest
     return {name: value for name, value in announcement.items() if value is not None}
 
@@ -283,7 +283,7 @@ def _refuse_if_cut(listed: List[Dict[str, Any]], announced: object) -> None:
     """A host that loses its power loses what it had not written yet: files come back shorter than they were."""
     size = sum(entry["size"] for entry in listed)
     if isinstance(announced, int) and size != announced:
-        raise ValueError("it held %d bytes when it was announced and holds %d now" % (announced, size))
+        raise ValueError("it had %d bytes when it was announced and has %d now" % (announced, size))
 
 
 def _hash_all(folder: str) -> List[Dict[str, Any]]:

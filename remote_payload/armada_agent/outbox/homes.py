@@ -1,4 +1,4 @@
-"""The homes that want to hear of a run, and what each has said about its checkpoints.
+"""The homes that registered for a run, and what each has said about its checkpoints.
 
 `runs/<id>/homes/<home>/` is written for that home alone, a file a word, so that two homes that speak at once do not undo each other.
 """

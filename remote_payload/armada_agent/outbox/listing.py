@@ -1,4 +1,4 @@
-"""Finished checkpoints as home sees them: listed, their manifests read, acknowledged."""
+"""List finished checkpoints for home, read their manifests, and record acknowledgements."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
     try:
         return content.decode("utf-8")
     except ValueError:
-        raise AgentError("io", "the manifest of %s is damaged: it is no text" % digest)
+        raise AgentError("io", "the manifest of %s is damaged: it is not text" % digest)
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

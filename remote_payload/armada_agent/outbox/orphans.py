@@ -1,4 +1,4 @@
-"""Checkpoints that were announced and then lost their supervisor: a process of its own finishes them, at idle priority.
+"""Finish announced checkpoints whose supervisor died, in a separate process at idle priority.
 
 A job may outlive its supervisor (the kernel killed it for memory, a person by mistake) and go on announcing; a job that
 ended with it may have announced just before. What is announced is whole, so it comes home like any other.

@@ -1,4 +1,4 @@
-"""Deleting checkpoints that home asks to delete: only what it and every other home of the run has said it holds, and never the newest."""
+"""Delete checkpoints for home: only those that every home of the run has acknowledged, and never the newest."""
 
 import contextlib
 import os

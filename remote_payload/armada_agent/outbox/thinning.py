@@ -1,4 +1,4 @@
-"""Make room on a nearly full disk, one finished checkpoint after the other, as `verdicts/thinning.py` decides."""
+"""Free space on a nearly full disk, one finished checkpoint at a time, as `verdicts/thinning.py` decides."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
             step=chosen["step"],
             acknowledged=chosen["acknowledged"],
             message="the disk is nearly full; "
-            + ("home had it" if chosen["acknowledged"] else "%s has not got this checkpoint" % ", ".join(silent)),
+            + ("home has it" if chosen["acknowledged"] else "%s has not got this checkpoint" % ", ".join(silent)),
         )
 
 

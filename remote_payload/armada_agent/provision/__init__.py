@@ -1,1 +1,1 @@
-"""What runs need before they start: contents, environments, models."""
+"""Prepare what runs need: contents, environments, models."""

@@ -1,4 +1,4 @@
-"""Content-addressed folders (code, data, models): staged by home, checked to the last byte here, then given their name."""
+"""Content-addressed folders (code, data, models): home stages them, every byte is verified here, then they are renamed."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             problems += _verify(call, staging, manifest)
             if problems:
                 shown = "; ".join(problems[:10])
-                raise AgentError("io", "%d wrong in what was staged: %s" % (len(problems), shown), "send it again")
+                raise AgentError("io", "%d staged files are wrong: %s" % (len(problems), shown), "send it again")
             files.fsync_folders(staging)
             integrity.note(_record(path), staging, manifest)
             os.rename(staging, path)
@@ -97,8 +97,8 @@ def require_right(folder: str, sha: str, content: str, every_byte: bool, call: C
     problems = integrity.find_problems(folder, sha, _record(content), every_byte, call.progress)
     if problems:
         shown = "; ".join(problems[:5]) + ("; …" if len(problems) > 5 else "")
-        message = "%s is not what its name says: %s" % (content, shown)
-        remedy = "remove it there when no run uses it: rm -rf %s; the same launch again sends it anew"
+        message = "the content of %s does not match its name: %s" % (content, shown)
+        remedy = "remove it there when no run uses it: rm -rf %s; the next launch sends it again"
         raise AgentError("environment", message, remedy % shlex.quote(content))
 
 

@@ -1,4 +1,4 @@
-"""Python environments, built once per key by uv. READY is written last; what lacks it is built anew."""
+"""Build Python environments with uv, once per key. READY is written last; without it an environment is rebuilt."""
 
 import json
 import os
@@ -55,11 +55,11 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     key = _checked_key(params.get("key"))
     python = parameters.text(params, "python")
     if not _PYTHON.fullmatch(python):
-        raise AgentError("bad_request", "%.100r names no Python" % python)
+        raise AgentError("bad_request", "%.100r is not a version of Python" % python)
     requirements = parameters.text(params, "requirements")
     torch_index = params.get("torch_index")
     if torch_index is not None and not (isinstance(torch_index, str) and _INDEX.fullmatch(torch_index)):
-        raise AgentError("bad_request", "%.100r is no package index" % (torch_index,))
+        raise AgentError("bad_request", "%.100r is not a package index" % (torch_index,))
     optional = params.get("optional")
     if optional is not None and not parameters.is_text(optional):
         raise AgentError("bad_request", "`optional` must be text without NUL")
@@ -97,7 +97,9 @@ def find_python(root: str, key: Any) -> str:
         AgentError: `environment` while it is not ready.
     """
     if _status(root, _checked_key(key)) != "ready":
-        raise AgentError("environment", "environment %s is not ready" % key, "launch again; it is built first")
+        raise AgentError(
+            "environment", "environment %s is not ready" % key, "launch again; armada then builds it first"
+        )
     trust.require_environment(_folder(root, str(key)))
     return os.path.join(_folder(root, str(key)), "bin", "python")
 
@@ -189,8 +191,8 @@ class _Build:
         except AgentError as error:
             if error.kind == "disk_full":
                 raise
-            self._call.progress("this host's package index has no %s: the environment goes without" % names)
-            return ["left out, not on this host's index: %s" % names]
+            self._call.progress("this host's package index has no %s: the environment is built without it" % names)
+            return ["left out because this host's index does not have it: %s" % names]
         return ["optional: %s" % names]
 
     def _list(self, name: str, text: str) -> str:
@@ -223,9 +225,9 @@ def _check_flash_attention(wanted: Dict[str, Any]) -> None:
     if wanted.get("mode") not in ("wheel", "build"):
         raise AgentError("bad_request", "`flash_attn.mode` must be wheel or build")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise AgentError("bad_request", "%.100r is no version of flash-attn" % (version,))
+        raise AgentError("bad_request", "%.100r is not a version of flash-attn" % (version,))
     if wanted["mode"] == "wheel" and not (isinstance(url, str) and _WHEEL.fullmatch(url)):
-        raise AgentError("bad_request", "%.100r is no wheel" % (url,))
+        raise AgentError("bad_request", "%.100r is not a wheel" % (url,))
     capabilities = wanted.get("capabilities") or []
     if not all(isinstance(item, str) and re.fullmatch(r"\d{1,2}\.\d", item) for item in capabilities):
         raise AgentError("bad_request", "`flash_attn.capabilities` must be compute capabilities, such as 8.6")

@@ -1,4 +1,4 @@
-"""flash-attn in an environment: a wheel fetched, or compiled here with no more memory than there is."""
+"""Install flash-attn in an environment: fetch a wheel, or compile it within the available memory."""
 
 import os
 import shutil
@@ -55,14 +55,14 @@ def install(
             raise
         sentence = "flash-attn could not be installed"
         if request.get("mode") != "build":
-            sentence = "flash-attn's wheel for %s could not be fetched; does this host reach %s?" % (
+            sentence = "flash-attn's wheel for %s could not be fetched; check that this host reaches %s" % (
                 python_tag,
                 _server(str(request.get("url"))),
             )
         if request.get("required"):
             hint = "put the wheel on a server the host reaches (environment.flash_attn_url), or flash_attn: none"
             raise AgentError("environment", "%s\n%s" % (sentence, error.message), error.hint or hint)
-        say("%s The environment goes without it: attention is the hub's kernel, or SDPA" % (sentence + "."))
+        say("%s The environment is built without it: attention uses the hub's kernel or SDPA" % (sentence + "."))
         return "left out: %s" % sentence
 
 
@@ -80,7 +80,9 @@ def plan_build(memory_bytes: int, cores: int, capabilities: List[str]) -> BuildP
     if jobs < 1:
         have = memory_bytes / float(GIB)
         message = "compiling flash-attn takes 5 GiB of memory, and this job may have %.1f" % have
-        raise AgentError("environment", message, "a profile with environment.flash_attn: none, or more memory")
+        raise AgentError(
+            "environment", message, "use a profile with environment.flash_attn: none, or request more memory"
+        )
     hours = _JOB_HOURS / jobs * len(wanted) / _USUAL_ARCHITECTURES * (1 if threads > 1 else 2)
     return BuildPlan(int(jobs), threads, wanted, hours)
 

@@ -1,4 +1,4 @@
-"""The lines of shell a host needs before anything (`setup:` in hosts.yaml, `module load cuda/12.4`), run once a conversation.
+"""Run a host's shell lines (`setup:` in hosts.yaml, such as `module load cuda/12.4`), once per connection.
 
 A login shell runs them and says which environment they left; from then on it is ours, and so that of builds, of a batch
 system's tools, of supervisors and their jobs. The lines are a person's own and meant for a shell: they reach it as
@@ -62,7 +62,7 @@ def apply() -> None:
     """
     failure = find_failure()
     if failure:
-        raise AgentError("environment", failure, "mend `setup:` of this host in hosts.yaml")
+        raise AgentError("environment", failure, "fix `setup:` of this host in hosts.yaml")
 
 
 def exported() -> Dict[str, str]:

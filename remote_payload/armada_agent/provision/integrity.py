@@ -1,4 +1,4 @@
-"""Whether what lies under a content's hash is what the hash says: every byte, and nothing else.
+"""Verify that a content's folder matches its hash: every byte, and no other files.
 
 Code is read whole each time it is asked for: it is executed, and at most 200 MB. Data and models may be terabytes. They are
 read when they come; later, of those that nobody touched, only size, both times and inode are compared. What an older armada
@@ -41,7 +41,7 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
     """
     found, strange = _walk(folder)
     expected, seals = _read(record, sha)
-    problems = ["%s is no regular file" % name for name in strange]
+    problems = ["%s is not a regular file" % name for name in strange]
     if expected:
         problems += ["%s is missing" % name for name in sorted(set(expected) - set(found))]
         problems += ["%s does not belong to it" % name for name in sorted(set(found) - set(expected))]
@@ -59,12 +59,12 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
             mode = known[3] if known is not None else stat.S_IMODE(status.st_mode)
             manifest.append((name, status.st_size, hash_file(os.path.join(folder, native(name))), mode))
             if known is not None and known != manifest[-1]:
-                problems.append("%s has other bytes" % name)
+                problems.append("%s has the wrong content" % name)
         done += status.st_size
         if status.st_size >= _LARGE:
             say("checked %s" % name, done / float(total))
     if not problems and digest(manifest) != sha:
-        problems.append("its %d files are not those that the hash stands for" % len(manifest))
+        problems.append("its %d files do not match its hash" % len(manifest))
     if not problems and was_read and not every_byte:
         _write(record, manifest, found)
     return problems

@@ -1,4 +1,4 @@
-"""Models of the hub, put where workers without internet find them: fetched here, on the login node, and named by their commit."""
+"""Download hub models on the login node, for workers without internet, into folders named by their commit."""
 
 import json
 import os
@@ -168,7 +168,7 @@ class _Shelf:
 def _checked(params: Dict[str, Any]) -> Tuple[str, str]:
     repo, revision = parameters.text(params, "repo"), parameters.text(params, "revision")
     if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise AgentError("bad_request", "%.100r is not a model of the hub" % repo)
+        raise AgentError("bad_request", "%.100r is not the id of a model on the hub" % repo)
     if not _REVISION.fullmatch(revision) or ".." in revision:
         raise AgentError("bad_request", "%.100r is not a revision" % revision)
     return repo, revision
@@ -183,7 +183,7 @@ def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, Lis
     """Ask the hub for a revision's commit, the files to fetch of it, and their size in bytes."""
     endpoint = _variables(params).get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or _HUB
     if not re.match(r"https?://[^\s]+$", endpoint):
-        raise _HubError("HF_ENDPOINT %.100r is no address" % endpoint, refused=True)
+        raise _HubError("HF_ENDPOINT %.100r is not an address" % endpoint, refused=True)
     place = "%s/api/models/%s/revision/%s" % (endpoint.rstrip("/"), repo, urllib.parse.quote(revision, safe=""))
     request = urllib.request.Request(place + "?blobs=true")  # noqa: S310  # http or https, looked at above
     if params.get("token") is not None:
@@ -195,14 +195,18 @@ def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, Lis
             commit = told["sha"]
             sizes = {str(file["rfilename"]): int(file.get("size") or 0) for file in told.get("siblings", [])}
     except urllib.error.HTTPError as error:
-        why = {401: "it needs a token, or does not exist", 403: "its owner has to let you in", 404: "there is no such"}
-        message = "%s says %d to %s at %s: %s"
+        why = {
+            401: "it needs a token, or does not exist",
+            403: "its owner must give you access",
+            404: "it does not exist",
+        }
+        message = "%s answered %d for %s at %s: %s"
         words = why.get(error.code, str(error.reason))
         raise _HubError(message % (endpoint, error.code, repo, revision, words), refused=error.code in why)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise _HubError("%s cannot be reached from here: %s" % (endpoint, error), refused=False)
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise _HubError("%s names no commit of %s" % (endpoint, repo), refused=False)
+        raise _HubError("%s returned no commit for %s" % (endpoint, repo), refused=False)
     wanted = choose_files(sorted(sizes))
     return commit, wanted, sum(sizes[name] for name in wanted)
 
@@ -235,10 +239,10 @@ def _fetch(
         stdin=json.dumps(asked).encode("utf-8"),
     )
     if code:
-        words = "\n".join(said[-_SHOWN_LINES:]) or "it said nothing"
+        words = "\n".join(said[-_SHOWN_LINES:]) or "it printed nothing"
         full = "No space left" in words or "Disk quota" in words
         message = "fetching %s failed with exit code %d:\n%s" % (repo, code, words)
-        raise AgentError("disk_full" if full else "environment", message, "the same launch again goes on from here")
+        raise AgentError("disk_full" if full else "environment", message, "launch again to continue from here")
 
 
 def _size(path: str) -> int:

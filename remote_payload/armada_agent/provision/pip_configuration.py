@@ -1,4 +1,4 @@
-"""Where this host gets its packages: pip's configuration, read as pip reads it, in the words of uv.
+"""Read where this host gets packages from pip's configuration, and translate it for uv.
 
 Values travel to uv as environment variables, because an index's URL may hold a password and arguments are public.
 """

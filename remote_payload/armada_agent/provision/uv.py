@@ -1,4 +1,4 @@
-"""uv on this host: found, or put into the root's tools folder from the host's own package index."""
+"""Find uv on this host, or install it into the root's tools folder from the host's own package index."""
 
 import os
 import re

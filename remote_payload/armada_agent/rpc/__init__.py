@@ -1,1 +1,1 @@
-"""The conversation with home."""
+"""Requests from home."""

@@ -1,4 +1,4 @@
-"""Files of runs, block by block, for home to fetch over channels of their own: bytes follow the answer's line.
+"""Send files of runs in blocks over channels of their own: the bytes follow the answer's line.
 
 Home asks for many blocks at once on several channels, so one large file arrives over all of them.
 """
@@ -58,7 +58,7 @@ def open_file(paths: RunPaths, path: object) -> int:
         raise AgentError("bad_request", "`path` must be a path")
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or parts[0] not in READABLE:
-        raise AgentError("bad_request", "%.200r is not a file of a run that may travel" % path)
+        raise AgentError("bad_request", "%.200r is not a file of a run that armada may transfer" % path)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     current = -1
     try:

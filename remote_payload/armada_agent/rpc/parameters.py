@@ -1,4 +1,4 @@
-"""Checks of what home sends, in the words of the protocol."""
+"""Validate the parameters of requests from home."""
 
 from typing import Any, Dict, List
 

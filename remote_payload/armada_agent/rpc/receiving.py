@@ -1,4 +1,4 @@
-"""Contents that home sends as one tar stream after a request's line, for hosts without a usable rsync.
+"""Receive contents as one tar stream after a request's line, for hosts without a usable rsync.
 
 Nothing counts because it arrived: `content.publish` checks every hash, as after rsync. What a broken link left is kept, and
 home sends the rest of it: a member with an `ARMADA.offset` goes on where the file ends.
@@ -42,7 +42,7 @@ def receive(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `bad_request` for a member that is not a regular file below the folder, or no tar stream.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise AgentError("bad_request", "nothing follows this request")
+        raise AgentError("bad_request", "no data follows this request")
     path, staging = content.places(call.root, params)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     count = 0
@@ -54,7 +54,7 @@ def receive(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
                     _take(stream, member, staging)
                     count += 1
         except tarfile.TarError as error:
-            raise AgentError("bad_request", "what was sent is no tar stream, or ends too early: %s" % error)
+            raise AgentError("bad_request", "the data is not a tar stream, or ends too early: %s" % error)
     return {"files": count}
 
 
@@ -64,7 +64,7 @@ def _take(stream: tarfile.TarFile, member: tarfile.TarInfo, staging: str) -> Non
         raise AgentError("bad_request", "%.200r is not a regular file below a folder" % member.name)
     offset = member.pax_headers.get(OFFSET, "0")
     if not offset.isdigit():
-        raise AgentError("bad_request", "%.40r is no offset" % offset)
+        raise AgentError("bad_request", "%.40r is not an offset" % offset)
     source = stream.extractfile(member)
     if source is None:
         raise AgentError("bad_request", "%.200r has no content" % member.name)
@@ -74,7 +74,7 @@ def _take(stream: tarfile.TarFile, member: tarfile.TarInfo, staging: str) -> Non
 
 def _write(source: Any, target: BinaryIO, offset: int, size: int) -> None:
     if os.fstat(target.fileno()).st_size < offset:
-        raise AgentError("conflict", "what was staged has become shorter meanwhile", "send it again")
+        raise AgentError("conflict", "the staged file has become shorter in the meantime", "send it again")
     target.seek(offset)
     target.truncate()
     done = 0

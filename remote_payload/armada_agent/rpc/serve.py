@@ -193,7 +193,7 @@ def _missing(session: Session) -> Optional[AgentError]:
     if os.path.exists(session.agent_path):
         return None
     message = "all of armada's below %s is gone: wiped a moment ago (armada hosts release --wipe), or no longer mounted"
-    return AgentError("conflict", message % session.root, "the same command again, once the root is as it should be")
+    return AgentError("conflict", message % session.root, "run the same command again once the root is restored")
 
 
 def find_method(target: str) -> Method:

@@ -1,4 +1,4 @@
-"""What one conversation with home shares among its threads: the way out, and the children that end with it."""
+"""State that the threads of one connection share: the output stream, and the child processes that end with it."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ class Children:
         """
         with self._lock:
             if self._closed:
-                raise AgentError("internal", "the conversation is over")
+                raise AgentError("internal", "the connection is closed")
             child = subprocess.Popen(
                 list(argv),
                 env=env,

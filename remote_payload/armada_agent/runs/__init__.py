@@ -1,1 +1,1 @@
-"""Runs as folders on this host: made, handed over, observed, removed."""
+"""Runs on this host: create, submit, observe, remove."""

@@ -1,4 +1,4 @@
-"""Runs as folders on a host: made whole or not at all, listed, removed."""
+"""Run folders on a host: create them atomically, list them, remove them."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     asked = parameters.sequence(params, "run_ids")
     if len(asked) > _MOST_SPECS:
-        raise AgentError("bad_request", "at most %d plans a question" % _MOST_SPECS)
+        raise AgentError("bad_request", "at most %d plans per request" % _MOST_SPECS)
     room = _SPECS_LIMIT
     answers: List[Dict[str, Any]] = []
     for run_id in asked:
@@ -86,7 +86,7 @@ def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             problem = str(error)[:500]
         size = len(json.dumps(spec))
         if size > _SPECS_LIMIT:
-            spec, problem, size = None, "spec.json fills %d bytes of an answer, too many for one" % size, 0
+            spec, problem, size = None, "spec.json is too large for an answer: %d bytes" % size, 0
         room -= size
         if room < 0 and answers:
             break
@@ -113,7 +113,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     try:
         evidence = Evidence(paths)
         if evidence.supervisor in ("alive", "unknown") or evidence.processes():
-            raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+            raise AgentError("conflict", "run %s is still alive" % paths.run_id, "stop it first")
         lacking = homes.find_lacking(paths, asker)
         if lacking and params.get("despite_homes") is not True:
             raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")
@@ -128,10 +128,10 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def _refuse_scraps(paths: RunPaths) -> None:
     """Keep what a job wrote after its run's folder had been deleted: nobody knows of it at home."""
     if leftover_processes.find(paths):
-        raise AgentError("conflict", "run %s still lives" % paths.run_id, "stop it first")
+        raise AgentError("conflict", "run %s is still alive" % paths.run_id, "stop it first")
     if paths.announced():
         message = "the folder of run %s was removed while it ran, and its job has saved checkpoints there since: %s"
-        remedy = "copy what you need, then: rm -rf %s  # there" % shlex.quote(paths.folder)
+        remedy = "copy what you need, then: rm -rf %s  # on the host" % shlex.quote(paths.folder)
         raise AgentError("conflict", message % (paths.run_id, paths.outbox), remedy)
 
 
@@ -157,11 +157,11 @@ def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
         raise AgentError("bad_request", "the spec is of another run: %.100r" % spec.get("run_id"))
     if spec.get("format") != 1:
         message = "spec format %.20r; this agent knows 1" % spec.get("format")
-        raise AgentError("bad_request", message, "the older of the two is to be updated: armada at home, or this agent")
+        raise AgentError("bad_request", message, "update the older of the two: armada at home, or this agent")
     job = parameters.mapping(spec, "job")
     argv = parameters.sequence(job, "argv")
     if not argv or not all(map(parameters.is_text, argv)) or not argv[0]:
-        raise AgentError("bad_request", "`job.argv` must be a list of texts that begins with a program")
+        raise AgentError("bad_request", "`job.argv` must be a list of strings that begins with a program")
     job_variables.check_names(parameters.texts(job, "env"))
     code = job.get("code")
     if code is not None and not (isinstance(code, str) and os.path.isabs(code)):
@@ -185,7 +185,7 @@ def _check_watch(watch: Any) -> None:
         raise AgentError("bad_request", "`watch` must be an object")
     resume = parameters.sequence(watch, "resume") if watch.get("resume") is not None else []
     if not all(map(parameters.is_text, resume)):
-        raise AgentError("bad_request", "`watch.resume` must be a list of texts")
+        raise AgentError("bad_request", "`watch.resume` must be a list of strings")
     if watch.get("checkpoints") is not None:
         checkpoints = parameters.mapping(watch, "checkpoints")
         pattern = parameters.text(checkpoints, "pattern")

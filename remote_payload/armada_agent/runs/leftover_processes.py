@@ -1,4 +1,4 @@
-"""What is left of a run whose folder was deleted while it ran: processes without records. They go on until a person stops them."""
+"""Find processes of a run whose folder was deleted while it ran. They continue until somebody stops them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a host can show about runs: files and processes, never conclusions."""
+"""Report evidence about runs: files and processes, never conclusions."""
 
 import json
 import os
@@ -155,7 +155,7 @@ class Evidence:
             words = files.read_tail(self._paths.scheduler_log, 400).strip()
             return dict(
                 scheduler_status,
-                message="the worker's last words: %s" % words if words else scheduler_status["message"],
+                message="the worker's last output: %s" % words if words else scheduler_status["message"],
             )
         return scheduler_status
 
@@ -214,7 +214,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Look at many runs in one answer, from one look at the process table."""
     asked = parameters.sequence(params, "runs")
     if len(asked) > _MOST_RUNS:
-        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+        raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
     table = processes.scan()
     budget, filled = _ANSWER_LIMIT, 0
@@ -230,7 +230,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             answer = _unreadable(paths, offsets, error)
         size = len(json.dumps(answer))  # as it crosses: six bytes for a NUL
         if filled + size > _LINE_LIMIT:
-            answer = _unreadable(paths, offsets, ValueError("they fill %d bytes of an answer" % size))
+            answer = _unreadable(paths, offsets, ValueError("together they are %d bytes" % size))
             size = len(json.dumps(answer))
         filled += size
         budget = max(0, budget - size)

@@ -1,4 +1,4 @@
-"""What a run left behind besides checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
+"""List a run's outputs other than checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
 
 One question covers all runs of a host, so that a sync with nothing new costs one round trip.
 """
@@ -42,7 +42,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)
     if len(asked) > _MOST_RUNS:
-        raise AgentError("bad_request", "at most %d runs a question" % _MOST_RUNS)
+        raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
     answers = []
     room = _MOST_MANIFESTS
     for question in asked:

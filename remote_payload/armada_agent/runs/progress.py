@@ -1,4 +1,4 @@
-"""How far a run has got, by its whole checkpoints, and how far each attempt took it."""
+"""Read how far a run has got, by its complete checkpoints, and how far each attempt took it."""
 
 import os
 from typing import Any, Dict, List, Optional
@@ -28,7 +28,7 @@ class Progress:
             self._before = _highest([_newest_whole(paths), _newest_recorded(paths), _newest_announced(paths)])
         except OSError as error:
             self._is_known = False
-            say("how far the run is cannot be read: %s" % error)
+            say("the run's progress cannot be read: %s" % error)
 
     def measure(self) -> Dict[str, Optional[int]]:
         """Give `step_before` and `step` of the newest whole checkpoint; empty where nobody can tell."""
@@ -37,7 +37,7 @@ class Progress:
         try:
             return {"step_before": self._before, "step": _highest([self._before, _newest_whole(self._paths)])}
         except OSError as error:
-            say("how far the run is cannot be read: %s" % error)
+            say("the run's progress cannot be read: %s" % error)
             return {}
 
 

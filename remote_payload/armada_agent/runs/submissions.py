@@ -1,4 +1,4 @@
-"""Handing a run over to a supervisor, at most once, and asking for its end."""
+"""Submit a run to a supervisor, at most once, and request its stop."""
 
 import contextlib
 import getpass
@@ -21,7 +21,7 @@ from armada_agent.supervisor import job_variables
 from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
-_SAFE = "asking again is safe; nothing is handed over twice"
+_SAFE = "it is safe to run the command again; nothing is submitted twice"
 
 
 def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -29,7 +29,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
     however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
-    name before anything is handed over again, and of two jobs of one submission only the first may take the run up.
+    name before anything is submitted again, and of two jobs of one submission only the first may take the run up.
     Secrets went with the end of the submission before: a later one brings them anew, or, where that one was lost without an
     end, says `keep_secrets`.
 
@@ -95,7 +95,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {
             "outcome": "already_ended",
             "submission": number,
-        }  # it was handed over again before the stop request was there
+        }  # it was submitted again before the stop request was there
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
 
@@ -180,7 +180,7 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
     try:
         taken = files.read_json(handed.file("taken.json"))
     except files.UnreadableError as error:
-        message = "which job of %s took it up cannot be known: %s"
+        message = "it is unknown which job of %s runs it: %s"
         raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
     if taken is not None:
         return str(taken.get("job_id"))
@@ -189,7 +189,7 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
     try:
         found: Optional[str] = engines.find(kind).look_up(handed)
     except EngineError as error:
-        message = "whether %s already has %s cannot be known now: %s"
+        message = "it is unknown whether %s already has %s: %s"
         raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error.message), _SAFE)
     return found
 
@@ -221,7 +221,7 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths.require()
     evidence = Evidence(paths)
     if evidence.settings is None:
-        raise AgentError("unsupported", "run %s was not handed to a batch system" % paths.run_id)
+        raise AgentError("unsupported", "run %s was not submitted to a batch system" % paths.run_id)
     try:
         text = engines.find(evidence.settings.get("kind")).explain(evidence.handed)
     except EngineError as error:
@@ -289,12 +289,12 @@ def _require_secrets(paths: RunPaths) -> None:
     missing = [name for name in declared if name not in there]
     if missing:
         message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))
-        raise AgentError("conflict", message, "armada resume %s sends them anew" % paths.run_id)
+        raise AgentError("conflict", message, "armada resume %s sends them again" % paths.run_id)
 
 
 def _require_linux() -> None:
     if not os.path.isdir("/proc/self"):
-        raise AgentError("unsupported", "runs need Linux: their processes are found through /proc")
+        raise AgentError("unsupported", "runs need Linux, because armada finds their processes in /proc")
 
 
 def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
@@ -337,9 +337,9 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
         if job is not None:
             return job
         time.sleep(0.02)
-    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it said nothing"
-    message = "the supervisor of %s did not take it up within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
-    raise AgentError("internal", message, "asking again is safe")
+    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
+    message = "the supervisor of %s did not start it within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
+    raise AgentError("internal", message, "it is safe to run the command again")
 
 
 def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:

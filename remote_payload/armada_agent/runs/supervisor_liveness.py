@@ -1,4 +1,4 @@
-"""Whether a run's supervisor lives, as far as can be known from here: its identity first, then the lock that it holds.
+"""Decide whether a run's supervisor is alive, as far as this machine can know: by its identity, then by its lock.
 
 | its record is of                             | its lock is | verdict | rebooted |
 |----------------------------------------------|-------------|---------|----------|

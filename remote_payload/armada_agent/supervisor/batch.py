@@ -1,4 +1,4 @@
-"""The supervisor as a batch system starts it: on a worker, perhaps more than once, ended by signals that mean different things.
+"""Run the supervisor as a batch job: on a worker, maybe more than once, with signals of several meanings.
 
 Several executions may follow each other under one submission: preempted, requeued, on a node that died. Each is an attempt.
 What a batch system takes away it gives back later, so an attempt that it ended is not the end of the run.
@@ -74,7 +74,7 @@ class BatchSupervisor(Supervisor):
             return
         allotted = engine.allotted_gpus(dict(os.environ))
         if len(allotted) != wanted:
-            message = "the run needs %s and the scheduler gave it %d (%s)"
+            message = "the run needs %s, but the scheduler gave it %d (%s)"
             raise StartError(
                 "env_error", message % (gpus.counted(wanted), len(allotted), ", ".join(allotted) or "none")
             )
@@ -105,7 +105,7 @@ class BatchSupervisor(Supervisor):
 
     def _stopped_ending(self) -> Ending:
         if self._is_outdated():
-            return Ending(REQUEUED, "superseded", "a later attempt runs")
+            return Ending(REQUEUED, "superseded", "a later attempt is running")
         if self._is_cancelled():
             started = bool(self._attempt)
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
@@ -113,7 +113,7 @@ class BatchSupervisor(Supervisor):
             return Ending(REQUEUED, requeue.TIME_LIMIT)
         node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())
         if node is not None:
-            return Ending(REQUEUED, _NODE_FAILURE, "its node %s failed, by Slurm's own word" % node)
+            return Ending(REQUEUED, _NODE_FAILURE, "its node %s failed, according to Slurm" % node)
         return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
 
     def _scheduler_words(self) -> str:
@@ -249,7 +249,7 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
     """Write the exit of an attempt that had no time to: its node died, or was taken without a warning."""
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
-            message = "it ended without a word; its node failed, or was taken without a warning"
+            message = "it ended without a record; its node failed, or was taken without a warning"
             told = {"state": REQUEUED, "reason": "lost", "message": message, "exit_code": None, "signal": None}
             journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
             newest_one = requeue.name_newest(reached.measure().get("step"))

@@ -1,4 +1,4 @@
-"""What is left to do for a run whose supervisor was killed: end its processes, write its end."""
+"""Clean up after a killed supervisor: end the run's processes, record its end."""
 
 import os
 import signal

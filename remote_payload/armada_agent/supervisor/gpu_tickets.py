@@ -1,4 +1,4 @@
-"""Who gets GPUs next: tickets in order, each flocked by the supervisor that waits with it, and a lock per GPU."""
+"""Assign GPUs in order: each waiting supervisor holds a locked ticket, and each GPU has a lock."""
 
 import contextlib
 import fcntl

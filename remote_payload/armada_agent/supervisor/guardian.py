@@ -1,4 +1,4 @@
-"""The supervisor's parent: it takes the job over when the supervisor is killed, so that the job's exit code is not lost.
+"""The supervisor's parent process. If the supervisor is killed, it takes over the job, so that the exit code is not lost.
 
 It waits and does nothing else. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose supervisor
 died. Then it becomes the run's supervisor. Where the kernel or this Python cannot do that, the supervisor works alone: a job that
@@ -80,7 +80,7 @@ def can_guard() -> bool:
 
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError) as error:
-        say("no guardian: %s" % error)
+        say("cannot start the guardian: %s" % error)
         return False
 
 

@@ -1,4 +1,4 @@
-"""The job itself: its environment, its start, and what its end means."""
+"""The job: its environment, its start, and the meaning of its end."""
 
 import os
 import subprocess
@@ -74,7 +74,7 @@ def read_secrets(paths: RunPaths, declared: Sequence[str] = ()) -> Dict[str, str
     found = {name: value for name, value in secrets.items() if isinstance(value, str)}
     missing = [str(name) for name in declared if name not in found]
     if missing:
-        message = "secrets of the run are no longer on its host: %s; `armada resume %s` sends them anew"
+        message = "secrets of the run are no longer on its host: %s; `armada resume %s` sends them again"
         raise StartError("secrets_missing", message % (", ".join(missing), paths.run_id))
     return found
 
@@ -87,7 +87,7 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
         OSError: The disk takes no output.log.
     """
     if not os.path.isdir(paths.work):
-        raise StartError("env_error", "the folder to work in is gone: %s" % paths.work)
+        raise StartError("env_error", "the working folder is gone: %s" % paths.work)
     with open(paths.output, "ab") as output:
         try:
             return subprocess.Popen(
@@ -102,7 +102,7 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
         except (FileNotFoundError, NotADirectoryError):
             raise StartError("command_not_found", "%s is not on this host" % argv[0])
         except PermissionError:
-            raise StartError("command_not_executable", "%s may not be executed" % argv[0])
+            raise StartError("command_not_executable", "%s is not executable" % argv[0])
         except OSError as error:
             raise StartError("env_error", "%s could not be started: %s" % (argv[0], error))
 

@@ -1,4 +1,4 @@
-"""Which variables a job sees of the environment that its supervisor is started from: the same at every attempt.
+"""Choose which variables of the supervisor's environment a job sees: the same at every attempt.
 
 The base is a list of names that say who the user is and where things lie on a machine. Their values are recorded when a
 run is first handed over, so a retry by the daemon sees what the launch saw. What the host's `setup:` exports is added

@@ -1,4 +1,4 @@
-"""A supervisor's records: state.json and events.jsonl. A full disk delays them and never ends the job."""
+"""A supervisor's records: state.json and events.jsonl. A full disk delays them but never ends the job."""
 
 import json
 import os
@@ -139,7 +139,7 @@ class Journal:
     def _tell(self, error: OSError) -> None:
         if not self._told:
             self._told = True
-            say("cannot write, will go on trying: %s" % error)
+            say("cannot write, will keep trying: %s" % error)
 
 
 def say(message: str) -> None:

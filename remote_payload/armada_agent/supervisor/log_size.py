@@ -1,4 +1,4 @@
-"""A job that prints without end fills its host's disk: nothing shortens a log there, so it is said while there is room."""
+"""Warn about a job whose log fills the disk, while there is still space. Nothing shortens a log on the host."""
 
 import os
 from typing import Optional
@@ -27,7 +27,7 @@ class LogSize:
             return None
         while self._next <= size:
             self._next *= _STEP
-        return "output.log is %.1f GB long and nothing shortens it; its disk has %.1f GB free" % (
+        return "output.log is %.1f GB long and is never shortened; its disk has %.1f GB free" % (
             size / 1e9,
             self._free() / 1e9,
         )

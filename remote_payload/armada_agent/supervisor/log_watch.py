@@ -1,4 +1,4 @@
-"""The heartbeat of a job that writes none itself: it lives as long as its log grows."""
+"""Write the heartbeat of a job that writes none: it counts as alive while its log grows."""
 
 import os
 import time

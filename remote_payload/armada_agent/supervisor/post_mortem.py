@@ -1,4 +1,4 @@
-"""Gather what a failed job left: its own words, its output, what the kernel and the disk show. `verdicts/cause.py` decides from it."""
+"""Gather evidence about a failed job: its own records, output, kernel and disk. `verdicts/cause.py` decides the cause."""
 
 import os
 import re

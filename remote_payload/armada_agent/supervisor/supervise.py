@@ -1,4 +1,4 @@
-"""The process that takes a run up, starts its job, and sees it to its end. It outlives every SSH session."""
+"""The process that starts a run's job and watches it to its end. It outlives every SSH session."""
 
 import os
 import signal
@@ -243,7 +243,7 @@ class Supervisor:
         if found is None:
             return []
         checkpoint, step = found
-        self._journal.record("finding", message="going on from %s, step %d" % (checkpoint, step))
+        self._journal.record("finding", message="resuming from %s, step %d" % (checkpoint, step))
         return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
     def _settle_earlier(self) -> None:
@@ -314,7 +314,7 @@ class Supervisor:
         if left:
             named = ", ".join("%s (%d)" % (process.name(), process.pid) for process in left[:_MOST_NAMED])
             more = " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
-            what = "the job's first process ended, and left %d running, which were ended: %s%s" % (
+            what = "the job's first process ended and left %d running, which were then ended: %s%s" % (
                 len(left),
                 named,
                 more,
@@ -369,7 +369,7 @@ def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
         if files.lock(paths.supervisor_lock, timeout_s=0.2) is not None:
             return True
         if time.monotonic() > deadline:
-            say("the supervisor of an earlier submission lives")
+            say("the supervisor of an earlier submission is alive")
             return False
     return False
 
@@ -394,10 +394,10 @@ def _open_attempt(paths: RunPaths) -> int:
 
 def _require_gpus(count: int) -> None:
     if not gpus.is_installed():
-        raise StartError("env_error", "the run needs %s and this host has no nvidia-smi" % gpus.counted(count))
+        raise StartError("env_error", "the run needs %s, but this host has no nvidia-smi" % gpus.counted(count))
     try:
         present = len(gpus.list_gpus())
     except gpus.GpuError as error:
         raise StartError("env_error", str(error))
     if present < count:
-        raise StartError("not_enough_gpus", "the run needs %s and this host has %d" % (gpus.counted(count), present))
+        raise StartError("not_enough_gpus", "the run needs %s, but this host has %d" % (gpus.counted(count), present))

@@ -1,4 +1,4 @@
-"""A run's time limit by a clock of its supervisor's own.
+"""Enforce a run's time limit by the supervisor's own clock.
 
 A host without a batch system has nobody else to enforce one, and not every batch system does.
 """
@@ -13,7 +13,7 @@ MARGIN_S = 30.0
 class TimeLimit:
     """Tells when a job has had its time.
 
-    The clock counts from the job's start and is never set; it goes on while a scheduler has the job suspended.
+    The clock counts from the job's start and is never set; it continues while a scheduler has the job suspended.
 
     Args:
         spec: The run's plan.

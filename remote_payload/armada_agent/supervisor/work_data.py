@@ -1,4 +1,4 @@
-"""Data of a script or command, linked into the folder it works in.
+"""Link the data of a script or command into its working folder.
 
 Each file is a link of its own to a content that runs share and nobody writes to; folders are real ones, so that what a job
 puts beside its data stays its own.
@@ -27,7 +27,7 @@ def check(data: Any) -> None:
         if not isinstance(entry, dict):
             raise AgentError("bad_request", "each of `job.data` must be an object")
         if not os.path.isabs(parameters.text(entry, "content")):
-            raise AgentError("bad_request", "`job.data` must name contents by absolute paths")
+            raise AgentError("bad_request", "`job.data` must give the absolute paths of contents")
         parts = parameters.text(entry, "name").split("/")
         if any(part in ("", ".", "..") for part in parts):
             raise AgentError("bad_request", "`job.data` must stay below the folder the job works in")
@@ -43,7 +43,7 @@ def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
         source = os.path.normpath(entry["content"])
         sha = os.path.relpath(source, os.path.join(root, "data")).split(os.sep)[0]
         if len(sha) != 64 or not set(sha) <= _SHA:
-            raise AgentError("bad_request", "%.200r is no data of this host" % source)
+            raise AgentError("bad_request", "%.200r is not data on this host" % source)
         if os.path.islink(source) or not os.path.exists(source):
             raise AgentError("not_found", "the data %s is not on this host" % source, "send it first")
         _link(source, os.path.join(work, *entry["name"].split("/")))

@@ -1,1 +1,1 @@
-"""What the host decides, from evidence alone: no module here reads, writes or asks."""
+"""The host's decisions, from evidence alone: no module here reads, writes or asks anything."""

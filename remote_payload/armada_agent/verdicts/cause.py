@@ -1,4 +1,4 @@
-"""Why a job failed: the first cause, not the last complaint.
+"""Decide why a job failed: the first cause, not the last complaint.
 
 Tried from the top; the first that is known decides:
 
@@ -131,7 +131,7 @@ def _by_signal(facts: Facts, output: Output) -> Optional[Cause]:
         if found is not None:
             return found
     if name == "SIGBUS" and re.search("shared memory", facts.text):
-        return _cause(HOST_OOM, _sentence(HOST_OOM, "%s found no room in /dev/shm" % whose), rank, [], facts, output)
+        return _cause(HOST_OOM, _sentence(HOST_OOM, "%s ran out of space in /dev/shm" % whose), rank, [], facts, output)
     kernel = facts.oom_kills[-1] if facts.oom_kills else _memory_words(output)
     if name == "SIGKILL" and kernel:
         message = "%s, and the kernel ended %s: %s" % (SENTENCES[HOST_OOM], whose, kernel)
@@ -147,7 +147,7 @@ def _explain(name: str, status: int) -> str:
     if name == "SIGKILL":
         return "%s: another process sent it, and nothing shows that memory ran out" % code
     if name == "SIGSEGV":
-        return "%s: it read memory that is not its own, a defect of compiled code" % code
+        return "%s: it accessed invalid memory, a bug in compiled code" % code
     return code
 
 

@@ -1,4 +1,4 @@
-"""The classes of causes, and the words of real programs that each is recognised by. One line of a failure → its class.
+"""Classify a line of a failure: the classes of causes, and the messages of real programs that identify them.
 
 | reason           | what failed                                                                            |
 |------------------|----------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Whether a job that nobody saw end may have succeeded: then it is not run again unless a person says so.
+"""Decide whether a job with an unrecorded end may have succeeded. Then only a person may run it again.
 
 | what is known of a job without an exit code                     | it may have succeeded |
 |-----------------------------------------------------------------|-----------------------|

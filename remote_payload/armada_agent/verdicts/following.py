@@ -1,4 +1,4 @@
-"""Whether a run may be handed over once more, and whether its secrets may go: both rely on a job that is no more.
+"""Decide whether a run may be submitted again, and whether its secrets may be deleted. Both need a job that has ended.
 
 | of the submission before                                            | another may follow | its secrets may go |
 |---------------------------------------------------------------------|--------------------|--------------------|

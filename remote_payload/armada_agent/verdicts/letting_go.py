@@ -1,4 +1,4 @@
-"""May a checkpoint go from its host, given what each home has said about it?
+"""Decide whether a checkpoint may be deleted on its host, from what each home has said about it.
 
 | it is the newest | the home that asks                | the other homes that registered for the run  | it       |
 |------------------|-----------------------------------|----------------------------------------------|----------|
@@ -48,8 +48,8 @@ def may_go(words: Words, asker: Optional[str], is_newest: bool) -> Verdict:
         is_newest: Whether it is the newest of its run.
     """
     if is_newest:
-        return Verdict(False, [], "it is the newest here")
+        return Verdict(False, [], "it is the newest on this host")
     if not (words.acknowledged if asker is None else asker in words.held_by):
-        return Verdict(False, [], "home has not said that it holds it")
+        return Verdict(False, [], "no home has confirmed that it has it")
     silent = lacking(words, asker)
     return Verdict(not silent, silent, None)

@@ -1,4 +1,4 @@
-"""What to believe of a batch system's word, when the job's own records say something else.
+"""Decide what to believe if a batch system and the job's own records disagree.
 
 Evidence ranks: what the supervisor wrote itself, then fresh signs of life, then the scheduler. A job has begun when its
 supervisor wrote so and has not written that it left. Its signs of life are its own files: they change every ten seconds.

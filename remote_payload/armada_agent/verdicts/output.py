@@ -1,4 +1,4 @@
-"""What a job's output says of its failure: the exceptions of each rank, and how a launcher of ranks says they ended."""
+"""Read a job's output for its failure: the exceptions of each rank, and how the launcher says that ranks ended."""
 
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple

@@ -1,4 +1,4 @@
-"""Whether an attempt that its scheduler ended goes back into the queue, and where it stands.
+"""Decide whether an attempt that its scheduler ended returns to the queue.
 
 | it ended by          | the job can resume | its newest checkpoint                     | the run   |
 |----------------------|--------------------|-------------------------------------------|-----------|
@@ -140,7 +140,7 @@ def advise(spec: Dict[str, Any], step: Optional[int]) -> str:
     if can_resume(spec):
         if step is None:
             return "there is no checkpoint yet: raise `resources.time_limit`, or save checkpoints more often"
-        return "`armada resume %s` goes on from step %s" % (spec.get("run_id"), _grouped(step))
+        return "`armada resume %s` continues from step %s" % (spec.get("run_id"), _grouped(step))
     if spec.get("task") in ("script", "command"):
         return "it cannot resume: raise `resources.time_limit`, or give the task a `resume` and a `checkpoint`"
     if spec.get("task") == "merge":

@@ -1,4 +1,4 @@
-"""Which finished checkpoint a nearly full disk takes next. The newest and the best never go.
+"""Choose the finished checkpoint to delete next on a nearly full disk. The newest and the best always stay.
 
 | a checkpoint                                   | goes                                                             |
 |------------------------------------------------|------------------------------------------------------------------|

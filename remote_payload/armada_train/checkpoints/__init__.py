@@ -1,1 +1,1 @@
-"""Checkpoints as the payload writes, judges and announces them."""
+"""Write, validate and announce the payload's checkpoints."""

@@ -1,4 +1,4 @@
-"""Handing a finished checkpoint over: hard links that the trainer's rotation cannot touch.
+"""Announce a finished checkpoint: hard links that the trainer's rotation cannot delete.
 
 The supervisor finds `.new-<step>`, hashes what is in it and gives it its final name.
 """

@@ -1,4 +1,4 @@
-"""Which checkpoint can be resumed from: the last one that a killed trainer finished writing.
+"""Find the checkpoint to resume from: the last one that is complete, also after a kill.
 
 The Trainer itself takes the highest number, and then fails on a half-written one, or starts the optimizer afresh
 without a word when only its file is missing.

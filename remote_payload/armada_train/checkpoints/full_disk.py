@@ -1,4 +1,4 @@
-"""A disk that fills while a checkpoint is saved: how it shows, and what is said of it."""
+"""Recognise a disk that fills while a checkpoint is saved, and explain it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""armada.json in every checkpoint: the settings it was trained with, so that a resume can tell which of them changed.
+"""Write armada.json into every checkpoint: its settings, so that a resume can tell which of them changed.
 
 The Trainer resumes under another world size, learning rate or maximal length without a word; the optimizer's and
 scheduler's states then overrule some of the new values, and not others.

@@ -1,4 +1,4 @@
-"""Where a training goes on: the last complete checkpoint, if its settings are those of this attempt."""
+"""Choose where a training resumes: at the last complete checkpoint, if its settings equal this attempt's."""
 
 from __future__ import annotations
 

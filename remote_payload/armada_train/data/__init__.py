@@ -1,1 +1,1 @@
-"""From files to batches: read, tokenised, packed, ordered."""
+"""From files to batches: read, tokenise, pack, order."""

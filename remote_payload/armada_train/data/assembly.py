@@ -1,4 +1,4 @@
-"""Tokenised sources as the rows that are trained on: mixed by weight, brought to their length, packed."""
+"""Assemble the training rows from tokenised sources: mix by weight, fit to the maximum length, pack."""
 
 from __future__ import annotations
 

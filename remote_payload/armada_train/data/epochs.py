@@ -1,4 +1,4 @@
-"""What the end of an epoch does to its rows."""
+"""Report what the end of an epoch does to its rows."""
 
 from __future__ import annotations
 

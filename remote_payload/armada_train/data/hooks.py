@@ -1,4 +1,4 @@
-"""Rows made by a user's function, `sample(index, rng)`: endless, and any of them can be made without those before it.
+"""Rows from a user's function, `sample(index, rng)`: endless, and each can be made without those before it.
 
 Position and seed are all a row depends on. So ranks and workers share one numbering without overlap, and a resumed run
 goes on at its position, however far that is.

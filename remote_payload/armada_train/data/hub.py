@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub, by their id: downloaded once per host, read from its cache where there is no internet."""
+"""Load datasets of the Hugging Face hub by id: download once per host, or read its cache without internet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples longer than max_length: what is done about them is asked for, counted, and limited."""
+"""Handle samples longer than max_length as configured: drop, truncate or split, counted and limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From files to rows that can be trained on: tokenised once per data, tokenizer and chat template, by one process for all ranks."""
+"""Prepare training rows from files: one process tokenises for all ranks, once per data, tokenizer and chat template."""
 
 from __future__ import annotations
 

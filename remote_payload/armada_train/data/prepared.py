@@ -1,4 +1,4 @@
-"""Tokenised data on disk, made once and read by all who need the same: folders named by what their content was made from.
+"""Keep tokenised data on disk, in folders named by everything that it was made from, and reuse it.
 
 A folder is written beside its place and renamed when every byte is on disk, so that it is whole or not there. Who makes
 one holds its lock; a second run waits and finds it finished.

@@ -1,4 +1,4 @@
-"""Data files as parsed rows, each with its place: JSONL (plain or gzip), parquet, and folders that `datasets` saved."""
+"""Parse data files into rows, each with its place: JSONL (plain or gzip), parquet, and folders that `datasets` saved."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DataFailure(PayloadFailure):
 def unreadable(path: Path, error: Exception) -> DataFailure:
     """Say of a data file or folder that it is gone, or why it cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return DataFailure(Place(path), "there is no such file")
+        return DataFailure(Place(path), "this file does not exist")
     return DataFailure(Place(path), f"it cannot be read: {getattr(error, 'strerror', None) or error}")
 
 

@@ -1,4 +1,4 @@
-"""Rows in the form they are trained on, every mistake with its place. It runs before torch is imported.
+"""Validate and normalise rows; every error names its place. It runs before torch is imported.
 
 Three kinds of rows are known: chats (`messages`, or `conversations` in ShareGPT's from/value form), `prompt` with
 `completion`, and plain `text`.

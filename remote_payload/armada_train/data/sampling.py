@@ -1,4 +1,4 @@
-"""Rows of like length together, in an order that depends on the seed and the epoch alone."""
+"""Group rows of similar length, in an order that depends only on seed and epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of rows as the dataset that is trained on: tokenised where it is asked for, one row per position."""
+"""A stream of rows as a dataset: each row is tokenised when it is requested, one row per position."""
 
 from __future__ import annotations
 

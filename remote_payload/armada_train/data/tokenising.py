@@ -1,4 +1,4 @@
-"""A whole source as tokens in an Arrow file, on every CPU there is, in the order of its rows."""
+"""Tokenise a whole source into an Arrow file, on all available CPUs, in the order of its rows."""
 
 from __future__ import annotations
 

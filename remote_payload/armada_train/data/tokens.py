@@ -1,4 +1,4 @@
-"""Rows as tokens with labels, one at a time, as SFTTrainer's preparation of a whole dataset makes them."""
+"""Tokenise and label one row at a time, with the same result as SFTTrainer's preparation of a whole dataset."""
 
 from __future__ import annotations
 

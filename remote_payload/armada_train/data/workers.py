@@ -1,4 +1,4 @@
-"""The processes that make batches beside a rank, while the rank is asked to end."""
+"""Data loader processes that survive while their rank is told to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attention a training computes with: hub kernel, flash-attn, SDPA, in this order, and why not the earlier ones.
+"""Choose the attention: hub kernel, flash-attn or SDPA, in this order, and say why not the earlier ones.
 
 All three compute the same; the first two are faster on long and packed rows. The hub's kernel is fetched once and kept in
 the Hugging Face cache; whether it is there, fits torch and GPU, and loads can only be seen by loading it.

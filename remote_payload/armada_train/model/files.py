@@ -1,4 +1,4 @@
-"""A model's folder, judged by its files alone: configuration, weights, tokenizer, and the names of what LoRA would train.
+"""Check a model's folder by its files alone: configuration, weights, tokenizer, and the modules that LoRA would train.
 
 The payload asks before torch is imported, and home before a host is asked, where the folder lies at home.
 """

@@ -1,4 +1,4 @@
-"""Whether a model, once it is loaded, fits what is trained on it: PEFT and torch say it late, in other words, or not at all."""
+"""Check that a loaded model fits its training data; PEFT and torch report it late, unclearly or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model: loaded from a path or the hub, or a tiny one made on the spot."""
+"""Load the model from a path or the hub, or create a tiny one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting from another training's weights: what must fit is compared from files alone, before torch is imported."""
+"""Start from another training's weights. Compatibility is checked from files alone, before torch is imported."""
 
 from __future__ import annotations
 

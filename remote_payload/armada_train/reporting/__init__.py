@@ -1,1 +1,1 @@
-"""What a training tells its run folder: metrics, samples, heartbeats."""
+"""Write the training's reports into its run folder: metrics, samples, heartbeats."""

@@ -1,4 +1,4 @@
-"""heartbeat-<rank>.json: what this rank is doing, so that a hang can be told from slow work."""
+"""Write heartbeat-<rank>.json: what this rank is doing, so that a hang differs from slow work."""
 
 from __future__ import annotations
 

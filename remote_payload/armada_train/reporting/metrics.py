@@ -1,4 +1,4 @@
-"""metrics.jsonl: one object per line in full precision, written by rank 0 of each attempt."""
+"""Write metrics.jsonl: one object per line in full precision, by rank 0 of each attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""samples.jsonl: what the model says to some prompts of the eval set, as text, after every evaluation."""
+"""Write samples.jsonl: the model's answers to some prompts of the eval set, after every evaluation."""
 
 from __future__ import annotations
 

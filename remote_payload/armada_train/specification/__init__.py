@@ -1,1 +1,1 @@
-"""What to train, as frozen values, and how they are read from spec.json."""
+"""Read the specification of a training from spec.json, as frozen values."""

@@ -1,4 +1,4 @@
-"""`training` of spec.json, checked with the standard library alone.
+"""Parse and check `training` of spec.json with the standard library alone.
 
 Importing torch and TRL takes four seconds on every rank; a wrong value must not cost that.
 """
@@ -102,14 +102,12 @@ def parse_training(section: Section) -> Training:
 
 def _check_stream(training: Training) -> None:
     if training.schedule.max_steps is None:
-        raise bad_spec("`training.train.max_steps` must be given: what a hook makes has no end, so no epochs")
+        raise bad_spec("`training.train.max_steps` must be given: a hook's rows have no end, so there are no epochs")
     for name in ("packing", "group_by_length"):
         if getattr(training.schedule, name):
-            raise bad_spec(f"`training.train.{name}` needs rows that are there beforehand, not a hook's")
+            raise bad_spec(f"`training.train.{name}` needs all rows in advance; a hook makes them during training")
     if training.schedule.long_samples == "split":
-        raise bad_spec(
-            "`training.train.long_samples` split needs rows that are there beforehand: a hook can split itself"
-        )
+        raise bad_spec("`training.train.long_samples` split needs all rows in advance: a hook can split itself")
 
 
 def _parse_model(section: Section) -> tuple[str | TinyModel, str | None]:
@@ -249,7 +247,7 @@ def _parse_lora(section: Section | None) -> Lora | None:
     )
     section.close()
     if lora.quantize != "none" and (init in ("pissa", "olora")):
-        raise bad_spec(f"`{section.where}.init` {init} takes its start out of the base's weights, which are in 4 bits")
+        raise bad_spec(f"`{section.where}.init` {init} starts from the base's weights, which are in 4 bits")
     if lora.dropout >= 1:
         raise section.wrong("dropout", "below 1", lora.dropout)
     if not lora.target_modules:

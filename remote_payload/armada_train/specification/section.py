@@ -1,4 +1,4 @@
-"""Reading a JSON object with a name for every mistake: which key, what it must be, what it is."""
+"""Read a JSON object; every error names the key, the valid values and the actual one."""
 
 from __future__ import annotations
 

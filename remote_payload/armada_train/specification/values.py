@@ -1,4 +1,4 @@
-"""What to train: `training` of spec.json as frozen values, every one final."""
+"""The specification of a training: `training` of spec.json as frozen, final values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module for each thing that the payload can do."""
+"""The tasks of the payload, one module for each."""

@@ -1,4 +1,4 @@
-"""The merge itself, and the proof of it: the loss with the adapter and the loss of what was written must agree."""
+"""Merge and verify: the loss with the adapter must agree with the loss of the merged model as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armada_train prepare`: tokenise before any GPU waits for it, and say what there is to train on."""
+"""`armada_train prepare`: tokenise before any GPU waits for it, and report the tokens to train on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that every rank must answer alike, asked at the end of each step."""
+"""Decisions on which all ranks must agree, at the end of each step."""
 
 from __future__ import annotations
 

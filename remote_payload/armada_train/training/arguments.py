@@ -1,4 +1,4 @@
-"""The specification as TRL's and PEFT's arguments. What has a silent default there is given here, always."""
+"""Turn the specification into TRL's and PEFT's arguments. Every setting with a silent default there is set explicitly."""
 
 from __future__ import annotations
 

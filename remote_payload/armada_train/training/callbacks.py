@@ -1,4 +1,4 @@
-"""What the Trainer's loop tells the run's folder: metrics, heartbeat, and a line for the log."""
+"""Callbacks of the Trainer that write metrics, heartbeats and log lines into the run's folder."""
 
 from __future__ import annotations
 

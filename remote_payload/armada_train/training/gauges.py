@@ -1,4 +1,4 @@
-"""What a step costs beside its time: waiting for data, memory, and the share of the GPU's peak that was computed."""
+"""Measure each step: time spent waiting for data, memory, and the share of the GPU's peak performance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that the libraries read from the environment, made before any of them is imported."""
+"""Set the environment variables that libraries read, before any of them is imported."""
 
 from __future__ import annotations
 

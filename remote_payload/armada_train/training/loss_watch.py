@@ -1,4 +1,4 @@
-"""Notices the step whose loss is not a number, without a wait for the GPU."""
+"""Detect the step whose loss is not a number, without waiting for the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running out of memory: how it shows, and a batch that is the same one with less of it."""
+"""Recognise that memory ran out, and suggest an equivalent batch that needs less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another training's optimizer moments for this one's optimizer: what was learnt of the gradients, and nothing of the schedule."""
+"""Load another training's optimizer moments, without its schedule."""
 
 from __future__ import annotations
 

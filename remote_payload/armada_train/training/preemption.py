@@ -1,4 +1,4 @@
-"""Signals that ask a training to make room: noted on whichever rank they reach, obeyed by all at the end of a step."""
+"""Handle signals that preempt a training: any rank records them, all ranks stop at the end of a step."""
 
 from __future__ import annotations
 

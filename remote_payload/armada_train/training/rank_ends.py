@@ -1,4 +1,4 @@
-"""Which rank ended first, by what torchrun saw: a rank that was killed says nothing, and the others complain of its end."""
+"""Find the rank that ended first, from torchrun: a killed rank reports nothing, and the others complain about its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speed of training alone: evaluation and saving are left out of the time."""
+"""Measure the speed of training alone, without evaluation and saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRL's SFTTrainer without its silences: rows are counted, NaN stops, evaluation weighs tokens, checkpoints travel."""
+"""TRL's SFTTrainer with explicit checks: rows are counted, NaN stops, evaluation weighs tokens, checkpoints are announced."""
 
 from __future__ import annotations
 

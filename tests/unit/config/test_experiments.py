@@ -68,9 +68,9 @@ def test_checkpoints_come_by_steps_unless_minutes_are_given(project: Path) -> No
 
 
 @pytest.mark.parametrize(("override", "words"), [
-    ("train.packing=true", "`train.packing` needs rows that are there beforehand"),
-    ("train.long_samples=split", "`train.long_samples` split needs rows"),
-    ("train={global_batch_size: 8, epochs: 1.0}", "needs max_steps: what a hook makes has no end"),
+    ("train.packing=true", "`train.packing` needs all rows in advance"),
+    ("train.long_samples=split", "`train.long_samples` split needs all rows"),
+    ("train={global_batch_size: 8, epochs: 1.0}", "needs max_steps: a hook's rows have no end"),
 ])  # fmt: skip
 def test_a_hook_goes_only_with_what_an_endless_stream_allows(project: Path, override: str, words: str) -> None:
     text = SFT.replace("{path: data/train.jsonl, weight: 1.0}", "{hook: puzzles:sample}") + "code: .\n"

@@ -100,10 +100,10 @@ def test_a_list_beside_the_users_profiles_is_found(home: HomePaths) -> None:
         ),
         ("extends: cpu\nname: x\n", 2, "unknown key `name`", None),
         ("extends: cpu\nrequirement_files: []\n", 2, "unknown key `requirement_files`", None),
-        ("extends: cqu\n", 1, "no profile is called 'cqu'", "did you mean cpu?"),
-        ("extends: ../cpu\n", 1, "no profile is called", None),
+        ("extends: cqu\n", 1, "there is no profile 'cqu'", "did you mean cpu?"),
+        ("extends: ../cpu\n", 1, "there is no profile", None),
         ("extends: cpu\ngpus: {count: 2}\n", 2, "needs `model` and `memory_gb`", None),
-        ("extends: cpu\ngpus: {model: x, memory_gb: 1}\n", 2, "names one", None),
+        ("extends: cpu\ngpus: {model: x, memory_gb: 1}\n", 2, "names a model", None),
         ("extends: cpu\nenvironment: {torch: '>=2'}\n", 2, "one version", None),
         ("extends: cpu\nenvironment: {torch: 2.13}\n", 2, "must be text, not 2.13", None),
         ("extends: cpu\nenvironment: {python: three}\n", 2, "versions of Python", None),
@@ -120,7 +120,7 @@ def test_a_list_beside_the_users_profiles_is_found(home: HomePaths) -> None:
         (
             "extends: cpu\naccelerate: {num_procesess: 1}\n",
             2,
-            "no key of accelerate",
+            "not a key of accelerate",
             "did you mean `accelerate.num_processes`?",
         ),
         ("extends: cpu\nenv: {CUDA_VISIBLE_DEVICES: '0'}\n", 2, "set by armada", None),
@@ -155,7 +155,7 @@ def test_profiles_in_a_circle_are_refused(home: HomePaths) -> None:
 
 def test_a_profile_that_extends_only_itself_is_refused(home: HomePaths) -> None:
     write(home, "alone", "extends: alone\n")
-    with pytest.raises(ConfigError, match="no profile is called"):
+    with pytest.raises(ConfigError, match="there is no profile"):
         load_profile("alone", home)
 
 

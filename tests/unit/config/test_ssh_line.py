@@ -34,9 +34,9 @@ def test_the_line_of_a_provider_is_an_address(line: str, target: str, identity: 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("ssh -J gate me@box", "-J 'gate': a jump host has no place in hosts.yaml"),
-        ("ssh -o ProxyCommand=evil me@box", "the option 'ProxyCommand=evil' has no place"),
-        ("ssh me@box nvidia-smi", "holds a command"),
+        ("ssh -J gate me@box", "-J 'gate': a jump host cannot be set in hosts.yaml"),
+        ("ssh -o ProxyCommand=evil me@box", "the option 'ProxyCommand=evil' cannot be set"),
+        ("ssh me@box nvidia-smi", "contains a command"),
         ("ssh -p 7", "names no host"),
         ("ssh me@box -p", "-p is the last word"),
         ("ssh 'me@box", "do not close"),

@@ -111,7 +111,7 @@ ADDED: list[tuple[str, str, str | None]] = [
     ("learning_rate: 1.0", "unknown key `learning_rate`", "did you mean `train.learning_rate`?"),
     ("zzz: 1", "unknown key `zzz`", "known here: name, task"),
     ("origin: x", "unknown key `origin`", None),
-    ("name: again", "the key 'name' stands here a second time", None),
+    ("name: again", "the key 'name' is here for the second time", None),
     ("command: [a]", "`command` belongs to `task: command`", "leave it out"),
     ("code: none", "`code`: there is no folder", None),
     ("code: e.yaml", "`code`: there is no folder", None),
@@ -184,7 +184,7 @@ def test_every_key_of_another_task_is_named_with_its_line(project: Path) -> None
     assert str(error).splitlines() == [
         f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training",
         f"{project / 'e.yaml'}:5: `script` belongs to `task: script` (leave it out, or write task: script)",
-        f"{project / 'e.yaml'}:6: `deepspeed` belongs to trainings and scripts: a command is started as it is",
+        f"{project / 'e.yaml'}:6: `deepspeed` applies to trainings and scripts: a command is started as it is",
     ]
 
 
@@ -218,7 +218,7 @@ def test_evaluating_on_nothing_is_refused(project: Path) -> None:
 
 
 def test_a_secret_that_is_also_in_env_is_refused(project: Path) -> None:
-    assert "which one" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
+    assert "keep one of them" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
 
 
 def test_every_mistake_is_told_at_once(project: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_missing_experiment_is_a_config_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SCRIPT + "data: {train: [{hub: a/b}]}\n", "`data.train[0]` needs `path`: a script gets files"),
+        (SCRIPT + "data: {train: [{hub: a/b}]}\n", "`data.train[0]` needs `path`: a script reads files"),
         (SCRIPT + "data: {train: [{path: train.py, weight: 2}]}\n", "a script mixes its data itself"),
         (SCRIPT + "data: {train: [{path: train.py}], workers: 2}\n", "a script reads its data itself"),
         (SCRIPT + "data: {train: [{path: none}]}\n", "there is no file"),

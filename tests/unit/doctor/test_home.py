@@ -24,7 +24,7 @@ def test_services_that_cannot_be_told_without_their_package_are_said(
     home.make()
     home.notifications_file.write_text('urls: ["ntfy://topic"]\n')
     home.notifications_file.chmod(0o600)
-    assert said(home) == [("ok", "notifications can be told")]
+    assert said(home) == [("ok", "notifications can be sent")]
     find = importlib.util.find_spec
 
     def without_apprise(name: str, package: str | None = None) -> ModuleSpec | None:
@@ -33,4 +33,4 @@ def test_services_that_cannot_be_told_without_their_package_are_said(
     monkeypatch.setattr(importlib.util, "find_spec", without_apprise)
     ((outcome, message),) = said(home)
     assert outcome == "warn"
-    assert message.endswith("names services, and apprise is not installed: they are told nothing")
+    assert message.endswith("names services, but apprise is not installed: they get no notifications")

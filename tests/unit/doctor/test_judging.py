@@ -62,7 +62,7 @@ def test_a_host_in_order_has_nothing_to_mend() -> None:
         ({"seen": {"root.free_bytes": 10**9}}, "disk", "warn", "1.0 GB of", "du -xh"),
         ({"seen": {"root.free_inodes": 100}}, "inodes", "warn", "100 of", "du --inodes"),
         ({"seen": {"root.has_locks": False}}, "locks", "warn", "no locks", "local_lock=flock"),
-        ({"seen": {"home.options": ["ro"]}}, "home folder", "warn", "cannot be written", "HF_HOME"),
+        ({"seen": {"home.options": ["ro"]}}, "home folder", "warn", "is not writable", "HF_HOME"),
         ({"seen": {"tmp.is_writable": False}}, "tmp", "warn", "cannot be written", "TMPDIR"),
         ({"seen": {"variables": {"LD_LIBRARY_PATH": "/x"}}}, "libraries", "warn", "=/x is set", "LD_LIBRARY_PATH"),
         ({"seen": {"variables": {"ARMADA_LEFT_OUT": "/y"}}}, "libraries", "warn", "=/y keeps", "start-up files"),

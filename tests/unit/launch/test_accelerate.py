@@ -98,7 +98,7 @@ def test_an_extra_that_says_something_else_is_refused_naming_both_places(
 
 def test_fsdp_says_which_version_and_is_refused_on_cpus() -> None:
     assert render(distributed_type="FSDP")["fsdp_config"] == {"fsdp_version": 2}
-    with pytest.raises(PreflightRefused, match="silently not applied"):
+    with pytest.raises(PreflightRefused, match="has no effect on CPUs"):
         render(device="cpu", distributed_type="FSDP")
 
 

@@ -70,7 +70,7 @@ def test_the_refusal_names_near_values() -> None:
         resolve_batch(30, 4, 8, 2)
     assert "train.global_batch_size 30 is not a multiple of micro_batch_size 4 × processes 2" in refused.value.message
     assert refused.value.hint == (
-        "any one of these divides: train.global_batch_size: 32 or 24; train.micro_batch_size: 3 or 5"
+        "any one of these works: train.global_batch_size: 32 or 24; train.micro_batch_size: 3 or 5"
     )
     assert dividing_values(32, 4, 3).processes == (2, 4)
 

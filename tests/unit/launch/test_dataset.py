@@ -132,7 +132,7 @@ def test_bad_files_are_named(tmp_path: Path, raw: bytes, line: int | None, words
 
 
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file") as refused:
+    with pytest.raises(ConfigError, match="does not exist") as refused:
         check_dataset(tmp_path / "none.jsonl")
     assert refused.value.path == tmp_path / "none.jsonl"
     with pytest.raises(ConfigError, match="not a file"):

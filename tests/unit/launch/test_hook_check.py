@@ -67,7 +67,7 @@ def test_what_is_there_or_may_be_is_taken(tmp_path: Path, hook: str) -> None:
         ("gen:inner", "gen.py has no inner", None),
         ("gne:sample", "the code has no gne.py", "did you mean gen?"),
         ("pkg.zzzzzz:row", "the code has no pkg/zzzzzz.py", None),
-        ("ignored:sample", "ignored.py does not travel: git ignores it", "take it out of .gitignore"),
+        ("ignored:sample", "ignored.py is not sent: git ignores it", "remove it from .gitignore"),
     ],
 )
 def test_a_hook_that_is_not_there_is_refused_with_its_line(

@@ -73,9 +73,9 @@ def test_a_command_without_code_finds_data_by_its_experiments_folder(project: Pa
 @pytest.mark.parametrize(
     ("sources", "said"),
     [
-        (("code",), "this is `code` itself, or holds it"),
-        (("code/..",), "this is `code` itself, or holds it"),
-        (("elsewhere/c.txt", "more/c.txt"), "two of `data:` would both be data/c.txt where the job works"),
+        (("code",), "this is `code` itself, or contains it"),
+        (("code/..",), "this is `code` itself, or contains it"),
+        (("elsewhere/c.txt", "more/c.txt"), "two entries of `data:` would both be data/c.txt in the job's folder"),
     ],
 )
 def test_data_that_cannot_be_placed_is_refused(project: Path, sources: tuple[str, ...], said: str) -> None:

@@ -144,7 +144,7 @@ def test_the_submit_file_asks_for_what_the_run_needs(home: HomePaths) -> None:
 
 def test_a_root_that_job_files_cannot_hold_is_refused(home: HomePaths) -> None:
     cluster = host("slurm")
-    with pytest.raises(PreflightRefused, match="cannot name the root folder"):
+    with pytest.raises(PreflightRefused, match="root folder cannot be used in job files"):
         request(cluster, home, root="/scratch/my files")
 
 

@@ -134,7 +134,7 @@ def test_a_merge_goes_where_the_checkpoint_lies(checkpoint: Checkpoint) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"task": "script"}, "is a script, not a training"),
+        ({"task": "script"}, "is a script, not a `task: sft` training"),
         ({"task": "sft", "training": {"lora": None}}, "trained every weight"),
         ({"task": "sft", "training": None}, "trained every weight"),
     ],

@@ -154,7 +154,7 @@ def test_a_command_is_started_as_it_is_and_brings_no_environment(resolve: Resolv
         (None, 2, 0, False, False, 0),
         ("a100-80gb-8x", 0, 8, True, False, "profile a100-80gb-8x trains on GPUs"),
         ("cpu", 1, 8, True, False, "profile cpu is for machines without GPUs"),
-        (None, "all", 0, False, True, "nothing says how many a node has"),
+        (None, "all", 0, False, True, "the number of GPUs in a node is unknown"),
     ],
 )
 def test_so_many_gpus_does_a_run_take(

@@ -43,11 +43,11 @@ def of_hub(experiment: Sft, answer: HubAnswer | None = None) -> Answer | None:
         (
             SchedulerAnswer(wait="n1 is drained"),
             "warn",
-            "cannot start this now, and nobody knows for how long: n1 is drained",
+            "cannot start this now, and gives no time when it can: n1 is drained",
         ),
-        (SchedulerAnswer(starts_in_s=7200.0), "ok", "slurm takes the job file, and expects to start it in 2 h 00 m"),
-        (SchedulerAnswer(starts_in_s=5.0), "ok", "slurm takes the job file"),
-        (SchedulerAnswer(), "ok", "slurm takes the job file"),
+        (SchedulerAnswer(starts_in_s=7200.0), "ok", "slurm accepts the job file, and expects to start it in 2 h 00 m"),
+        (SchedulerAnswer(starts_in_s=5.0), "ok", "slurm accepts the job file"),
+        (SchedulerAnswer(), "ok", "slurm accepts the job file"),
     ],
 )
 def test_what_may_change_is_a_warning_and_what_never_can_run_is_refused(
@@ -89,7 +89,7 @@ def test_a_hub_id_beside_which_other_models_lie_is_said(tmp_path: Path) -> None:
     experiment = Sft.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
     check = of_hub(experiment)
     assert check is not None
-    assert (check.outcome, "here lie models/v2, and no folder of that name" in check.message) == ("warn", True)
+    assert (check.outcome, "this machine has models/v2, but no folder of that name" in check.message) == ("warn", True)
     folder = Sft.model_construct(name="e", task="sft", model=str(tmp_path / "models" / "v2"))
     assert of_hub(folder) is None
 

@@ -1,4 +1,4 @@
-"""What home records when a run is handed over again and the answer is lost, or a no."""
+"""What home records when a run is submitted again and the answer is lost, or a no."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_run_that_was_resumed_since_it_was_asked_for_is_not_resumed_again(tmp_
         asked_for = runs.find(database, "q-aaaaaa")
         runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 2, 9), submission=2)
         session = Session(HomePaths(tmp_path, tmp_path), AssertionError("the host was asked"))  # type: ignore[arg-type]
-        with pytest.raises(Conflict, match="resumed by another armada a moment ago and is failed"):
+        with pytest.raises(Conflict, match="just resumed by another armada and is failed"):
             resume_run(database, session, asked_for)  # type: ignore[arg-type]  # all that is used
 
 

@@ -191,7 +191,7 @@ def test_a_script_may_use_fsdp(tmp_path: Path) -> None:
 
 
 def test_a_file_of_this_machine_is_told_where_it_travels_from(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="names a file of this machine") as caught:
+    with pytest.raises(ConfigError, match="names a file on this machine") as caught:
         read(
             tmp_path,
             accelerate="distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: /home/me/ds.json}\n",
@@ -210,7 +210,7 @@ def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str, words: str
 
 
 def test_an_unknown_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no key of accelerate") as caught:
+    with pytest.raises(ConfigError, match="not a key of accelerate") as caught:
         read(tmp_path, accelerate="debug: false\nnum_procesess: 2\n")
     assert (caught.value.line, caught.value.hint) == (2, "did you mean `num_processes`?")
     with pytest.raises(ConfigError, match="there is no file"):
@@ -223,7 +223,7 @@ def test_a_script_compares_what_it_has_and_keeps_the_rest(tmp_path: Path) -> Non
     files = read(tmp_path, task=script, accelerate="distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n")
     assert files.accelerate == {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}}
     assert "`num_processes` is 4" in refused(tmp_path, task=script, accelerate="num_processes: 4\n")
-    with pytest.raises(ConfigError, match="a script names its own"):
+    with pytest.raises(ConfigError, match="a script sets its own"):
         facts(tmp_path, task=script, deepspeed="{}")
 
 

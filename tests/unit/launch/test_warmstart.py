@@ -107,7 +107,7 @@ def test_a_run_without_weights_is_not_said_to_be_a_start(database: Database, tmp
         (
             "start_from: {run: arc, checkpoint: 7}",
             f"`start_from.run`: {RUN} has no checkpoint 7",
-            "steps that there are",
+            "known steps",
         ),
         ("start_from: {path: empty}", "`start_from.path`: ", "name a checkpoint of `task: sft`"),
     ],
@@ -135,7 +135,7 @@ def test_a_checkpoint_on_the_host_that_holds_no_weights_is_refused_before_the_la
     checkpoints.record_outbox(database, RUN, [entry])
     with pytest.raises(NotFound) as refused:
         find_start(database, cast("HostSession", session), experiment(tmp_path, f"start_from: {RUN}"))
-    said = f"exp.yaml:6: `start_from.run`: checkpoint 30 of {RUN}, on box: it holds no weights"
+    said = f"exp.yaml:6: `start_from.run`: checkpoint 30 of {RUN}, on box: it has no weights"
     assert said in refused.value.message
 
 
@@ -145,5 +145,5 @@ def test_a_checkpoint_that_lies_on_another_host_only_says_where_and_how_to_get_i
     add(database, host="elsewhere", steps=(10, 20))
     with pytest.raises(NotFound) as refused:
         find(database, tmp_path, f"start_from: {{run: {RUN}, checkpoint: 20}}")
-    assert "on elsewhere lie the checkpoints 10, 20" in refused.value.message
+    assert "elsewhere has the checkpoints 10, 20" in refused.value.message
     assert refused.value.hint == f"armada pull {RUN} --checkpoint 20, or launch on elsewhere"

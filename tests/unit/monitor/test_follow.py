@@ -86,7 +86,7 @@ def test_trouble_with_bringing_home_does_not_hide_that_a_run_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armada.sync.runs.pull.pull", refuse)
-    assert "not all came home: box: it does not answer; armada pull tale goes on" in bring(
+    assert "not everything came home: box: it does not answer; armada pull tale continues" in bring(
         tmp_path, run_that(tmp_path, "failed", "exit_3")
     )
 

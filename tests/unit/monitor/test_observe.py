@@ -191,7 +191,7 @@ def test_a_run_whose_end_is_guessed_is_looked_at_for_a_week(database: Database) 
 def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database: Database) -> None:
     see(database, of_slurm("running"))
     see(database, of_slurm("gone"))
-    runs.set_state(database, "q-aaaaaa", "submitted", message="handed over again")
+    runs.set_state(database, "q-aaaaaa", "submitted", message="submitted again")
     see(database, of_slurm("running", submission=2, seq=9))
     assert runs.revised_at(database, "q-aaaaaa") is None
 

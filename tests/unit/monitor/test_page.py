@@ -78,7 +78,7 @@ def test_retries_are_counted(
     runs.record(database, RUN, Verdict("failed", reason, None, 2, 10), submission=submission, observed_at=2.0)
     found = gather(database, runs.find(database, run.run_id)).retries
     assert (None if found is None else (found.used, found.allowed)) == told
-    assert found is None or ("is neither" in found.words) is (reason == "exit_1")
+    assert found is None or ("counts for neither" in found.words) is (reason == "exit_1")
 
 
 def test_retries_of_a_batch_system_are_its_failed_attempts(database: Database) -> None:
@@ -103,7 +103,7 @@ def test_what_failed_before_a_person_resumed_the_run_is_no_retry_of_the_batch_sy
 def test_only_findings_about_checkpoints_are_reasons_why_none_was_taken(database: Database) -> None:
     said = [
         "out/2.pt was still being written to less than 30 s before the job ended: it is not taken",
-        "going on from 1",
+        "resuming from 1",
     ]
     events = [{"kind": "finding", "attempt": 1, "message": words} for words in said]
     assert gather(database, failed(database, *events)).not_taken == said[:1]

@@ -106,7 +106,7 @@ def test_building_happens_only_when_asked_and_for_the_gpus_there(home: HomePaths
     [
         ("{torch: 2.8.0+cu128}", "{attention: sdpa}", {}, "the profile's attention is sdpa"),
         ("{torch: 2.8.0+cu128}", "{}", {"gpus": ()}, "there are no GPUs"),
-        ("{torch: 2.99.0}", "{}", {}, "for which CUDA torch 2.99.0 is cannot be told"),
+        ("{torch: 2.99.0}", "{}", {}, "it is unknown which CUDA torch 2.99.0 was built for"),
         (
             "{torch: 2.8.0+cu128}", "{}", {"gpus": (GpuKind("Tesla T4", "7.5"),)},
             "needs compute capability 8.0, and the GPUs have 7.5",

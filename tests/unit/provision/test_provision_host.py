@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> HomePaths:
 
 def test_on_a_login_node_the_profile_has_to_be_named(home: HomePaths) -> None:
     cluster = Host(name="c", ssh="c", scheduler="slurm")
-    with pytest.raises(UsageError, match="cannot be seen from its login node"):
+    with pytest.raises(UsageError, match="the login node does not show which GPUs"):
         named_profile(cluster, None, home)
     named = named_profile(cluster, "cpu", home)
     assert named is not None

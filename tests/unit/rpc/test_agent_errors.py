@@ -16,8 +16,8 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "<string>", line 1, in <
 @pytest.mark.parametrize(
     ("noise", "diagnosis", "words", "hint"),
     [
-        ("", "(exit status 3)", "ended with exit status 3 before python3 could start", "say `exit`"),
-        ("no quota\n", "(exit status 1)", "before python3 could start: no quota", "say `exit`"),
+        ("", "(exit status 3)", "ended with exit status 3 before python3 could start", "may call `exit`"),
+        ("no quota\n", "(exit status 1)", "before python3 could start: no quota", "may call `exit`"),
         ("bash: python3: command not found", "(exit status 127)", "no python3 on this host", "install Python 3.6"),
         ("python3: error while loading shared libraries: libz.so", "(exit status 127)", "does not start", "LD_LIBRARY"),
         (TRACEBACK + "MemoryError\n", "(exit status 1)", "the agent could not start: Traceback", None),

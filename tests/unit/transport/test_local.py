@@ -110,7 +110,7 @@ def test_names_that_mean_something_else_are_refused(transport: LocalTransport, s
         "a\udcffb",
         "a\x85b",
     ):
-        with pytest.raises(ArmadaError, match="armada does not move it"):
+        with pytest.raises(ArmadaError, match="armada does not transfer it"):
             transport.push(source, [name], str(tmp_path / "there"))
     for folder in ("relative", "~/x", "/a\nb", "/a*", "/a/../b", "/a[b]"):
         with pytest.raises(ArmadaError):

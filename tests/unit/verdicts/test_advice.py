@@ -24,15 +24,15 @@ def test_a_failed_run_is_read_and_resumed_from_its_newest_checkpoint() -> None:
     assert last.words == "resume it from step 30"
     assert next_steps(NOW)[-1].words == "run it again from its beginning, because it has no checkpoint"
     unused = next_steps(dataclasses.replace(NOW, has_checkpoint=True))[-1]
-    assert unused.words == "run it again from its beginning, because its experiment has nothing under `resume`"
+    assert unused.words == "run it again from its beginning, because its experiment has no `resume`"
 
 
 @pytest.mark.parametrize("reason", ["oom", "nan_loss", "missing_module", "missing_file", "data_error"])
-def test_what_would_fail_again_is_launched_anew_after_a_change(reason: str) -> None:
+def test_what_would_fail_again_is_launched_again_after_a_change(reason: str) -> None:
     assert "armada launch --host a100 'my exp.yaml'" in commands(reason=reason, experiment="my exp.yaml")
     first = next_steps(Situation("a-1", "a100", "failed", reason))[0]
     assert first.command is None
-    assert "anew" in first.words
+    assert "launch it again" in first.words
 
 
 @pytest.mark.parametrize("reason", ["host_oom", "disk_full", "network", "signal_SIGKILL", "supervisor_lost"])
@@ -53,7 +53,7 @@ def test_what_is_done_is_brought_home_once() -> None:
 
 def test_stopped_processes_are_woken_where_they_are() -> None:
     first = next_steps(Situation("a-1", "a100", "running", None, stopped=(41, 42)))[0]
-    assert (first.words, first.command) == ("let its stopped processes run again, on a100", "kill -CONT 41 42")
+    assert (first.words, first.command) == ("continue its stopped processes, on a100", "kill -CONT 41 42")
 
 
 @pytest.mark.parametrize(("state", "first"), [("queued", "armada logs -f a-1"), ("unknown", "armada doctor a100")])

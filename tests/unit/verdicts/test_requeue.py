@@ -111,7 +111,7 @@ def test_a_first_checkpoint_of_step_0_is_a_gain() -> None:
 
 
 def test_a_run_that_failed_at_its_limit_says_how_it_goes_on() -> None:
-    assert advise(RESUMES, 2400) == "`armada resume r-1` goes on from step 2,400"
+    assert advise(RESUMES, 2400) == "`armada resume r-1` continues from step 2,400"
     assert "save checkpoints more often" in advise(RESUMES, None)
     assert "the host's `time_limit`" in advise({"task": "merge"}, None)
 

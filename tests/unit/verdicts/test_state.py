@@ -237,7 +237,7 @@ def test_a_run_of_which_its_scheduler_gives_no_reason_says_what_its_supervisor_w
 
 @pytest.mark.parametrize(
     ("attempt", "words"),
-    [(ATTEMPT, "no exit was recorded"), ({**ATTEMPT, "run": None}, "whether the job began cannot be known")],
+    [(ATTEMPT, "no exit was recorded"), ({**ATTEMPT, "run": None}, "it is unknown whether the job began")],
 )
 def test_a_killed_supervisor_says_whether_its_job_is_known_to_have_begun(attempt: dict[str, Any], words: str) -> None:
     verdict = decide(observed(submission=JOB, state=RUNNING, attempt=attempt, supervisor="dead", processes=0))
@@ -245,7 +245,7 @@ def test_a_killed_supervisor_says_whether_its_job_is_known_to_have_begun(attempt
 
 
 @pytest.mark.parametrize(
-    ("attempt", "words"), [(ATTEMPT, "nothing says how it ended"), (None, "nothing says that it ever began")]
+    ("attempt", "words"), [(ATTEMPT, "no record shows how it ended"), (None, "no record shows that it ever began")]
 )
 def test_a_job_that_nobody_knows_any_more_says_what_is_not_known_of_it(
     attempt: dict[str, Any] | None, words: str
@@ -254,7 +254,8 @@ def test_a_job_that_nobody_knows_any_more_says_what_is_not_known_of_it(
 
 
 @pytest.mark.parametrize(
-    ("supervisor", "words"), [("alive", "its supervisor lives and"), ("unknown", "lives cannot be seen")]
+    ("supervisor", "words"),
+    [("alive", "its supervisor lives and"), ("unknown", "it is unknown whether its supervisor is alive")],
 )
 def test_why_says_whether_a_supervisor_was_seen_to_live(supervisor: str, words: str) -> None:
     assert words in str(decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because)
@@ -324,7 +325,7 @@ def test_a_scheduler_that_signs_of_life_contradict_is_quoted_with_them() -> None
 
 
 def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:
-    assert decide(QUIET, 1800.0).message == "nothing got on for 33 m; rank 3 last said training, step 1200"
+    assert decide(QUIET, 1800.0).message == "no progress for 33 m; rank 3 last said training, step 1200"
 
 
 def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state() -> None:
@@ -333,4 +334,4 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert (verdict.state, verdict.reason) == ("running", None)
     assert verdict.because is not None
     assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
-    assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host lets them run again")
+    assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host continues them")

@@ -112,7 +112,7 @@ def test_a_million_entries_are_refused() -> None:
     "rejected before anything is fetched",
 )
 def test_a_manifest_that_is_not_what_its_name_says_is_refused() -> None:
-    with pytest.raises(ManifestRejected, match="not what its name says"):
+    with pytest.raises(ManifestRejected, match="does not match its name"):
         parse_manifest(text(GOOD), "0" * 64)
 
 

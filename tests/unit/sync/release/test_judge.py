@@ -124,9 +124,9 @@ def test_a_job_that_lives_or_may_begin_would_be_lost(world: World, evidence: dic
 def test_what_is_put_there_while_the_host_is_looked_at_would_be_lost(world: World) -> None:
     world.insert()
     world.to_come = ["new-bbbbbb"]
-    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    assert world.lost() == ["it was launched or resumed while the host was checked"]
     world.listed, world.to_come, world.resumed = [RUN], [], 1
-    assert world.lost() == ["it was launched or resumed while the host was looked at"]
+    assert world.lost() == ["it was launched or resumed while the host was checked"]
     world.resumed = 0
     assert world.lost() == []
 
@@ -136,7 +136,7 @@ def test_a_job_that_its_scheduler_only_no_longer_lists_may_live(world: World, su
     world.insert()
     world.evidence = {"supervisor": supervisor, "processes": 0, "scheduler": {"state": "gone"}}
     assert world.lost() == [
-        "its scheduler no longer lists its job, and nothing says how it ended: it may still run",
+        "its scheduler no longer lists its job, and no end was recorded: it may still run",
     ]
 
 
@@ -151,11 +151,11 @@ def test_what_is_announced_may_yet_be_hashed_while_the_job_lives(world: World) -
 def test_a_run_whose_records_cannot_be_read_may_live(world: World) -> None:
     world.insert()
     world.evidence = None
-    assert world.lost() == ["its records there cannot be read: whether its job lives cannot be known"]
+    assert world.lost() == ["its records there cannot be read: it is unknown whether its job is alive"]
 
 
 def test_a_run_of_which_this_home_knows_nothing_would_be_lost(world: World) -> None:
-    assert world.lost() == ["another home started it, and this home knows nothing of it"]
+    assert world.lost() == ["another home started it, and this home has no record of it"]
 
 
 @pytest.mark.parametrize("method", ["sync.look", "run.observe"])
@@ -176,7 +176,7 @@ def test_a_run_that_was_listed_and_is_not_seen_any_more_would_be_lost(world: Wor
     world.insert()
     assert world.lost() == []
     world.vanished = {method: seen}
-    assert world.lost() == ["it was there a moment ago and cannot be seen now"]
+    assert world.lost() == ["it was there a moment ago, but is missing now"]
 
 
 def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
@@ -201,7 +201,7 @@ def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     (item,) = world.judge()
-    assert (item.lost, item.what) == (False, "checkpoint-5 (7 B) is only there; sync.keep_home does not want it")
+    assert (item.lost, item.what) == (False, "checkpoint-5 (7 B) is only there; sync.keep_home excludes it")
 
 
 def test_what_home_does_not_want_is_wanted_again_where_what_it_keeps_is_not_whole(world: World) -> None:
@@ -222,7 +222,7 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
     checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
     checkpoints.mark_home(world.database, RUN, DIGEST, place)
     world.look = {"outbox": [CHECKPOINT]}
-    assert world.lost() == ["checkpoint-5 is damaged at home: the only whole copy is there"]
+    assert world.lost() == ["checkpoint-5 is damaged at home: the only intact copy is there"]
 
 
 @pytest.mark.parametrize(
@@ -236,17 +236,17 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
         ),
         (
             {"outputs": [{"path": "../x", "size_bytes": 3, "mtime": 1.0}]},
-            "names that cannot come home: 1 output, such as '../x'",
+            "file names that cannot be transferred: 1 output, such as '../x'",
         ),
-        ({"problem": "no such folder"}, "what it has there cannot be listed: no such folder"),
+        ({"problem": "no such folder"}, "its files there cannot be listed: no such folder"),
         ({"truncated": True}, "it has more outputs than can be listed"),
         (
             {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}},
-            "1 file it wrote (3 B), named by no sync.outputs: work/x",
+            "1 file it wrote (3 B), that no sync.outputs names: work/x",
         ),
         (
             {"others": {"count": 1, "size_bytes": 3}},
-            "1 file it wrote (3 B), named by no sync.outputs: ",
+            "1 file it wrote (3 B), that no sync.outputs names: ",
         ),
     ],
 )
@@ -297,7 +297,7 @@ class TestNotThere:
         runs.set_root(world.database, RUN, root)
         world.settle()
         world.remains = {"processes": 2}
-        assert world.lost() == ["its folder is not there, and its job runs (processes: 2)"]
+        assert world.lost() == ["its folder is missing, but its job runs (processes: 2)"]
         said: list[Any] = [{"processes": 0}, {"processes": "many"}, {}, None, []]  # a host may say anything
         for world.remains in said:
             assert world.lost() == []
@@ -351,7 +351,7 @@ class TestRemovedBeforeItsJobEnded:
         assert item.lost
         assert "may still have its job" in item.what
         assert item.hint is not None
-        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # there; then armada rm")
+        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # on the host; then armada rm")
 
     def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
         runs.set_state(world.database, RUN, "running")

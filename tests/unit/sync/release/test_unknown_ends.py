@@ -47,7 +47,7 @@ def test_a_host_whose_run_is_only_gone_from_the_queue_cannot_be_destroyed(tmp_pa
         "scheduler": {"state": "gone"},
     }
     (item,) = losses(judge_host(HostContext(database, Session(evidence), home)))  # type: ignore[arg-type]  # all that is used of a session
-    assert "nothing says how it ended" in item.what
+    assert "no end was recorded" in item.what
     ended: dict[str, Any] = {**evidence, "supervisor": "dead", "scheduler": {"state": "ended"}}
     assert losses(judge_host(HostContext(database, Session(ended), home))) == []  # type: ignore[arg-type]
 

@@ -21,16 +21,16 @@ from armada.sync.transfer.method import choose_transfer, trouble_here, trouble_t
         ("auto", {"is_local": True}, "stream", "this machine"),
         ("auto", {"streams": 4}, "stream", "sync.streams: 4"),
         ("auto", {"shares_limit": True}, "stream", "bwlimit in hosts.yaml"),
-        ("rsync", {"round_trip_s": 0.3}, "rsync", "asks for it"),
-        ("rsync", {"trouble": "the host has no rsync"}, "rsync", "asks for it"),  # and says so
-        ("rsync", {"is_local": True}, "rsync", "asks for it"),
+        ("rsync", {"round_trip_s": 0.3}, "rsync", "set by sync.transfer"),
+        ("rsync", {"trouble": "the host has no rsync"}, "rsync", "set by sync.transfer"),  # and says so
+        ("rsync", {"is_local": True}, "rsync", "set by sync.transfer"),
         (
             "rsync",
             {"shares_limit": True},
             "stream",
             "bwlimit in hosts.yaml",
         ),  # a limit is kept whatever else is asked for
-        ("stream", {}, "stream", "asks for it"),
+        ("stream", {}, "stream", "set by sync.transfer"),
     ],
 )
 def test_rsync_carries_where_one_connection_is_enough_and_the_stream_elsewhere(
@@ -66,8 +66,8 @@ def test_what_a_host_said_of_its_rsync_rules_it_out_or_does_not(facts: Any, says
     ("script", "says"),
     [
         ("echo 'rsync  version 3.1.0  protocol version 31'", None),
-        ("echo 'rsync  version 3.0.9  protocol version 30'", "not one armada can use"),
-        ("echo 'openrsync: protocol version 29'", "not one armada can use"),
+        ("echo 'rsync  version 3.0.9  protocol version 30'", "armada cannot use this machine's rsync"),
+        ("echo 'openrsync: protocol version 29'", "armada cannot use this machine's rsync"),
         (None, "no rsync on this machine"),
     ],
 )

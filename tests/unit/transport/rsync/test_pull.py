@@ -69,7 +69,7 @@ def test_a_small_limit_is_never_none(stub: Path, tmp_path: Path, rate: float | N
         (23, "rsync: [sender] send_files failed to open /srv/x: Permission denied (13)", ArmadaError, "Permission"),
         (12, "bash: rsync: command not found", RsyncUnusable, "no rsync on this host"),
         (2, "protocol version mismatch -- is your shell clean?", RsyncUnusable, "shell prints"),
-        (1, "rsync: -x: unknown option", RsyncUnusable, "does not know"),
+        (1, "rsync: -x: unknown option", RsyncUnusable, "does not support"),
         (12, "rsync: connection unexpectedly closed", LinkLost, "unexpectedly closed"),
         (30, "rsync error: timeout in data send/receive", LinkLost, "exit 30"),
     ],

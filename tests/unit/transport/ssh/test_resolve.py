@@ -69,7 +69,7 @@ def test_what_could_be_an_option_or_end_a_line_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["a';touch x;'", "a$(x)", "a`x`", "a|b", "a&b", "a>b", "a\\b", "a;b", "a*"])
 def test_an_address_that_a_shell_would_take_apart_is_refused(name: str, config: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be a host name|holds a space|OpenSSH rejects"):
+    with pytest.raises(ConfigError, match=r"cannot be a host name|contains a space|OpenSSH rejects"):
         resolved(name)
     config.write_text(f"Host inner\n  ProxyJump gate\nHost gate\n  HostName {name.replace(' ', '')}\n")
     with pytest.raises(ConfigError, match=r"cannot be a host name|OpenSSH rejects"):
@@ -150,7 +150,7 @@ def test_proxy_jump_none_is_no_host_name(config: Path) -> None:
 
 def test_jumps_in_a_circle_are_refused(config: Path) -> None:
     config.write_text("Host a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
-    with pytest.raises(ConfigError, match="circles"):
+    with pytest.raises(ConfigError, match="loop"):
         resolved("a")
 
 
