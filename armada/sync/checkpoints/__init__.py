@@ -1,1 +1,1 @@
-"""One checkpoint: its manifest, staging, publication, verification and retention."""
+"""One checkpoint: its manifest, download, publication, verification, repair and retention."""

@@ -1,1 +1,1 @@
-"""How the bytes of a checkpoint travel: rsync or the verified stream, over how many connections, how fast."""
+"""How bytes travel into staging: rsync or the verified stream, over how many connections, how fast."""
