@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.validation import finite
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
@@ -46,6 +47,9 @@ QUEUE_S = 120.0
 """Between two looks at a cluster's queue, which costs its site more than ours; the agent shares one answer for as long."""
 
 THIN_S = 600.0
+
+_MOST = 1e18
+"""No GPU uses, draws or is more than that."""
 
 _UNREACHABLE = Backoff(2 * ACTIVE_S, IDLE_S, jitter=(0.5, 1.0))
 
@@ -226,22 +230,15 @@ def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
     points = []
     for gpu in (listed if isinstance(listed, list) else [])[:64]:
         if isinstance(gpu, dict) and isinstance(gpu.get("index"), int):
-            memory = _number(gpu.get("memory_used_bytes"))
+            memory = finite(gpu.get("memory_used_bytes"), _MOST)
             points.append(
                 telemetry.Point(
                     gpu["index"],
                     now,
-                    _number(gpu.get("utilization")),
+                    finite(gpu.get("utilization"), _MOST),
                     None if memory is None else int(memory),
-                    _number(gpu.get("power_w")),
-                    _number(gpu.get("temperature_c")),
+                    finite(gpu.get("power_w"), _MOST),
+                    finite(gpu.get("temperature_c"), _MOST),
                 )
             )
     return points
-
-
-def _number(value: object) -> float | None:
-    """A finite number of a size the store can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -1e18 < value < 1e18 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from armada.foundation.sanitize import sanitize_line
@@ -20,6 +21,12 @@ def whole(value: object) -> int | None:
 def positive(value: object) -> int:
     """A count above 0, however large; 0 where it is something else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def finite(value: object, most: float = sys.float_info.max) -> float | None:
+    """A number whose size is at most `most`, or None: JSON has NaN, infinities, and whole numbers that no float can hold."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) <= most else None  # type: ignore[arg-type]  # as was looked at
 
 
 def mapping(value: object) -> dict[str, Any]:

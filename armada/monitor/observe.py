@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, HostUnreachable, NothingThere
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping, moment, whole
+from armada.foundation.validation import finite, mapping, moment, whole
 from armada.monitor.records import read_lines
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
@@ -380,8 +380,8 @@ def _root(entry: dict[str, Any]) -> str | None:
 
 def _moment(entry: dict[str, Any]) -> Moment | None:
     told = entry.get("moment")
-    boot, seconds = (told.get("boot"), told.get("seconds")) if isinstance(told, dict) else (None, None)
-    return Moment(boot[:300], float(seconds)) if isinstance(boot, str) and isinstance(seconds, int | float) else None
+    boot, seconds = (told.get("boot"), finite(told.get("seconds"))) if isinstance(told, dict) else (None, None)
+    return Moment(boot[:300], seconds) if isinstance(boot, str) and seconds is not None else None
 
 
 def _known(boot: str | None, seconds: float | None) -> Moment | None:

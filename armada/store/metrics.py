@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 from typing import TYPE_CHECKING, Any
 
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import moment, whole
+from armada.foundation.validation import finite, moment, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,16 +18,9 @@ if TYPE_CHECKING:
 _NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
 
 
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (
-        float(value) if is_number and abs(value) <= sys.float_info.max else None
-    )  # a NaN is not, and a whole number may be longer
-
-
 def _point(value: float) -> float | None:
     """A value as it is kept in a curve: infinite ones as they are, a NaN as None, which is what SQLite makes of it."""
-    return value if isinstance(value, float) and math.isinf(value) else _number(value)
+    return value if isinstance(value, float) and math.isinf(value) else finite(value)
 
 
 def record_metrics(
@@ -66,8 +58,8 @@ def record_metrics(
                     series[key] = made.lastrowid
                 points.append((series[key], step, at, _point(value)))
             if kind == "train":
-                newest |= {name: _number(line[name]) for name in ("loss", "tokens_per_s") if name in line}
-                paces.append(_number(line.get("step_time_s")))
+                newest |= {name: finite(line[name]) for name in ("loss", "tokens_per_s") if name in line}
+                paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
             newest["step_time_s"] = statistics.median(known)  # one step with a save or an evaluation in it says little
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)

@@ -15,12 +15,14 @@ import pytest
 
 from armada.cli import main
 from armada.cli.shapes import SHAPES, schema_of
+from armada.config.hosts import Host
 from armada.daemon import status, watcher
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
 from armada.daemon.scheduler import MOST_AT_ONCE, SyncScheduler
 from armada.daemon.service import IDLE_S, Clock, Daemon, serve
+from armada.errors import ArmadaError, SessionClosed
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
@@ -291,6 +293,38 @@ def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomeP
     assert sorted(begun) == sorted(names[3:])
     release.set()
     eventually(lambda: not clock.busy)
+
+
+def test_a_daemon_that_ends_interrupts_the_syncs_under_way(home: HomePaths, database: Database) -> None:
+    board = HostStatusRegistry()
+    board.add("local")
+    board.saw("local", 0.0, 0.0)
+    begun = threading.Event()
+    ended: list[ArmadaError] = []
+
+    def sync_host(context: HostContext, _run_ids: object, /, **_: object) -> list[object]:
+        def ask() -> None:
+            context.session.call("run.list", {})
+            begun.set()
+
+        try:
+            while True:
+                context.session.persist(ask)
+        except ArmadaError as error:
+            ended.append(error)
+            raise
+
+    scheduler = SyncScheduler(
+        home,
+        board,
+        due=lambda _database, _now: [Due("run-1", "local", "every 10m")],
+        sync_host=sync_host,  # type: ignore[arg-type]  # it answers with nothing
+    )
+    scheduler.tick(database, {"local": Host(name="local")}, 0.0)
+    begun.wait()
+    scheduler.close(60.0)
+    eventually(lambda: not scheduler.busy)
+    assert [type(error) for error in ended] == [SessionClosed]
 
 
 def test_a_host_left_alone_is_asked_again_within_a_minute() -> None:

@@ -28,6 +28,7 @@ from tests.sync.conftest import Place
         [{"path": "../x", "size_bytes": 1, "mtime": 0}],
         [{"path": "a", "size_bytes": -1, "mtime": 0}],
         [{"path": "a", "size_bytes": 1, "mtime": "now"}],
+        [{"path": "a", "size_bytes": 1, "mtime": 10**400}],
         [{"path": "a\ud800", "size_bytes": 1, "mtime": 0}],
         [{"path": ".staging/x", "size_bytes": 1, "mtime": 0}],
         [{"path": ".index.json", "size_bytes": 1, "mtime": 0}],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from armada.foundation.validation import finite
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
 
@@ -108,8 +108,7 @@ def manifests_of(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _eval_loss(metrics: Any) -> float | None:
-    loss = metrics.get("eval_loss") if isinstance(metrics, dict) else None
-    return float(loss) if isinstance(loss, int | float) and not isinstance(loss, bool) and math.isfinite(loss) else None
+    return finite(metrics.get("eval_loss")) if isinstance(metrics, dict) else None
 
 
 def _trouble(entry: Any) -> str | None:

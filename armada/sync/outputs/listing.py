@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.foundation.atomic_write import write_atomically
+from armada.foundation.validation import finite
 from armada.store.files_home import Look
 from armada.sync.outputs.long_logs import Listed, cut
 
@@ -37,8 +38,8 @@ def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
     for item in listed if isinstance(listed, list) else []:
         if not isinstance(item, dict):
             continue
-        path, size, mtime = (item.get(key) for key in ("path", "size_bytes", "mtime"))
-        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or not isinstance(mtime, int | float):
+        path, size, mtime = item.get("path"), item.get("size_bytes"), finite(item.get("mtime"))
+        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or mtime is None:
             continue
         parts = path.split("/")
         bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == _INDEX
@@ -46,7 +47,7 @@ def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
             skipped.append(path)
         else:
             seen.add(path)
-            found.append(Listed(path, size, float(mtime)))
+            found.append(Listed(path, size, mtime))
     taken = {listed.path for listed in found}
     clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]

@@ -119,3 +119,20 @@ def test_a_manifest_that_is_not_what_its_name_says_is_refused() -> None:
 def test_a_manifest_that_no_file_can_hold_is_refused() -> None:
     with pytest.raises(ManifestRejected, match="not text"):
         parse_manifest('{"format": 1, "x": "\ud800"}', "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("loss", "kept"),
+    [
+        (2.5, 2.5),
+        (3, 3.0),
+        (10**400, None),
+        (-(10**400), None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (True, None),
+        ("1", None),
+    ],
+)
+def test_a_loss_that_no_float_can_hold_is_none(loss: Any, kept: float | None) -> None:
+    assert parse(text(GOOD, metrics={"eval_loss": loss})).eval_loss == kept
