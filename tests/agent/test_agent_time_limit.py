@@ -25,12 +25,12 @@ SUPERVISE = """
 import os, sys
 root, run, up, code, kind, submission = sys.argv[1:]
 sys.path.insert(0, code)
-from armada_agent import time_limit
+from armada_agent.supervisor import time_limit
 time_limit.TimeLimit.is_reached = property(lambda limit: os.path.exists(up))
 if kind == "direct":
     from armada_agent.supervisor.supervise import supervise
     sys.exit(supervise(root, run, int(submission)))
-from armada_agent import batch
+from armada_agent.supervisor import batch
 from armada_agent.supervisor.batch import supervise
 batch._FENCE_S = 0.5
 sys.exit(supervise(root, run, int(submission), str(6 + int(submission))))

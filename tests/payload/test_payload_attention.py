@@ -79,8 +79,9 @@ def test_other_gpus_in_sight_than_planned_are_refused(visible: int, reason: str)
     with pytest.raises(PayloadFailure) as refused:
         check_gpus(planned, 2, visible, "2.13")
     assert refused.value.reason == reason
-    assert f"2 process(es) are planned, 2 of them on this machine, each with a GPU, but torch 2.13 sees {visible}" in str(
-        refused.value
+    assert (
+        f"2 process(es) are planned, 2 of them on this machine, each with a GPU, but torch 2.13 sees {visible}"
+        in str(refused.value)
     )
     check_gpus(planned, 2, 2, "2.13")
 

@@ -121,7 +121,9 @@ def test_another_number_of_ranks_is_a_change_and_leaves_random_states_behind(at_
     run.write_accelerate()
     ended = run.train(launcher=True)
     assert "finding: checkpoint-8: `batch.processes` was 1 and is 2; accepted" in ended.output
-    assert "checkpoint-8 has no rng_state_0.pth, rng_state_1.pth: these ranks start new random sequences" in ended.output
+    assert (
+        "checkpoint-8 has no rng_state_0.pth, rng_state_1.pth: these ranks start new random sequences" in ended.output
+    )
     assert run.steps_in("checkpoints", "checkpoint-") == [8, 12]
 
 

@@ -47,9 +47,7 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
         used = _highest(part.dataset.select_columns(["input_ids"]).iter(_ROWS_AT_ONCE))
         if used >= size:
             token = tokenizer.convert_ids_to_tokens(used)
-            message = (
-                f"{what}: there is none for {token!r} (token {used}), which is in {part.fitted.name} rows; {cure}"
-            )
+            message = f"{what}: there is none for {token!r} (token {used}), which is in {part.fitted.name} rows; {cure}"
             raise PayloadFailure("data_error", message)
     # Rows that were read do not need the others; a stream's rows are made later. What was only added to the tokenizer, such as a
     # mark that transformers expects, is in no text.

@@ -38,7 +38,9 @@ def check_start(training: Training) -> None:
     if not has_weights(start.path):
         raise _misfit(start, "its weights are missing or truncated")
     if start.moments and not zipfile.is_zipfile(start.path / "optimizer.pt"):
-        raise _misfit(start, "its optimizer.pt is missing or truncated: leave `optimizer` out, or use another checkpoint")
+        raise _misfit(
+            start, "its optimizer.pt is missing or truncated: leave `optimizer` out, or use another checkpoint"
+        )
     adapter = _read(start.path / "adapter_config.json")
     if adapter and training.lora is None:
         raise _misfit(
