@@ -67,7 +67,7 @@ def said(done: Done) -> str:
     """All that a command printed, which is never a traceback."""
     text = done.stdout + done.stderr
     assert "Traceback" not in text, text
-    assert "bug of armada" not in text, text
+    assert "bug in armada" not in text, text
     return text
 
 

@@ -28,8 +28,8 @@ from armada_train.training.preemption import Preemption
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="armada_train", description="Train what a run's spec.json says.")
-    parser.add_argument("step", nargs="?", choices=sorted(STEPS), default="train", help="what to do with it")
+    parser = argparse.ArgumentParser(prog="armada_train", description="Train as a run's spec.json specifies.")
+    parser.add_argument("step", nargs="?", choices=sorted(STEPS), default="train", help="task to carry out")
     parser.add_argument("file", nargs="?", type=Path, metavar="SPEC", help="spec.json in the run's folder")
     parser.add_argument("--spec", type=Path, help="the same")
     given = parser.parse_args()

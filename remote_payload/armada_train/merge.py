@@ -82,7 +82,7 @@ def read_merge(spec: Path) -> Merge:
 def _check(merge: Merge) -> None:
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         if not (merge.adapter / name).is_file():
-            raise PayloadFailure("env_error", f"{merge.adapter} holds no {name}: is the checkpoint still there?")
+            raise PayloadFailure("env_error", f"{merge.adapter} holds no {name}: the checkpoint may have been deleted")
     base = Path(merge.base)
     if base.is_absolute() and not (base / "config.json").is_file():
         raise PayloadFailure("env_error", f"the base model {base} is not on this host")
@@ -110,7 +110,7 @@ def read_sample(paths: tuple[Path, ...]) -> tuple[str, list[Row], list[str]]:
             findings.append(f"not compared on {path.name}: {failure.message}")
         else:
             return kind, rows[:_MOST_ROWS], findings
-    return "", [], [*findings, "there are no rows to compare on: random tokens are taken instead"]
+    return "", [], [*findings, "there are no rows to compare on, so random tokens are used instead"]
 
 
 if __name__ == "__main__":

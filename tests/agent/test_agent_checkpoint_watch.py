@@ -95,7 +95,7 @@ def test_a_file_that_is_written_over_in_place_is_withdrawn_and_then_copied(this_
     (folder / "work/go").touch()
     (second,) = eventually(lambda: [e for e in this_host.look("script-4")["outbox"] if e["digest"] != first["digest"]])
     assert [e["digest"] for e in this_host.look("script-4")["outbox"]] == [second["digest"]]
-    assert "wrote over last.pt in place" in findings(this_host, "script-4")[0]
+    assert "overwrote last.pt in place" in findings(this_host, "script-4")[0]
     (folder / "work/on").touch()
     this_host.await_end("script-4")
     kept = this_host.look("script-4")["outbox"]

@@ -148,7 +148,7 @@ def test_a_killed_supervisor_leaves_evidence_and_the_job(host: Host) -> None:
     assert (evidence["supervisor"], evidence["processes"], evidence["rebooted"]) == ("dead", 1, False)
     assert evidence["state"]["state"] == "running"
     assert evidence["attempt"]["exit"] is None
-    with pytest.raises(Exception, match="still lives"):
+    with pytest.raises(Exception, match="is still alive"):
         host.call("run.remove", run_id="lost-1")
 
 

@@ -148,7 +148,7 @@ def test_blocks_of_files_follow_their_answers(python: str, tmp_path: Path) -> No
     stream = Stream(transport.open_bulk_channel(), local, home)
     try:
         stream.ask(Block("r-1", "secrets.env", 0, 10))
-        with pytest.raises(ArmadaError, match="may travel"):
+        with pytest.raises(ArmadaError, match="may transfer"):
             stream.receive(take)
     finally:
         transport.close()
@@ -168,7 +168,7 @@ def test_a_host_with_a_living_run_keeps_everything(some_host: Host) -> None:
     some_host.launch("r-1", "sleep", "100", secrets={"KEY": "value"})
     some_host.await_state("r-1", "running")
     assert some_host.call("host.forget_secrets")["kept"] == ["r-1"]
-    with pytest.raises(Refused, match="still lives"):
+    with pytest.raises(Refused, match="is still alive"):
         some_host.call("host.wipe")
     assert some_host.folder("r-1").is_dir()
 

@@ -81,7 +81,7 @@ def test_what_only_the_payload_would_refuse_is_refused_before_anything_starts(ar
     train = {"global_batch_size": 4, "max_steps": 2, "max_length": 64, "kernels": "liger"}
     code, err = launch(armada, json.dumps({**SFT, "train": train}), "--profile", "cpu")
     assert code == 3
-    assert "ARM015 `train.kernels` are for GPUs" in err
+    assert "ARM015 `train.kernels` need GPUs" in err
 
 
 def test_a_dataset_that_is_missing_is_refused(armada: Armada) -> None:
@@ -156,7 +156,7 @@ def test_the_same_host_added_again_is_looked_at_again_and_another_of_its_name_is
     (config / "hosts.yaml").write_text(json.dumps({"hosts": {"box": {"ssh": "me@127.0.0.1:1", "root": "/scratch"}}}))
     again = armada.run("hosts", "add", "box", "me@127.0.0.1:1", "--root", "/scratch")
     assert again.returncode == 4
-    assert "is in" in again.stdout
+    assert "is already in" in again.stdout
     assert "refuses connections" in again.stdout
     other = armada.run("hosts", "add", "box", "me@127.0.0.1:1")
     assert (other.returncode, "armada hosts rm box" in other.stderr) == (8, True)

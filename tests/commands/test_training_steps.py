@@ -123,10 +123,10 @@ def test_a_folder_is_a_start_too(armada: Armada, run_id: str) -> None:
     assert "/models/" in start_of(armada, path="copied", optimizer="moments")["path"]
     (armada.folder / "copied" / "optimizer.pt").unlink()
     done = armada.run("launch", "--host", "local", "training.yaml", "--dry-run")
-    assert (done.returncode, "it holds no optimizer.pt" in done.stderr) == (2, True)
+    assert (done.returncode, "it has no optimizer.pt" in done.stderr) == (2, True)
     (armada.folder / "copied" / "adapter_model.safetensors").unlink()
     done = armada.run("launch", "--host", "local", "training.yaml", "--dry-run")
-    assert (done.returncode, "it holds no weights" in done.stderr) == (2, True)
+    assert (done.returncode, "it has no weights" in done.stderr) == (2, True)
 
 
 def test_what_is_no_start_is_refused_before_anything_travels(armada: Armada, run_id: str) -> None:

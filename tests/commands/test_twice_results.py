@@ -118,7 +118,7 @@ def test_a_sync_beside_an_rm_forgets_nothing_else(armada: Armada) -> None:
         assert rm.returncode == 0, said(rm)
         assert sync.returncode in (0, 1, 7), said(sync)
         if sync.returncode:
-            assert f"{run_id} was forgotten" in sync.stderr or "no run's id" in sync.stderr
+            assert f"{run_id} was just removed" in sync.stderr or "no run's id" in sync.stderr
         assert armada.json("ps", "--all") == []
 
 

@@ -289,6 +289,6 @@ def test_a_daemon_whose_store_is_damaged_under_it_says_so_and_ends(armada: Armad
     assert daemon.returncode == 2
     assert "not a usable store" in said
     assert "armada recover" in said
-    assert "bug of armada" not in said
+    assert "bug in armada" not in said
     assert armada.run("recover").returncode == 0
     assert armada.run("store", "check").returncode == 0

@@ -124,7 +124,7 @@ def test_a_killed_launch_is_continued_by_the_same_command_and_starts_one_job(arm
         if not done:
             again = armada.run("launch", "--host", "local", experiment)
             assert again.returncode == 0, again.stderr
-            followed += "was handed over before" in again.stdout
+            followed += "was already submitted" in again.stdout
             continued += "whose launch was interrupted" in again.stdout
         eventually(functools.partial(_holds, started, str(turn)))
     counts = started.read_text().split()

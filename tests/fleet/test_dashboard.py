@@ -257,7 +257,7 @@ def test_a_key_that_changes_while_a_person_compares_is_not_pinned(there_is: Ther
             await sees(pilot, "Pin another key for a100-2?")
             machines.rekey(machine)
             await pilot.press("y")
-            await hears(pilot, "trust a100-2 ended with 4", "not what was expected")
+            await hears(pilot, "trust a100-2 ended with 4", "not the expected key")
 
         drive(there_is.board(watch=False), use)
         assert there_is.armada.run("hosts", "check", "a100-2").returncode == 4

@@ -53,7 +53,7 @@ def test_one_rank_that_cannot_load_a_kernel_decides_for_all() -> None:
 
 
 def test_what_is_asked_for_is_taken() -> None:
-    assert choose(training(attention="eager"), None, None) == Attention("eager", "asked for by the profile")
+    assert choose(training(attention="eager"), None, None) == Attention("eager", "requested by the profile")
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,9 @@ def test_other_gpus_in_sight_than_planned_are_refused(visible: int, reason: str)
     with pytest.raises(PayloadFailure) as refused:
         check_gpus(planned, 2, visible, "2.13")
     assert refused.value.reason == reason
-    assert f"2 process(es) are planned, 2 of them here, with a GPU each, but torch 2.13 sees {visible}" in str(
-        refused.value
+    assert (
+        f"2 process(es) are planned, 2 of them on this machine, each with a GPU, but torch 2.13 sees {visible}"
+        in str(refused.value)
     )
     check_gpus(planned, 2, 2, "2.13")
 

@@ -213,4 +213,4 @@ def test_rows_of_another_kind_than_the_hook_are_refused(tmp_path: Path, make_run
     run.training["data"]["train"].append({"path": str(write_jsonl(tmp_path / "r.jsonl", chats(2)))})
     run.write_spec()
     assert run.finish().code == 2
-    assert "is prompt_completion, but the rows before are messages" in run.failure["message"]
+    assert "is prompt_completion, but earlier rows are messages" in run.failure["message"]

@@ -25,7 +25,7 @@ def test_rows_that_several_ranks_take_twice_are_said() -> None:
     said = doubt(13, micro=4, processes=2)
     assert said is not None
     assert said.startswith(
-        "13 rows are no multiple of the 8 that 2 ranks take at once: in the last step of each epoch 3 rows come"
+        "13 rows are not a multiple of the 8 that 2 ranks take at once: in the last step of each epoch 3 rows come"
     )
     assert "7 rows come a second time" in (doubt(9, micro=4, processes=2) or "")
 

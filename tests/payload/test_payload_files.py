@@ -51,13 +51,13 @@ class Clock:
         ("[1]", "must be a JSON object"),
         ("{}", "the row has nothing; it needs messages"),
         ('{"text": 3}', "`text` must be text, not 3"),
-        ('{"text": "\\ud800"}', "holds half a character"),
+        ('{"text": "\\ud800"}', "has half a character"),
         ('{"messages": []}', "must be a filled list of turns"),
         ('{"messages": [{"role": "boss", "content": "x"}]}', '`messages[0].role` is "boss"'),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no assistant turn"),
         ('{"messages": [{"role": "assistant", "content": [1]}]}', "`messages[0].content` is a list of parts"),
-        ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "holds tool calls"),
-        ('{"text": "plain"}', "holds text; those before it hold messages"),
+        ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "has tool calls"),
+        ('{"text": "plain"}', "has text, but earlier ones have messages"),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:

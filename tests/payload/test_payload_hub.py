@@ -57,8 +57,8 @@ def test_a_dataset_in_the_hosts_cache_is_trained_on_without_the_hub(
 @pytest.mark.parametrize(("hub", "message"), [
     ({"id": "armada/absent"}, "armada/absent (train) cannot be loaded: Couldn't reach 'armada/absent' on the Hub"),
     ({"id": "armada/numbers", "config": "other"}, "its `config`, `split` and `revision` must exist"),
-    ({"id": "armada/numbers", "revision": "f" * 40}, f"holds commit {COMMIT}, not `revision` ffff"),
-    ({"id": "armada/numbers", "revision": "main"}, f"holds commit {COMMIT}, not `revision` main"),
+    ({"id": "armada/numbers", "revision": "f" * 40}, f"has commit {COMMIT}, not `revision` ffff"),
+    ({"id": "armada/numbers", "revision": "main"}, f"has commit {COMMIT}, not `revision` main"),
 ])  # fmt: skip
 def test_what_cannot_be_had_is_said_and_no_other_commit_is_taken_for_it(
     make_run: Any, hub_cache: None, hub: dict[str, str], message: str

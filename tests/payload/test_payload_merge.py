@@ -104,7 +104,7 @@ def test_a_base_in_16_bits_is_written_so_only_where_that_is_exact_enough(
     code, said = finish(merged)
     assert code == 0, said
     assert merged.summary["dtype"] == "bfloat16"
-    assert any("float32 would be exact" in finding for finding in merged.summary["findings"])
+    assert any("use float32, which is exact" in finding for finding in merged.summary["findings"])
     config = json.loads((merged.path / "outbox" / ".new-16" / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
 

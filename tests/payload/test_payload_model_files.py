@@ -81,7 +81,7 @@ def test_a_model_that_fits_has_no_findings(tmp_path: Path) -> None:
     [
         (
             {"target_modules": ["q_proj", "q_porj"]},
-            r"lora.target_modules`: no module of .* q_porj; did you mean q_proj",
+            r"lora.target_modules`: .* has no module named q_porj; did you mean q_proj",
         ),
         ({"target_modules": ["zzz"]}, r"called zzz; it has down_proj, embed_tokens, k_proj"),
         ({"modules_to_save": ["embed_tokenz"]}, r"lora.modules_to_save`: .* embed_tokenz; did you mean embed_tokens\?"),
@@ -111,8 +111,8 @@ def test_experts_are_left_to_the_loaded_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "kind", "reason", "said"),
     [
-        ({"config.json": []}, None, "bad_spec", "has no config.json that can be read"),
-        ({"tokenizer.json": None, "tokenizer_config.json": None}, None, "bad_spec", "holds no tokenizer"),
+        ({"config.json": []}, None, "bad_spec", "has no readable config.json"),
+        ({"tokenizer.json": None, "tokenizer_config.json": None}, None, "bad_spec", "has no tokenizer"),
         (
             {"config.json": {**CONFIG, "vocab_size": 3}},
             None,
@@ -131,7 +131,7 @@ def test_experts_are_left_to_the_loaded_model(tmp_path: Path) -> None:
             {"tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}},
             "text",
             "data_error",
-            "names none: set `eos_token`",
+            "tokenizer has none: set `eos_token`",
         ),
     ],
 )
@@ -145,9 +145,9 @@ def test_a_model_folder_that_cannot_be_trained_is_refused(
 def test_weights_that_are_missing_or_cut_short_are_refused(tmp_path: Path) -> None:
     weights = write_model(tmp_path) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    assert "missing or cut short" in refusal(training(tmp_path)).message
+    assert "missing or truncated" in refusal(training(tmp_path)).message
     weights.unlink()
-    assert "holds no weights" in refusal(training(tmp_path)).message
+    assert "has no weights" in refusal(training(tmp_path)).message
     (tmp_path / "pytorch_model.bin").write_bytes(b"?")
     assert check_model(training(tmp_path), "messages") == []
 
@@ -220,7 +220,7 @@ def test_rows_with_tokens_beyond_the_embeddings_are_refused_and_only_those() -> 
 def test_rows_beyond_positions_are_refused_where_positions_were_learned_and_else_a_finding() -> None:
     asked = training(max_length=300, target_modules=["q_proj"])
     rows = part([1], lengths=[10, 290, 500], max_length=300)
-    assert "up to 290 tokens long, and the model was made for 256" in check_fit(asked, model(), tokenizer(3), [rows])[0]
+    assert "up to 290 tokens long, but the model has 256" in check_fit(asked, model(), tokenizer(3), [rows])[0]
     with pytest.raises(PayloadFailure, match=r"set `train\.max_length` to 256 or less"):
         check_fit(asked, model("transformer.wpe"), tokenizer(3), [rows])
     short = part([1], lengths=[10, 500], max_length=300)  # the long one is dropped

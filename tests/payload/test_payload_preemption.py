@@ -41,7 +41,7 @@ def check_preempted(run: PayloadRun, ended: Ended, name: str) -> int:
     step = max(run.losses())
     assert (
         run.failure["message"]
-        == f"{name} asked for an end: checkpoint {step} is complete, and training goes on from it"
+        == f"{name} requested a stop: checkpoint {step} is complete, and training resumes from it"
     )
     assert run.steps_in("checkpoints", "checkpoint-")[-1] == step
     assert (run.path / "outbox" / f".new-{step}" / ".announce.json").exists()
@@ -104,7 +104,7 @@ def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(make_run:
     process.send_signal(signal.SIGTERM)
     ended = wait_for_end(process)
     assert ended.code == INTERRUPTED, ended.output
-    assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
+    assert run.failure == {"reason": "preempted", "message": "SIGTERM requested a stop: nothing was trained yet"}
 
 
 INTERRUPTED_MODULE = """
@@ -127,7 +127,7 @@ def test_a_signal_whose_exception_an_import_replaces_is_an_interruption_all_the_
     (run.path / "work" / "puzzles.py").write_text(INTERRUPTED_MODULE)
     ended = run.finish()
     assert ended.code == INTERRUPTED, ended.output
-    assert run.failure == {"reason": "preempted", "message": "SIGTERM asked for an end: nothing was trained yet"}
+    assert run.failure == {"reason": "preempted", "message": "SIGTERM requested a stop: nothing was trained yet"}
 
 
 def test_minutes_save_as_well_as_steps(chat_files: tuple[Path, Path], make_run: Any) -> None:

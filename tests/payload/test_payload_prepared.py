@@ -133,13 +133,13 @@ def test_a_training_finds_what_prepare_made_and_is_the_same_as_without(
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
     for run in (make_run(shared, "training"), make_run({**shared, "batch": batch}, "ranks")):
         ended = run.train(launcher=True)
-        assert "data: all found as prepared before" in ended.output
+        assert "data: all reused from an earlier preparation" in ended.output
         assert run.losses() == pytest.approx(alone.losses(), rel=1e-5)
         assert not (run.path / "prepared").exists()
 
     code, output = prepare(preparing)
     assert code == 0, output
-    assert "data: all found as prepared before" in output
+    assert "data: all reused from an earlier preparation" in output
 
 
 @pytest.mark.payload
@@ -260,7 +260,7 @@ def test_prompts_that_look_different_before_their_completion_are_counted(tmp_pat
     run = make_run(make_training(write_jsonl(tmp_path / "rows.jsonl", rows), train={"max_steps": 1}))
     run.train()
     assert any(
-        finding.startswith("16 train rows: the end of the prompt becomes other tokens before its completion")
+        finding.startswith("16 train rows: the end of the prompt is tokenised differently before its completion")
         for finding in run.summary["findings"]
     )
 
@@ -288,8 +288,8 @@ tokenizer.save_pretrained(sys.argv[2])
     run = make_run(training)
     ended = run.train()
     assert run.summary["findings"] == [
-        "the chat template leaves the end of the assistant's turn out of the loss: the model may not stop",
-        "padding and end are both '<|im_end|>': tools that mask padding mask the end with it",
+        "the chat template excludes the end of the assistant's turn from the loss, so the model may not learn to stop",
+        "padding and end are both '<|im_end|>': tools that mask padding also mask the end",
     ]
     assert f"finding: {run.summary['findings'][0]}" in ended.output
 

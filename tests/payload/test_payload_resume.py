@@ -101,7 +101,7 @@ def test_an_optimizer_that_is_missing_is_said_and_needs_permission(at_8: Payload
     ended = at_8.finish()
     assert ended.code == 2, ended.output
     assert at_8.failure["reason"] == "resume_mismatch"
-    assert "checkpoint-8: optimizer.pt is missing or cut short, so that state starts anew" in at_8.failure["message"]
+    assert "checkpoint-8: optimizer.pt is missing or truncated, so that state starts fresh" in at_8.failure["message"]
 
     at_8.training["resume"] = {"accept_changes": True}
     at_8.attempt = 3
@@ -121,7 +121,9 @@ def test_another_number_of_ranks_is_a_change_and_leaves_random_states_behind(at_
     run.write_accelerate()
     ended = run.train(launcher=True)
     assert "finding: checkpoint-8: `batch.processes` was 1 and is 2; accepted" in ended.output
-    assert "checkpoint-8 has no rng_state_0.pth, rng_state_1.pth: these ranks draw anew" in ended.output
+    assert (
+        "checkpoint-8 has no rng_state_0.pth, rng_state_1.pth: these ranks start new random sequences" in ended.output
+    )
     assert run.steps_in("checkpoints", "checkpoint-") == [8, 12]
 
 
@@ -140,7 +142,7 @@ def two_ranks(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("two")
     run = PayloadRun(folder / "run", payload_python, make_ranked(folder)).prepare()
     run.train(launcher=True)
-    said = "21 rows are no multiple of the 8 that 2 ranks take at once: in the last step of each epoch 3 rows come a second time"
+    said = "21 rows are not a multiple of the 8 that 2 ranks take at once: in the last step of each epoch 3 rows come a second time"
     assert any(finding.startswith(said) for finding in run.summary["findings"])
     return run
 

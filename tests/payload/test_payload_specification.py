@@ -55,7 +55,7 @@ def test_a_whole_specification_is_read(tmp_path: Path) -> None:
         ("model.tiny.heads", 5, "hidden_size must divide by 2 × heads"),
         ("data.train", [], "names no file"),
         ("data.train", ["a.jsonl"], "`training.data.train[0]` must be an object"),
-        ("data.eval", [{"path": "/e", "weight": 2}], "takes no weight"),
+        ("data.eval", [{"path": "/e", "weight": 2}], "has no weight"),
         ("lora.init", "pissa_niter_4", "must be one of True, False, gaussian, olora, pissa"),
         ("lora.target_modules", ["q_proj", "lm_head"], "without lm_head"),
         ("lora.target_modules", [], "`all-linear` or a list of names"),

@@ -177,7 +177,7 @@ def test_overlong_samples_are_dropped_and_counted(tmp_path: Path, make_run: Any)
     assert "3 of 24 train rows dropped: 3 longer than max_length 256" in run.summary["findings"]
     assert "finding: 3 of 24 train rows dropped: 3 longer than max_length 256" in ended.output
     assert "finding: 1 of 5 eval rows dropped: 1 longer than max_length 256" in ended.output
-    assert "finding: keys in the rows that are not used: id (1)" in ended.output
+    assert "finding: unused keys in the rows: id (1)" in ended.output
 
 
 def test_prompts_with_completions_train_the_whole_model_beside_a_project_with_its_own_datasets_module(

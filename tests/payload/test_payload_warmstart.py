@@ -98,9 +98,9 @@ def test_what_does_not_fit_is_named_before_torch_is_imported(
 
 
 @pytest.mark.parametrize(("damage", "message"), [
-    ("gone", "it is not there any more"),
-    ("adapter_model.safetensors", "its weights are missing or cut short"),
-    ("optimizer.pt", "it holds no optimizer.pt, or half of one"),
+    ("gone", "it no longer exists"),
+    ("adapter_model.safetensors", "its weights are missing or truncated"),
+    ("optimizer.pt", "its optimizer.pt is missing or truncated"),
 ])  # fmt: skip
 def test_a_broken_checkpoint_is_no_start(
     undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, damage: str, message: str

@@ -37,7 +37,7 @@ def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]
         missing = [] if defect else missing_states(checkpoint, processes)
         if defect is None and not missing:
             return checkpoint, skipped
-        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or cut short'}")
+        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or truncated'}")
     return None, skipped
 
 
@@ -74,7 +74,7 @@ def find_defect(checkpoint: Path) -> str | None:
     if _read_object(checkpoint / "trainer_state.json").get("global_step") != step_of(checkpoint):
         return "trainer_state.json is missing or unfinished"
     if not has_weights(checkpoint):
-        return "its weights are missing or cut short"
+        return "its weights are missing or truncated"
     return None
 
 
@@ -164,7 +164,7 @@ def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > path.stat().st_size:
-            message = f"{path} is cut short"
+            message = f"{path} is truncated"
             raise ValueError(message)
         header: dict[str, Any] = json.loads(file.read(length))
     return length, header

@@ -40,7 +40,7 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
         return Resume(None, tuple(findings))
     before = read_manifest(checkpoint)
     if before is None:
-        findings.append(f"{checkpoint.name} has no list of its settings: whether they changed cannot be seen")
+        findings.append(f"{checkpoint.name} has no list of its settings, so it is unknown whether they changed")
     else:
         differences += compare(before, settings)
     if differences and not training.accept_changes:
@@ -55,7 +55,7 @@ def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[
     for checkpoint in complete.newest_first(folder):
         if complete.find_defect(checkpoint) is None:
             missing = complete.missing_states(checkpoint, processes)
-            return checkpoint, [f"{name} is missing or cut short, so that state starts anew" for name in missing]
+            return checkpoint, [f"{name} is missing or truncated, so that state starts fresh" for name in missing]
     return None, []
 
 
@@ -63,4 +63,4 @@ def _lost_random_states(checkpoint: Path, processes: int) -> list[str]:
     """Name random states that another number of ranks leaves without a file."""
     names = complete.random_states(processes)
     lost = [name for name in names if not (checkpoint / name).exists()]
-    return [f"{checkpoint.name} has no {', '.join(lost)}: these ranks draw anew"] if lost else []
+    return [f"{checkpoint.name} has no {', '.join(lost)}: these ranks start new random sequences"] if lost else []

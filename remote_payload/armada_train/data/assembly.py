@@ -53,8 +53,8 @@ class Part:
         found = [sentence] if (sentence := self.fitted.describe()) else []
         if self.lost_prompts:
             found.append(
-                f"{self.lost_prompts} {self.fitted.name} rows: the end of the prompt becomes other tokens before its completion "
-                "than it is alone, so that the model is asked otherwise than it was trained; end prompts with a line break"
+                f"{self.lost_prompts} {self.fitted.name} rows: the end of the prompt is tokenised differently before its "
+                "completion than alone, so the model is prompted differently than it was trained; end prompts with a line break"
             )
         return found
 

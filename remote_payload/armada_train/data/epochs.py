@@ -26,6 +26,6 @@ def doubt_about_epochs(rows: int, batch: Batch, schedule: Schedule) -> str | Non
     if batch.processes == 1 or not repeated or not ends or (schedule.epochs or 1.0) < 1.0:
         return None
     return (
-        f"{rows:,} rows are no multiple of the {at_once} that {batch.processes} ranks take at once: in the last step of each epoch "
-        f"{repeated} {'row comes' if repeated == 1 else 'rows come'} a second time, so it differs with the number of ranks"
+        f"{rows:,} rows are not a multiple of the {at_once} that {batch.processes} ranks take at once: in the last step of each epoch "
+        f"{repeated} {'row comes' if repeated == 1 else 'rows come'} a second time, so the result depends on the number of ranks"
     )

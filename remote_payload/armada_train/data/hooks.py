@@ -106,7 +106,7 @@ class Stream:
 
     def _agree(self, kind: str, where: str) -> None:
         if self.kind and kind != self.kind:
-            raise HookError(f"{where}: is {kind}, but the rows before are {self.kind}: one kind per run")
+            raise HookError(f"{where}: is {kind}, but earlier rows are {self.kind}: one kind per run")
         self.kind = kind
 
 
@@ -133,5 +133,5 @@ def hook_file(name: str) -> Path:
     """Find the file a hook stands in."""
     file = importlib.import_module(name.partition(":")[0]).__file__
     if file is None:
-        raise PayloadFailure("data_error", f"hook {name}: its module is no file")
+        raise PayloadFailure("data_error", f"hook {name}: its module is not a file")
     return Path(file)

@@ -58,10 +58,10 @@ def _load(hub: Hub) -> Any:
         raise  # it is refused, or a signal came in meanwhile
     except Exception as error:  # the library raises a dozen kinds, some of them its own, for the same few causes
         hint = (
-            "the hub is out of reach (or HF_HUB_OFFLINE is set) and this host's cache does not hold it: load it here once, "
+            "the hub is unreachable (or HF_HUB_OFFLINE is set) and this host's cache does not have it: load it here once, "
             "or give a folder of `Dataset.save_to_disk` as `path`"
             if isinstance(error, OSError)
-            else "its `config`, `split` and `revision` must exist; what is private needs HF_TOKEN among `secrets`"
+            else "its `config`, `split` and `revision` must exist; a private dataset needs HF_TOKEN in `secrets`"
         )
         first = str(error).strip().partition("\n")[0]
         message = f"{hub.id} ({hub.split}) cannot be loaded: {first} ({type(error).__name__}): {hint}"
@@ -78,5 +78,5 @@ def _check_cached(hub: Hub, builder: Any) -> None:
         return
     raise PayloadFailure(
         "data_error",
-        f"{hub.id}: the hub is out of reach, and this host's cache holds commit {builder.hash}, not `revision` {hub.revision}",
+        f"{hub.id}: the hub is unreachable, and this host's cache has commit {builder.hash}, not `revision` {hub.revision}",
     )

@@ -48,7 +48,7 @@ class Fitted:
         if self.split:
             sentences.append(
                 f"{self.split} of {len(self.lengths)} {self.name} rows split at max_length {self.max_length}: "
-                "their later parts are learnt without what came before"
+                "the later parts are learnt without the earlier ones"
             )
         return "; ".join(sentences) or None
 
@@ -77,5 +77,5 @@ def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
     raise PayloadFailure(
         "data_error",
         f"{share}: {fitted.describe()} ({describe_lengths(fitted.lengths)}); "
-        "raise train.max_length, or ask for train.long_samples: truncate or split",
+        "raise train.max_length, or set train.long_samples to truncate or split",
     )

@@ -78,7 +78,9 @@ def prepare(
         ]
         for source, prepared in made:
             if prepared.facts["kind"] != files.kind:
-                message = f"{source.name}: holds {prepared.facts['kind']}, but other files hold {files.kind}: one kind per run"
+                message = (
+                    f"{source.name}: has {prepared.facts['kind']}, but other files have {files.kind}: one kind per run"
+                )
                 raise PayloadFailure("data_error", message)
             files.ignored_keys.update(prepared.facts["ignored_keys"])
         tokens.extend(prepared for _, prepared in made)

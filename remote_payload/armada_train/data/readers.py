@@ -118,7 +118,7 @@ def _bounded(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[bytes]:
             raise DataFailure(
                 Place(path, number),
                 f"the line is longer than {LONGEST_LINE_BYTES >> 20} MiB",
-                "one row a line: is it .json rather than .jsonl?",
+                "one row per line is needed; the file may be .json instead of .jsonl",
             )
         yield line
 
@@ -133,10 +133,10 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def _parse_line(line: bytes, where: Place) -> Any:
     if where.number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataFailure(where, "the file is UTF-16, not UTF-8", "`iconv -f UTF-16 -t UTF-8` changes it")
+        raise DataFailure(where, "the file is UTF-16, not UTF-8", "`iconv -f UTF-16 -t UTF-8` converts it")
     if where.number == 1 and line.startswith(b"\xef\xbb\xbf"):
         raise DataFailure(
-            where, "the file begins with a byte order mark", "`sed -i '1s/^\\xef\\xbb\\xbf//'` takes it out"
+            where, "the file begins with a byte order mark", "`sed -i '1s/^\\xef\\xbb\\xbf//'` removes it"
         )
     try:
         return _DECODER.decode(line.decode())
@@ -170,9 +170,9 @@ def _read_parquet(path: Path) -> Iterator[tuple[Place, Any]]:
 def _read_folder(path: Path) -> Iterator[tuple[Place, Any]]:
     if (path / "dataset_dict.json").exists():
         splits = ", ".join(sorted(entry.name for entry in path.iterdir() if entry.is_dir()))
-        raise DataFailure(Place(path), f"it holds several splits: name the folder of one of them ({splits})")
+        raise DataFailure(Place(path), f"it has several splits: name the folder of one of them ({splits})")
     if not (path / "state.json").exists():
-        raise DataFailure(Place(path), "it has no state.json: it is no folder that `Dataset.save_to_disk` wrote")
+        raise DataFailure(Place(path), "it has no state.json, so `Dataset.save_to_disk` did not write it")
     _require("datasets", path)
     from datasets import load_from_disk
 

@@ -125,11 +125,11 @@ def refuse_other_evaluation(train: str, evaluation: str) -> None:
         PayloadFailure: `data_error`.
     """
     if train != evaluation:
-        raise PayloadFailure("data_error", f"training rows hold {train}, eval rows {evaluation}: one kind per run")
+        raise PayloadFailure("data_error", f"training rows have {train}, eval rows have {evaluation}: one kind per run")
 
 
 def _mixed(name: str, kind: str, before: str) -> PayloadFailure:
-    return DataFailure(name, f"holds {kind}, but the files before hold {before}: one kind per run")
+    return DataFailure(name, f"has {kind}, but earlier files have {before}: one kind per run")
 
 
 def read_source(source: Source, ignored: Counter[str]) -> tuple[str, list[Row]]:
@@ -151,12 +151,12 @@ def iterate_source(source: Source, ignored: Counter[str]) -> Iterator[tuple[str,
     for where, content in read_file(source.path) if source.hub is None else read_hub(source.hub):
         kind, row = normalise(content, where, ignored)
         if first and kind != first:
-            raise DataFailure(where, f"this row holds {kind}; those before it hold {first}: one kind per run")
+            raise DataFailure(where, f"this row has {kind}, but earlier ones have {first}: one kind per run")
         first = kind
         yield kind, row
     if not first:
         raise DataFailure(
-            source.name if source.hub else Place(source.path), "it holds no rows", f"it needs rows with {_SHAPES}"
+            source.name if source.hub else Place(source.path), "it has no rows", f"it needs rows with {_SHAPES}"
         )
 
 
@@ -195,17 +195,17 @@ def _normalise_chat(turns: Any, where: object, key: str, ignored: Counter[str]) 
         role_key, text_key = ("role", "content") if "role" in turn or "content" in turn else ("from", "value")
         if turn.get("tool_calls"):
             raise DataFailure(
-                where, f"{key}[{index}]` holds tool calls, which are not trained on yet", "leave such rows out"
+                where, f"{key}[{index}]` has tool calls, which are not supported yet", "leave such rows out"
             )
         role = turn.get(role_key)
         if not isinstance(role, str) or role not in ROLES:
-            raise DataFailure(where, f"{key}[{index}].{role_key}` is {show(role)}; known are {', '.join(ROLES)}")
+            raise DataFailure(where, f"{key}[{index}].{role_key}` is {show(role)}; known roles are {', '.join(ROLES)}")
         ignored.update(turn.keys() - {role_key, text_key})
         said = turn.get(text_key)
         if isinstance(said, list):
             raise DataFailure(
                 where,
-                f"{key}[{index}].{text_key}` is a list of parts, as for images; only text is trained on",
+                f"{key}[{index}].{text_key}` is a list of parts, as for images; only text is supported",
                 "leave such rows out, or join their texts",
             )
         messages.append({"role": ROLES[role], "content": _text(said, where, f"{key}[{index}].{text_key}`")})
@@ -225,6 +225,6 @@ def _text(value: Any, where: object, name: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise DataFailure(
-            where, f"{name} holds half a character (\\ud800 to \\udfff alone), which no tokenizer can read"
+            where, f"{name} has half a character (\\ud800 to \\udfff alone), which no tokenizer can read"
         ) from error
     return value

@@ -145,5 +145,5 @@ def _end_with(parent: int) -> None:
 
 def _work(chunk: list[Row]) -> Chunk:
     if _given is None:
-        raise PayloadFailure("exception", "a worker was not told what to tokenise with")
+        raise PayloadFailure("exception", "a worker was started without a tokenizer")
     return _tokenise_chunk(chunk, *_given)

@@ -37,7 +37,7 @@ def rule_out_flash(training: Training, capability: tuple[int, int] | None) -> st
     if training.device == "cpu":
         return "the run is on CPUs"
     if training.precision == "fp32":
-        return "flash attention computes in 16 bits, and the precision is fp32"
+        return "flash attention computes in 16 bits, but the precision is fp32"
     if capability is not None and capability < OLDEST_CAPABILITY:
         return f"flash attention needs compute capability 8.0, and this GPU has {capability[0]}.{capability[1]}"
     return None
@@ -58,7 +58,7 @@ def choose_attention(
         agree: Takes this rank's choice and gives the highest of all ranks: one that cannot load a kernel decides for all.
     """
     if training.attention != "auto":
-        return Attention(training.attention, "asked for by the profile")
+        return Attention(training.attention, "requested by the profile")
     obstacle = rule_out_flash(training, capability)
     if obstacle is not None:
         return Attention("sdpa", obstacle)

@@ -109,7 +109,7 @@ def refuse_unmatched(lora: Lora, modules: Collection[str], model: str) -> None:
         last = sorted({module.rpartition(".")[2] for module in modules if not module.rpartition(".")[2].isdigit()})
         near = difflib.get_close_matches(name.rpartition(".")[2], last, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(last[:12])}"
-        problems.append(f"`training.lora.{key}`: no module of {model} is called {name}; {hint}")
+        problems.append(f"`training.lora.{key}`: {model} has no module named {name}; {hint}")
     if problems:
         raise bad_spec("; ".join(problems))
 
@@ -127,7 +127,7 @@ def describe_positions(length: int, positions: int | None) -> str | None:
     """Say that rows may be longer than what a model was made for, or None."""
     if positions is None or length <= positions:
         return None
-    return f"`train.max_length` {length} is more than the {positions} positions that the model was made for"
+    return f"`train.max_length` {length} is more than the {positions} positions of the model"
 
 
 def has_learned_positions(modules: Iterable[str]) -> bool:
@@ -145,7 +145,7 @@ def _tiny_modules(tiny: TinyModel) -> set[str]:
 def _read_config(folder: Path) -> dict[str, Any]:
     config = _read_object(folder / "config.json")
     if config is None:
-        raise bad_spec(f"the model's folder {folder} has no config.json that can be read")
+        raise bad_spec(f"the model's folder {folder} has no readable config.json")
     inner = config.get("text_config")
     return {**config, **inner} if isinstance(inner, dict) else config
 
@@ -154,16 +154,16 @@ def _read_weights(folder: Path) -> dict[str, list[int]]:
     """Read the shapes of all tensors; none where they are in another format, whose files only torch can read."""
     if any((folder / name).exists() for name in _SAFETENSORS):
         if not has_weights(folder):
-            raise bad_spec(f"the model's folder {folder}: its weights are missing or cut short")
+            raise bad_spec(f"the model's folder {folder}: its weights are missing or truncated")
         return read_shapes(folder)
     if any((folder / name).exists() for name in _BINARIES) or (folder / "adapter_config.json").exists():
         return {}
-    raise bad_spec(f"the model's folder {folder} holds no weights: neither {' nor '.join(_SAFETENSORS)}")
+    raise bad_spec(f"the model's folder {folder} has no weights: neither {' nor '.join(_SAFETENSORS)}")
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
     if not any((folder / name).exists() for name in _TOKENIZERS):
-        raise bad_spec(f"the model's folder {folder} holds no tokenizer: tokenizer.json is missing")
+        raise bad_spec(f"the model's folder {folder} has no tokenizer: tokenizer.json is missing")
     content = _read_object(folder / "tokenizer.json") or {}
     model = content.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
@@ -211,7 +211,7 @@ def without_end(kind: str) -> PayloadFailure:
     """Say that rows of text cannot be ended."""
     return PayloadFailure(
         "data_error",
-        f"the rows are {kind}, which end with the tokenizer's end token, and the model's tokenizer names none: "
+        f"the rows are {kind}, which end with the tokenizer's end token, but the model's tokenizer has none: "
         "set `eos_token` in its tokenizer_config.json",
     )
 
@@ -230,7 +230,7 @@ def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer
     if used:
         raise bad_spec(
             f"the model's folder {folder}: {what}: there is no embedding for {', '.join(map(repr, used[:3]))}; "
-            "call `resize_token_embeddings` and save it again, or take the tokenizer it was trained with"
+            "call `resize_token_embeddings` and save it again, or use the tokenizer it was trained with"
         )
 
 

@@ -40,22 +40,20 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
     if highest < size:
         return []
     what = f"the tokenizer has tokens up to {highest}, the model embeddings for {size}"
-    cure = "call `resize_token_embeddings` and save the model again, or take the tokenizer it was trained with"
+    cure = "call `resize_token_embeddings` and save the model again, or use the tokenizer it was trained with"
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id >= size:
-        raise bad_spec(f"{what}: there is none for the padding, {tokenizer.pad_token!r}; {cure}")
+        raise bad_spec(f"{what}: there is none for the padding token, {tokenizer.pad_token!r}; {cure}")
     for part in parts:
         used = _highest(part.dataset.select_columns(["input_ids"]).iter(_ROWS_AT_ONCE))
         if used >= size:
             token = tokenizer.convert_ids_to_tokens(used)
-            message = (
-                f"{what}: there is none for {token!r} (token {used}), which stands in {part.fitted.name} rows; {cure}"
-            )
+            message = f"{what}: there is none for {token!r} (token {used}), which is in {part.fitted.name} rows; {cure}"
             raise PayloadFailure("data_error", message)
     # Rows that were read do not need the others; a stream's rows are made later. What was only added to the tokenizer, such as a
     # mark that transformers expects, is in no text.
     added = tokenizer.get_added_vocab()
     in_texts = any(token not in added for token, number in tokenizer.get_vocab().items() if number >= size)
-    return [f"{what}: no row may hold the others"] if training.is_stream and in_texts else []
+    return [f"{what}: rows must not contain the others"] if training.is_stream and in_texts else []
 
 
 def _highest(batches: Iterable[Any]) -> int:
@@ -78,8 +76,8 @@ def _check_positions(training: Training, model: Any, modules: Sequence[str], par
     if finding is None:
         return []
     if parts:
-        finding = f"rows are up to {longest} tokens long, and the model was made for {positions} positions"
+        finding = f"rows are up to {longest} tokens long, but the model has {positions} positions"
         if has_learned_positions(modules):
-            message = f"{finding}, beyond which it has none: set `train.max_length` to {positions} or less"
+            message = f"{finding}, and cannot process more: set `train.max_length` to {positions} or less"
             raise PayloadFailure("data_error", message)
-    return [f"{finding}: it may be worse beyond them"]
+    return [f"{finding}: its output may be worse beyond them"]

@@ -34,18 +34,20 @@ def check_start(training: Training) -> None:
     if start is None:
         return
     if not start.path.is_dir():
-        raise _misfit(start, "it is not there any more; a checkpoint that came home travels with the run")
+        raise _misfit(start, "it no longer exists; a checkpoint at home is sent with the run")
     if not has_weights(start.path):
-        raise _misfit(start, "its weights are missing or cut short")
+        raise _misfit(start, "its weights are missing or truncated")
     if start.moments and not zipfile.is_zipfile(start.path / "optimizer.pt"):
-        raise _misfit(start, "it holds no optimizer.pt, or half of one: leave `optimizer` out, or take another")
+        raise _misfit(
+            start, "its optimizer.pt is missing or truncated: leave `optimizer` out, or use another checkpoint"
+        )
     adapter = _read(start.path / "adapter_config.json")
     if adapter and training.lora is None:
         raise _misfit(
-            start, "it is an adapter, but this training has no `lora`: merge it first, and give the result as `model`"
+            start, "it is an adapter, but this training has no `lora`: merge it first, and use the result as `model`"
         )
     if not adapter and training.lora is not None:
-        raise _misfit(start, "it holds a whole model, but this training has `lora`: give it as `model` instead")
+        raise _misfit(start, "it is a whole model, but this training has `lora`: use it as `model` instead")
     differences = [*_compare_models(start, training)]
     if training.lora is not None:
         differences += _compare_adapters(adapter, training.lora)
@@ -111,7 +113,7 @@ def _compare_shapes(start: Path, model: Path) -> list[str]:
         name = different[0]
         return [f"{len(different)} tensors have another shape than `model`'s ({name}: {before[name]}, {now[name]})"]
     strange = sorted(before.keys() - now.keys())
-    return [f"{len(strange)} tensors are none of `model`'s ({strange[0]})"] if now and strange else []
+    return [f"{len(strange)} tensors are not in `model` ({strange[0]})"] if now and strange else []
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def parse_training(section: Section) -> Training:
     if training.is_stream:
         _check_stream(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
-        raise bad_spec("`training.train.kernels` are for GPUs: leave it at none on a CPU")
+        raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
     if training.lora is not None and training.lora.quantize != "none":
         if training.device == "cpu":
             raise bad_spec("`training.lora.quantize` needs a GPU: bitsandbytes packs 4 bits for CUDA")
@@ -96,7 +96,7 @@ def parse_training(section: Section) -> Training:
     if training.evaluation.samples and not training.eval_data:
         raise bad_spec("`training.evaluation.samples` takes its prompts from data.eval, which is empty")
     if training.precision == "fp16" and training.device == "cpu":
-        raise bad_spec("`training.precision` fp16 has no loss scaling on a CPU: take fp32 or bf16")
+        raise bad_spec("`training.precision` fp16 has no loss scaling on a CPU: use fp32 or bf16")
     return training
 
 
@@ -143,9 +143,9 @@ def _parse_data(section: Section) -> tuple[tuple[Source, ...], tuple[Source, ...
     if not train:
         raise bad_spec(f"`{section.where}.train` names no file")
     if any(source.weight != 1.0 for source in evaluation):
-        raise bad_spec(f"`{section.where}.eval` takes no weight: evaluation reads every row once")
+        raise bad_spec(f"`{section.where}.eval` has no weight: evaluation reads every row once")
     if any(source.hook for source in evaluation):
-        raise bad_spec(f"`{section.where}.eval` takes no hook: evaluation compares the same rows each time")
+        raise bad_spec(f"`{section.where}.eval` cannot have a hook: evaluation compares the same rows each time")
     return train, evaluation, workers
 
 
@@ -219,7 +219,7 @@ def _parse_schedule(section: Section) -> Schedule:
     if (schedule.max_steps is None) == (schedule.epochs is None):
         raise bad_spec(f"`{section.where}` must hold either `max_steps` or `epochs`")
     if schedule.packing and schedule.group_by_length:
-        raise bad_spec(f"`{section.where}`: packing fills every row, so there is nothing left for group_by_length")
+        raise bad_spec(f"`{section.where}`: packing fills every row, so group_by_length has no effect")
     if schedule.drop_limit > 1:
         raise section.wrong("drop_limit", "a share of the rows, at most 1", schedule.drop_limit)
     if schedule.warmup_steps >= 1 and schedule.warmup_steps != int(schedule.warmup_steps):

@@ -193,6 +193,6 @@ def check_gpus(training: Training, local_world_size: int, visible: int, torch: s
     """
     if visible == local_world_size:
         return
-    planned = f"{training.batch.processes} process(es) are planned, {local_world_size} of them here, with a GPU each"
+    planned = f"{training.batch.processes} process(es) are planned, {local_world_size} of them on this machine, each with a GPU"
     reason = "world_mismatch" if visible else "env_error"
     raise PayloadFailure(reason, f"{planned}, but torch {torch} sees {visible}")

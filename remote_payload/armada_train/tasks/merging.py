@@ -49,8 +49,8 @@ def merge(wanted: Merge, run: RunFolder, heartbeat: Heartbeat, kind: str, rows: 
         dtype, after = _write(merged, tokenizer, wanted, batches, before, final, heartbeat, findings)
         if wanted.quantized:
             findings.append(
-                "the adapter was trained over a base in 4 bits and is merged into the whole one: the loss of the "
-                "training is not quite that of either"
+                "the adapter was trained on a 4-bit base and is merged into the full-precision one, so their losses "
+                "differ slightly from the training's"
             )
         for finding in findings:
             print(f"finding: {finding}", flush=True)
@@ -115,9 +115,9 @@ def _write(
             return name, after
         sentence = f"written as {name} the loss is {after:.6f} instead of {before:.6f}"
         if dtype == torch.float32:
-            raise PayloadFailure("merge_mismatch", f"{sentence}: the merged model is not the one that was trained")
+            raise PayloadFailure("merge_mismatch", f"{sentence}: the merged model differs from the trained one")
         if wanted.dtype != "auto":
-            findings.append(f"{sentence}, more than {TOLERANCE:g} apart: float32 would be exact")
+            findings.append(f"{sentence}, more than {TOLERANCE:g} apart: use float32, which is exact")
             part.rename(final)
             return name, after
         findings.append(f"{sentence}, more than {TOLERANCE:g} apart: written as float32")

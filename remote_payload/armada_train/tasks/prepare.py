@@ -46,16 +46,19 @@ def prepare_and_report(
 
 def describe(splits: Splits) -> list[str]:
     """Say what was prepared, and whether it was there before."""
-    done = f"{splits.made} tokenised in {splits.seconds:.1f} s" if splits.made else "all found as prepared before"
-    also = f", {splits.found} found as prepared before" if splits.made and splits.found else ""
+    done = (
+        f"{splits.made} tokenised in {splits.seconds:.1f} s"
+        if splits.made
+        else "all reused from an earlier preparation"
+    )
+    also = f", {splits.found} reused from an earlier preparation" if splits.made and splits.found else ""
     return [*(part.describe() for part in splits.parts), *([f"data: {done}{also}"] if splits.parts else [])]
 
 
 def ignored_keys(*parts: Files | Stream | None) -> list[str]:
     """Name keys of the rows that nothing is done with."""
     return [
-        "keys in the rows that are not used: "
-        + ", ".join(f"{key} ({count})" for key, count in rows.ignored_keys.most_common(8))
+        "unused keys in the rows: " + ", ".join(f"{key} ({count})" for key, count in rows.ignored_keys.most_common(8))
         for rows in parts
         if rows and rows.ignored_keys
     ]

@@ -192,7 +192,7 @@ def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows
     """Say what of the data costs time or trains less than it seems."""
     doubts = []
     if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
-        doubts.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: `armada prepare` does it before")
+        doubts.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: run `armada prepare` in advance")
     doubt = None if isinstance(train_rows, Stream) else doubt_about_epochs(rows, training.batch, training.schedule)
     return doubts + ([doubt] if doubt else [])
 
@@ -202,10 +202,10 @@ def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> 
     doubts = []
     if kind == "messages" and not is_chat_template_stop_token_trained(tokenizer, chat_template=chat_template):
         doubts.append(
-            "the chat template leaves the end of the assistant's turn out of the loss: the model may not stop"
+            "the chat template excludes the end of the assistant's turn from the loss, so the model may not learn to stop"
         )
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id == tokenizer.eos_token_id:
-        doubts.append(f"padding and end are both {tokenizer.eos_token!r}: tools that mask padding mask the end with it")
+        doubts.append(f"padding and end are both {tokenizer.eos_token!r}: tools that mask padding also mask the end")
     return doubts
 
 

@@ -72,7 +72,7 @@ def _configure_wandb(training: Training, run: RunFolder, environment: MutableMap
         return False
     if not _is_installed("wandb"):  # `online` and `offline` were refused by check_libraries
         if run.is_main:
-            print("finding: WANDB_API_KEY is there, but the environment has no wandb: nothing is reported to it")
+            print("finding: WANDB_API_KEY is set, but the environment has no wandb: nothing is reported to W&B")
         return False
     environment["WANDB_DIR"] = str(run.path)
     environment["WANDB_RUN_ID"] = tracking.id  # one logical run across attempts

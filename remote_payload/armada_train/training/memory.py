@@ -26,7 +26,7 @@ def out_of_memory(batch: Batch, error: BaseException, *, trains_on_gpu: bool) ->
     first = str(error).strip().partition("\n")[0] or type(error).__name__
     is_of_gpu = isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in _GPU_WORDS)
     if trains_on_gpu and not is_of_gpu:
-        advice = "ask for more (`resources.memory`), or a host with more"
+        advice = "request more (`resources.memory`), or use a host with more"
         return PayloadFailure("host_oom", f"the machine's memory ran out, not a GPU's: {first}; {advice}")
     advice = "one sample at a time does not fit: a shorter max_length, activation checkpointing, or a smaller model"
     smaller = max((size for size in range(1, batch.micro) if batch.micro % size == 0), default=None)

@@ -29,7 +29,7 @@ def load_moments(optimizer: Any, file: Path) -> None:
     sizes = [[len(group["params"]) for group in state["param_groups"]] for state in (saved, own)]
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     if sizes[0] != sizes[1]:
-        raise _misfit(file, f"it has moments for {sum(sizes[0])} weights, this training trains {len(weights)}")
+        raise _misfit(file, f"it has moments for {sum(sizes[0])} weights, but this training trains {len(weights)}")
     for number, weight in enumerate(weights):
         moments = [value for value in saved["state"].get(number, {}).values() if torch.is_tensor(value) and value.dim()]
         wrong = next((moment for moment in moments if moment.shape != weight.shape), None)

@@ -37,8 +37,8 @@ class Preemption:
     def failure(self, step: int) -> PayloadFailure:
         """Make the failure that ends a preempted run."""
         name = signal.Signals(self.agreed or self.noted).name
-        saved = f"checkpoint {step} is complete, and training goes on from it" if step else "nothing was trained yet"
-        return PayloadFailure(PREEMPTED, f"{name} asked for an end: {saved}")
+        saved = f"checkpoint {step} is complete, and training resumes from it" if step else "nothing was trained yet"
+        return PayloadFailure(PREEMPTED, f"{name} requested a stop: {saved}")
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.noted = number

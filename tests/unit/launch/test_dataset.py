@@ -55,7 +55,7 @@ def test_what_only_the_host_can_read_is_left_to_it(tmp_path: Path) -> None:
 def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
     train, evaluation = write(tmp_path, CHAT), tmp_path / "e.jsonl"
     evaluation.write_text(ROWS["text"])
-    with pytest.raises(ConfigError, match="training rows hold messages, eval rows text"):
+    with pytest.raises(ConfigError, match="training rows have messages, eval rows have text"):
         check_data(data(train, evaluation))
 
 
@@ -73,8 +73,8 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
         ('{"messages": "a"}', "`messages` must be a filled list"),
         ('{"messages": ["a"]}', "`messages[0]` must be an object with role and content"),
         ('{"messages": [{"role": "user"}]}', "`messages[0].content` must be text, not null"),
-        ('{"messages": [{"content": "a"}]}', "`messages[0].role` is null; known are system, user"),
-        ('{"messages": [{"role": "boss", "content": "a"}]}', '`messages[0].role` is "boss"; known are'),
+        ('{"messages": [{"content": "a"}]}', "`messages[0].role` is null; known roles are system, user"),
+        ('{"messages": [{"role": "boss", "content": "a"}]}', '`messages[0].role` is "boss"; known roles are'),
         (
             '{"messages": [{"role": "user", "content": "a"}]}',
             "`messages` has no assistant turn, so there is nothing to train on",
@@ -85,20 +85,20 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
         ),
         (
             '{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {}}]}]}',
-            "`messages[0]` holds tool calls, which are not trained on yet",
+            "`messages[0]` has tool calls, which are not supported yet",
         ),
         (
             '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}',
             "`prompt` is a list of messages, and must be text",
         ),
         ('{"messages": [{"role": "user", "content": 5}]}', "`messages[0].content` must be text, not 5"),
-        ('{"conversations": [{"from": "bot", "value": "a"}]}', '`conversations[0].from` is "bot"; known are'),
+        ('{"conversations": [{"from": "bot", "value": "a"}]}', '`conversations[0].from` is "bot"; known roles are'),
         ('{"prompt": "a"}', "`completion` is missing beside `prompt`"),
         ('{"completion": "a"}', "`prompt` is missing beside `completion`"),
         ('{"prompt": "a", "completion": 5}', "`completion` must be text, not 5"),
         ('{"prompt": "a", "completion": []}', "`completion` is a list of messages, and must be text"),
         ('{"text": null}', "`text` must be text, not null"),
-        ('{"text": "a"}', "this row holds text; those before it hold messages"),
+        ('{"text": "a"}', "this row has text, but earlier ones have messages"),
         ('{"text": NaN}', "NaN is not JSON"),
         ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "half a character"),
         ('{"text": ' + "[" * 100_000, "nested too deeply"),
@@ -120,8 +120,8 @@ def test_a_bad_line_is_named(tmp_path: Path, row: str, words: str) -> None:
         (b"\xef\xbb\xbf" + CHAT.encode(), 1, "byte order mark"),
         (CHAT.encode("utf-16"), 1, "UTF-16"),
         (f"{CHAT}\n\n{CHAT}\n".encode(), 2, "it is empty, and more rows follow"),
-        (b"", None, "holds no rows"),
-        (b"\n \n", None, "holds no rows"),
+        (b"", None, "has no rows"),
+        (b"\n \n", None, "has no rows"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, raw: bytes, line: int | None, words: str) -> None:

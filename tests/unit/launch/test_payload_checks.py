@@ -31,11 +31,11 @@ def test_settings_that_the_payload_takes_pass() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"train": {"kernels": "liger"}}, "`train.kernels` are for GPUs: leave it at none on a CPU"),
+        ({"train": {"kernels": "liger"}}, "`train.kernels` need GPUs: leave it at none on a CPU"),
         ({"precision": "fp16"}, "`precision` fp16 has no loss scaling on a CPU"),
         (
             {"lora": {"target_modules": ["q_porj"]}},
-            "`lora.target_modules`: no module of the tiny model is called q_porj",
+            "`lora.target_modules`: the tiny model has no module named q_porj",
         ),
         ({"tracking": {"wandb": "offline"}}, "the profile's environment lacks wandb"),
     ],
@@ -58,7 +58,7 @@ def test_a_model_at_home_is_looked_at_where_it_lies(tmp_path: Path) -> None:
     found = ask_payload(section, environment(), model=tmp_path)
     assert (found.outcome, found.message.partition(":")[0]) == (
         "fail",
-        f"the model's folder {tmp_path} holds no weights",
+        f"the model's folder {tmp_path} has no weights",
     )
 
 
