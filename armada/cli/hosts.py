@@ -274,23 +274,24 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.monitor.queue import look_at_queue
-    from armada.provision.facts import ask_facts
+    from armada.protocol.facts import AskFacts
+    from armada.rpc.ask import ask
     from armada.rpc.session import HostSession
     from armada.store import hosts as records
     from armada.sync.schedule.disk_forecast import note_forecast
     from armada.sync.transfer.link_quality import judge_link
 
-    def ask(host: Host) -> _Checked | ArmadaError:
+    def look(host: Host) -> _Checked | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
-                facts = ask_facts(session)
+                facts = ask(session, AskFacts())
                 queue = look_at_queue(session) if host.batch is not None else None
                 return _Checked(facts, judge_link(session, facts.as_json()), queue)
         except ArmadaError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(32, len(wanted))) as pool:
-        answers = list(pool.map(ask, wanted))
+        answers = list(pool.map(look, wanted))
     code = 0
     listed: list[dict[str, object]] = []
     for host, answer in zip(wanted, answers, strict=True):

@@ -33,9 +33,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     """Log in, look at everything, measure the link. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
-    from armada.protocol.host import Examination, Examine
-    from armada.protocol.message import parse
-    from armada.provision.facts import ask_facts
+    from armada.protocol.facts import AskFacts
+    from armada.protocol.host import Examine
+    from armada.rpc.ask import ask
     from armada.rpc.session import HostSession
 
     findings: list[Finding] = []
@@ -43,10 +43,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     with HostSession(host, home, patience_s=0) as session:
         try:
             say("logging in")
-            facts = ask_facts(session, timeout_s=180.0)
+            facts = ask(session, AskFacts(), timeout_s=180.0)
             say("looking")
-            examined = session.call(Examine.method, {}, timeout_s=60.0)
-            seen = parse(Examination, examined, host=host.name, method=Examine.method)
+            seen = ask(session, Examine(), timeout_s=60.0)
             queue = look_at_queue(session) if host.batch is not None else None
             say("measuring")
             measured = measure(session, home)

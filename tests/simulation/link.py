@@ -13,6 +13,7 @@ from armada.paths import HomePaths, HostPaths
 from armada.rpc.byte_stream import Block
 from armada.rpc.client import Question
 from armada.rpc.outage import Outage
+from tests import host_facts
 
 if TYPE_CHECKING:
     from tests.simulation.host import SimHost
@@ -63,7 +64,7 @@ class SimSession:
 
     def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
         if method == "host.facts":
-            return {}  # it starts programs, and nobody here asks what a machine is made of
+            return host_facts.answer()  # a real one starts programs, and nobody here asks what a machine is made of
         return self._there.ask(method, params)
 
     def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:

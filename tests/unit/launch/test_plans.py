@@ -56,11 +56,12 @@ class Answers:
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
         model = {"commit": "a" * 40, "path": "/root/.armada/models/hub/q", "size_bytes": 5_000_000}
+        model |= {"present": False, "error": None, "refused": False}
         return {
             "host.facts": self._facts,
             "content.check": ABSENT,
             "model.find": model,
-            "scheduler.check": {"starts_in_s": 5.0},
+            "scheduler.check": {"refusal": None, "wait": None, "starts_in_s": 5.0},
         }[method]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from armada.config.hosts import Host
 from armada.paths import HomePaths
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, ask_hub, cached_content, cached_snapshot
@@ -92,7 +93,8 @@ class Asked:
     """A session that gives one answer, and keeps what it was asked."""
 
     def __init__(self, **answer: Any) -> None:
-        self.answer = answer
+        self.host = Host(name="box", ssh="box")
+        self.answer = {"commit": None, "path": None, "present": False, **answer}
         self.question: dict[str, Any] = {}
 
     def call(self, method: str, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
