@@ -9,7 +9,8 @@ from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
-from armada.monitor.observe import ask_about, observe, where
+from armada.monitor.look import where
+from armada.monitor.observe import ask_about, observe
 from armada.store import runs
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
@@ -91,13 +92,13 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     """Write the end of a run of which its host has nothing, where it can be known: nobody there can."""
     scheduler = str(mapping(runs.spec(database, run.run_id).get("scheduler")).get("kind") or "")
     look = ask_about(session, run)
-    there = where(run, look)
+    there = where(run, look.folder)
     seen = stopping.NotSeen(
         run.state,
         there,
         was_there=runs.was_seen(database, run.run_id),
         queued=bool(scheduler),
-        is_shared=there is not There.REMOVED or bool(mapping(look.get("remains")).get("is_shared")),
+        is_shared=there is not There.REMOVED or (look.run.remains is not None and look.run.remains.is_shared),
     )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     outcome = stopping.judge(seen)
