@@ -117,7 +117,8 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     """
     from armada.config.sync import settings_of
     from armada.home import own
-    from armada.monitor.observe import ask_about, observe, where
+    from armada.monitor.look import where
+    from armada.monitor.observe import ask_about, observe
     from armada.store import checkpoints, runs
     from armada.sync.checkpoints.apply_retention import tidy, wanted
     from armada.verdicts.presence import AWAY_WORDS, There
@@ -155,7 +156,7 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     try:
         session.call("run.remove", question, timeout_s=300)
     except NotFound:
-        if not options.force and where(run, ask_about(session, run)) is There.AWAY:
+        if not options.force and where(run, ask_about(session, run).folder) is There.AWAY:
             raise Conflict(
                 f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
                 hint=f"mount it, then repeat the command; armada rm {run.run_id} --force leaves what lies there",

@@ -90,7 +90,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
     with context.session_about(run, patience_s=0) as session:
         observe(context.database, session, [run])
         now = runs.find(context.database, run.run_id)
-        stopped = stopped_in(ask_about(session, now)) if now.state == "running" else ()
+        stopped = stopped_in(ask_about(session, now).run) if now.state == "running" else ()
         if not engine or now.ended or now.state in ("preparing", "submitted"):
             return Told(stopped=stopped)
         answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)

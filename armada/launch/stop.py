@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from armada.config.schedulers import cancel_command
 from armada.errors import Conflict, NotFound, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping
-from armada.monitor.observe import ask_about, observe, where
+from armada.monitor.look import where
+from armada.monitor.observe import ask_about, observe
 from armada.protocol.recorded import recorded_spec
 from armada.store import runs
 from armada.verdicts import stopping
@@ -97,13 +97,13 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     spec = recorded_spec(runs.spec(database, run.run_id))
     scheduler = (spec.scheduler.kind or "") if spec.scheduler is not None else ""
     look = ask_about(session, run)
-    there = where(run, look)
+    there = where(run, look.folder)
     seen = stopping.NotSeen(
         run.state,
         there,
         was_there=runs.was_seen(database, run.run_id),
         queued=bool(scheduler),
-        is_shared=there is not There.REMOVED or bool(mapping(look.get("remains")).get("is_shared")),
+        is_shared=there is not There.REMOVED or (look.run.remains is not None and look.run.remains.is_shared),
     )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     outcome = stopping.judge(seen)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeGuard, TypeVar, cast
 
 from armada import __version__
 from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
@@ -25,6 +25,11 @@ from armada.transport.bootstrap import MARK, opening, upload
 from armada.transport.interface import Channel, Transport, root_of
 from armada.transport.ssh.names import has_control_characters
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from armada.protocol.message import Request
+
 log = logging.getLogger(__name__)
 
 LINE_LIMIT_BYTES = 8 << 20
@@ -34,16 +39,23 @@ _NOISE_LINE_BYTES = 4 << 10
 _JOIN_S = 2.0
 
 _T = TypeVar("_T")
+M = TypeVar("M", bound="BaseModel")
 OnProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One of several things asked at once; see `Agent.call`."""
+class Question(Generic[M]):
+    """One of several things asked at once; without `answer` the answer is not parsed."""
 
     method: str
     params: dict[str, Any]
     timeout_s: float = 30.0
+    answer: type[M] | None = None
+
+    @classmethod
+    def of(cls, request: Request[M], timeout_s: float = 30.0) -> Question[M]:
+        """Ask this, and parse the answer."""
+        return Question(request.method, request.as_params(), timeout_s, cast("type[M]", request.answer))
 
 
 @dataclass(slots=True)
@@ -177,18 +189,21 @@ class Agent:
         asked = self._ask(method, params)
         return lambda timeout_s: self._answer_to(asked, timeout_s)
 
-    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
         """Ask several things in one flight, and wait for all answers; what the agent refused stands in its answer's place.
+
+        An answer is the model that its question names, or else an object of JSON's; one that does not fit stands as an error.
 
         Raises:
             LinkLost: As `call` does.
         """
         began = time.monotonic()
         asked = [(self._ask(question.method, question.params), question.timeout_s) for question in questions]
-        answers: list[dict[str, Any] | ArmadaError] = []
-        for (number, call), timeout_s in asked:
+        answers: list[Any] = []
+        for question, ((number, call), timeout_s) in zip(questions, asked, strict=True):
             try:
-                answers.append(self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic())))
+                answer = self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic()))
+                answers.append(parse_answer(question.answer, answer, question.method, self._host))
             except LinkLost:
                 raise
             except ArmadaError as error:
@@ -345,6 +360,19 @@ class Agent:
         if self._hello.done():
             return LinkLost(f"the agent ended: {diagnosis}", hint="run the same command again", host=self._host)
         return start_error(self.noise, diagnosis, host=self._host)
+
+
+def parse_answer(model: type[M] | None, answer: dict[str, Any], method: str, host: str) -> M | dict[str, Any]:
+    """The model of an answer, or the answer as it is where there is none.
+
+    Raises:
+        UnexpectedAnswer: It does not fit.
+    """
+    if model is None:
+        return answer
+    from armada.protocol.message import parse
+
+    return parse(model, answer, host=host, method=method)
 
 
 class LineSplitter:
