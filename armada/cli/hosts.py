@@ -275,7 +275,6 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
 
     from armada.monitor.queue import look_at_queue
     from armada.protocol.facts import AskFacts
-    from armada.rpc.ask import ask
     from armada.rpc.session import HostSession
     from armada.store import hosts as records
     from armada.sync.schedule.disk_forecast import note_forecast
@@ -284,7 +283,7 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     def look(host: Host) -> _Checked | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
-                facts = ask(session, AskFacts())
+                facts = session.call(AskFacts())
                 queue = look_at_queue(session) if host.batch is not None else None
                 return _Checked(facts, judge_link(session, facts.as_json()), queue)
         except ArmadaError as error:

@@ -35,7 +35,6 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     from armada.monitor.queue import look_at_queue
     from armada.protocol.facts import AskFacts
     from armada.protocol.host import Examine
-    from armada.rpc.ask import ask
     from armada.rpc.session import HostSession
 
     findings: list[Finding] = []
@@ -43,9 +42,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     with HostSession(host, home, patience_s=0) as session:
         try:
             say("logging in")
-            facts = ask(session, AskFacts(), timeout_s=180.0)
+            facts = session.call(AskFacts(), timeout_s=180.0)
             say("looking")
-            seen = ask(session, Examine(), timeout_s=60.0)
+            seen = session.call(Examine(), timeout_s=60.0)
             queue = look_at_queue(session) if host.batch is not None else None
             say("measuring")
             measured = measure(session, home)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.protocol.host import Probe
-from armada.rpc.ask import ask
 from armada.sync.transfer.bandwidth import allowance_for
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = 
     samples = []
     for _ in range(ROUND_TRIPS):
         before, began = clock(), time.perf_counter()
-        answer = ask(session, Probe(send_bytes=0, padding=""))
+        answer = session.call(Probe(send_bytes=0, padding=""))
         took_s = time.perf_counter() - began
         samples.append((took_s, answer.time - (before + took_s / 2)))
     took = [sample[0] for sample in samples]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUnusable
 from armada.protocol.content import CheckContent, ContentPlace, Mode, PublishContent
-from armada.rpc.ask import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +83,7 @@ def find(session: HostSession, content: Content) -> ContentPlace:
     Raises:
         ProvisionFailed: What lies there under the content's name is somebody else's, or other files.
     """
-    return ask(session, CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
+    return session.call(CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
 
 
 def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:
@@ -104,7 +103,7 @@ def send(session: HostSession, content: Content, progress: Callable[[TransferPro
     for last in (False, False, True):
         _carry(session, content, found.staging, progress)
         try:
-            ask(session, request, timeout_s=3600.0)
+            session.call(request, timeout_s=3600.0)
         except (HostUnreachable, ProvisionFailed):
             raise
         except ArmadaError as error:

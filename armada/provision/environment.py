@@ -12,7 +12,6 @@ from armada.protocol.environment import AskEnvironments, EnsureEnvironment
 from armada.protocol.facts import GpuKind
 from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
-from armada.rpc.ask import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> En
             hint="environment.flash_attn: auto goes without; build compiles it, for hours",
             host=session.host.name,
         )
-    states = ask(session, AskEnvironments(keys=(key,))).root
+    states = session.call(AskEnvironments(keys=(key,))).root
     wanted = profile.environment
     return Environment(
         key,
@@ -89,8 +88,7 @@ def ensure_environment(
         optional=environment.optional,
         flash_attn=environment.flash_attn.request if environment.flash_attn else None,
     )
-    answer = ask(
-        session,
+    answer = session.call(
         request,
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
         on_progress=lambda message, _: say(message),

@@ -14,7 +14,6 @@ from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.environment import FetchModel, FindModel
 from armada.provision.content import Content, take_stock
-from armada.rpc.ask import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +66,7 @@ def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secre
     """Ask the hub, from the host, whether it has a model; a hub that cannot be reached says nothing against it."""
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets and bool(os.environ.get("HF_TOKEN"))
-    found = ask(session, _request(repo, way, token=token), timeout_s=60.0)
+    found = session.call(_request(repo, way, token=token), timeout_s=60.0)
     refused = sanitize_line(found.error, 600) if found.refused and found.error is not None else None
     return HubAnswer(refused, token, found.size_bytes or None)
 
@@ -89,7 +88,7 @@ def find_model(
     """
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets
-    found = ask(session, _request(repo, way, token=token), timeout_s=60.0)
+    found = session.call(_request(repo, way, token=token), timeout_s=60.0)
     commit, path = found.commit, found.path
     below = str(session.paths.root / "models" / "hub") + "/"
     if commit is not None and _COMMIT.fullmatch(commit) and path is not None and path.startswith(below):
@@ -121,8 +120,7 @@ def fetch_model(session: HostSession, model: HubModel, environment: str, say: Ca
         commit=model.commit,
         environment=environment,
     )
-    answer = ask(
-        session,
+    answer = session.call(
         request,
         timeout_s=FETCH_S,
         on_progress=lambda message, part: say(message if part is None else f"{message}, {part:.0%}"),

@@ -12,7 +12,6 @@ from armada.protocol.facts import AskFacts
 from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
 from armada.provision.exclusive_lock import exclusive_lock
-from armada.rpc.ask import ask
 from armada.store import hosts as records
 from armada.units import span
 
@@ -86,7 +85,7 @@ def provision_host(
         admit(database, home, project, host.name)
         told = progress.tells(listener)
         told.now("plan", f"asking {host.name}")
-        facts = ask(session, AskFacts())
+        facts = session.call(AskFacts())
         records.record_facts(database, host.name, facts.as_json(), origin=origin)
         profile = profile or load_profile(choose_profile(facts.hardware.gpu_names, home), home)
         environment = plan_environment(session, profile, facts)
@@ -99,7 +98,7 @@ def provision_host(
             )
         for note in left_out:
             told.stage("", f"⚠ {note}")
-        records.record_facts(database, host.name, ask(session, AskFacts()).as_json(), origin=origin)
+        records.record_facts(database, host.name, session.call(AskFacts()).as_json(), origin=origin)
         said = f"built in {span(seconds)}" if built else "was there already"
         told.stage("ready", f"environment {environment.key} {said}")
     return Provisioned(profile.name, environment.key, built, seconds)

@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, cast
 
 from armada.errors import ProvisionFailed
 from armada.protocol.content import ListStaged, ReceiveContent
-from armada.rpc.ask import ask
 from armada.transport.copying import regular_sizes
 from armada.transport.interface import TransferProgress
 
@@ -38,7 +37,7 @@ def pour(session: HostSession, content: Content, progress: Callable[[TransferPro
 
 
 def _pour_once(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> None:
-    staged = dict(ask(session, ListStaged(kind=content.kind, sha=content.sha)).files)
+    staged = dict(session.call(ListStaged(kind=content.kind, sha=content.sha)).files)
     sizes = {path: size for path, size, _, _ in content.manifest}
     # What is longer than it should be is something else: it is sent from its beginning.
     offsets = {path: staged[path] if staged.get(path, size + 1) <= size else 0 for path, size in sizes.items()}

@@ -14,7 +14,6 @@ from armada.protocol.facts import AskFacts
 from armada.protocol.message import Misfit
 from armada.protocol.runs import ListedRun, ListRuns, ReadSpecs, StoredSpec
 from armada.recovery.published import adopt_spec
-from armada.rpc.ask import ask
 from armada.store import hosts, runs
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def read_host(
         HostUnreachable: What was taken until then stays; asking again goes on.
     """
     host = session.host.name
-    listed = ask(session, ListRuns(), timeout_s=120.0).runs[:_MOST_RUNS]
+    listed = session.call(ListRuns(), timeout_s=120.0).runs[:_MOST_RUNS]
     there = [entry.run_id for entry in listed if isinstance(entry, ListedRun)]
     known = {run.run_id: run.host for run in runs.every(database)}
     elsewhere = tuple(name for name in there if known.get(name, host) not in (host, runs.NO_HOST))
@@ -73,7 +72,7 @@ def read_host(
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         runs.retell(database, run_id)
-    hosts.record_facts(database, host, ask(session, AskFacts(), timeout_s=60.0).as_json())
+    hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged))
 
 
@@ -89,7 +88,7 @@ def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:
     left = list(wanted)
     while left:
         asked = left[:_SPECS_PER_QUESTION]
-        answer = ask(session, ReadSpecs(run_ids=tuple(asked)), timeout_s=120.0)
+        answer = session.call(ReadSpecs(run_ids=tuple(asked)), timeout_s=120.0)
         came = [entry for entry in map(_stored, answer.specs) if entry is not None and entry.run_id in asked]
         if not came:
             return [*found, *(StoredSpec(run_id=name, spec=None, problem="the agent left it out") for name in left)]

@@ -12,7 +12,6 @@ from armada.launch.engines.request import JobRequest, job_request
 from armada.protocol.scheduler import CheckJob
 from armada.protocol.spec import SchedulerSpec
 from armada.rpc.agent_archive import build
-from armada.rpc.ask import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +92,7 @@ def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswe
     engine = ENGINES.get(host.scheduler)
     if engine is None or host.scheduler == "direct":
         return SchedulerAnswer()
-    opinion = ask(session, CheckJob(scheduler=host.scheduler, file=files[engine.file]), timeout_s=120.0)
+    opinion = session.call(CheckJob(scheduler=host.scheduler, file=files[engine.file]), timeout_s=120.0)
     refusal, wait = (sanitize_line(text, 900) if text is not None else None for text in (opinion.refusal, opinion.wait))
     starts_in_s = opinion.starts_in_s
     known = starts_in_s is not None and 0 <= starts_in_s < _LONGEST_WAIT_S

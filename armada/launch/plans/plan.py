@@ -18,7 +18,6 @@ from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
 from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find
-from armada.rpc.ask import ask
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -126,7 +125,7 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
     """Ask the host what it is, and take from it what the experiment asks for."""
     session, resources = task.order.session, task.settings.resources
     _ = task.named_profile  # a wrong one is said before the host is asked
-    facts = ask(session, AskFacts())
+    facts = session.call(AskFacts())
     profile = task.profile(facts)
     gpus = count_gpus(resources, session.host, profile, facts, takes_gpus=task.takes_gpus)
     processes = gpus or resources.processes or 1

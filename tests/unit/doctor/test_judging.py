@@ -16,6 +16,7 @@ from armada.paths import HomePaths
 from armada.protocol.host import Examination
 from armada.rpc.session import HostSession
 from tests import host_facts
+from tests.answers import Answering
 from tests.host_facts import IDENTITY, TOOLS
 
 HOST = Host(name="box", ssh="me@box")
@@ -117,6 +118,8 @@ def test_an_answer_out_of_shape_is_a_finding_and_no_end_of_the_report(
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     home.make()
     answers: dict[str, dict[str, Any]] = {"host.facts": {"user": 7}, "host.examine": {}, "host.probe": {"time": "soon"}}
-    monkeypatch.setattr(HostSession, "call", lambda _self, method, _params, **_options: answers[method])
+    answering = Answering()
+    monkeypatch.setattr(answering, "said", lambda method, _params, **_options: answers[method])
+    monkeypatch.setattr(HostSession, "call", lambda _self, request, **options: answering.call(request, **options))
     report = examine(Host(name="local", local=True), home, lambda _: None)
     assert (report.exit_code, [finding.subject for finding in report.findings]) == (3, ["agent"])
