@@ -102,7 +102,7 @@ def _exchange(stream: Stream, down_bytes: int, up_bytes: int) -> float:
     padding = base64.b64encode(os.urandom(up_bytes * 3 // 4)).decode("ascii")
     request = Probe(send_bytes=down_bytes, padding=padding)
     began = time.perf_counter()
-    stream.exchange(request.method, request.as_params())
+    stream.exchange(request, lambda echo: echo.size_bytes)
     return time.perf_counter() - began
 
 

@@ -47,9 +47,7 @@ def _pour_once(session: HostSession, content: Content, progress: Callable[[Trans
     request = ReceiveContent(kind=content.kind, sha=content.sha)
     report = _Report(content.size_bytes, sum(offsets.values()), progress)
     with closing(session.open_stream()) as stream:
-        stream.pour(
-            request.method, request.as_params(), lambda write: _fill(content, missing, offsets, sizes, write, report)
-        )
+        stream.pour(request, lambda write: _fill(content, missing, offsets, sizes, write, report))
 
 
 class _Report:

@@ -215,7 +215,7 @@ class HostSession:
     @property
     def paths(self) -> HostPaths:
         """Names under the host's root, as the host itself resolved it."""
-        return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
+        return HostPaths(PurePosixPath(self.persist(lambda: self._open().hello.root)))
 
     @property
     def has_greeted(self) -> bool:
