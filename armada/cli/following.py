@@ -146,8 +146,9 @@ def live_line(run: Run) -> tuple[str, str]:
 
 def _say_report(session: HostSession, run: Run, reporter: Reporter) -> None:
     """What the run said about the data, which is the last it printed."""
-    answer = session.call("run.log", {"run_id": run.run_id, "tail_lines": 50})
-    for line in str(answer["text"]).splitlines():
+    from armada.protocol.runs import ReadLog
+
+    for line in session.call(ReadLog(run_id=run.run_id, tail_lines=50)).text.splitlines():
         label, colon, text = line.partition(": ")
         if colon and label in {"train", "eval", "data", "finding"}:
             reporter.stage(label, sanitize_line(text, 2000))

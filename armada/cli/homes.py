@@ -15,9 +15,9 @@ from armada.units import counted, span
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.home import Home
+    from armada.protocol.homes import EnrolledHome
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
-    from armada.sync.runs.acknowledgements import Registered
 
 _AT_ONCE = 200
 FLAG = "--other-home"
@@ -66,21 +66,22 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     forget.set_defaults(handler=_forget)
 
 
-def _by_home(session: HostSession) -> dict[str, list[tuple[Registered, str, int]]]:
+def _by_home(session: HostSession) -> dict[str, list[tuple[EnrolledHome, str, int]]]:
     """The homes of all runs on a host: for each run its record, the run, and how many checkpoints it has not fetched."""
-    from armada.monitor.observe import outbox_entries
+    from armada.protocol.message import Misfit
+    from armada.protocol.sync import ListOutboxes, RunToList
     from armada.sync.release.judge import runs_there
-    from armada.sync.runs.acknowledgements import registered
 
     run_ids = runs_there(session)
-    found: dict[str, list[tuple[Registered, str, int]]] = {}
+    found: dict[str, list[tuple[EnrolledHome, str, int]]] = {}
     for start in range(0, len(run_ids), _AT_ONCE):
-        question = {"runs": [{"run_id": run_id} for run_id in run_ids[start : start + _AT_ONCE]]}
-        for entry in session.call("sync.look", question, timeout_s=300.0).get("runs") or []:
-            there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
-            for home in registered(entry) or ():
-                count = len(there - home.held - home.unwanted)
-                found.setdefault(home.id, []).append((home, str(entry.get("run_id")), count))
+        asked = ListOutboxes(runs=tuple(RunToList(run_id=run_id) for run_id in run_ids[start : start + _AT_ONCE]))
+        for entry in session.call(asked, timeout_s=300.0).runs:
+            if isinstance(entry, Misfit):
+                continue
+            there = {checkpoint.digest for checkpoint in entry.outbox}
+            for home in entry.homes:
+                found.setdefault(home.id, []).append((home, entry.run_id, len(there - home.spoken_of)))
     return found
 
 
@@ -125,6 +126,7 @@ def _homes(options: argparse.Namespace) -> int:
 def _forget(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.home import own
+    from armada.protocol.homes import AskingHome, ForgetHome
 
     context = Context()
     here = own(context.home)
@@ -143,10 +145,10 @@ def _forget(options: argparse.Namespace) -> int:
             )
         if chosen[0] == here.id:
             raise UsageError("that is this home", hint=f"armada hosts homes {options.name} shows the others")
-        answer = session.call("homes.forget", {"home": here.as_json(), "forget": chosen[0]})
+        answer = session.call(ForgetHome(home=AskingHome(**here.as_json()), forget=chosen[0]))
     records = found[chosen[0]]
     missing = sum(count for *_, count in records)
-    count = len(answer.get("runs") or [])
+    count = len(answer.runs)
     if options.json:
         print_json({"host": options.name, "forgotten": chosen[0], "runs": count, "not_fetched": missing})
         return 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.config.hosts import Host
     from armada.protocol.facts import Facts, Gpu
+    from armada.protocol.scheduler import ClusterQueue
     from armada.store.hosts import DiskForecast
     from armada.sync.transfer.link_quality import Judged
 
@@ -38,7 +39,7 @@ class _Checked:
 
     facts: Facts
     link: Judged
-    queue: dict[str, Any] | None
+    queue: ClusterQueue | None
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -276,23 +277,23 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.monitor.queue import look_at_queue
-    from armada.provision.facts import ask_facts
+    from armada.protocol.facts import AskFacts
     from armada.rpc.session import HostSession
     from armada.store import hosts as records
     from armada.sync.schedule.disk_forecast import note_forecast
     from armada.sync.transfer.link_quality import judge_link
 
-    def ask(host: Host) -> _Checked | ArmadaError:
+    def look(host: Host) -> _Checked | ArmadaError:
         try:
             with HostSession(host, context.home, patience_s=0) as session:
-                facts = ask_facts(session)
+                facts = session.call(AskFacts())
                 queue = look_at_queue(session) if host.batch is not None else None
                 return _Checked(facts, judge_link(session, facts.as_json()), queue)
         except ArmadaError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(32, len(wanted))) as pool:
-        answers = list(pool.map(ask, wanted))
+        answers = list(pool.map(look, wanted))
     code = 0
     listed: list[dict[str, object]] = []
     for host, answer in zip(wanted, answers, strict=True):
@@ -309,7 +310,7 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
-        told = answer.facts.as_json() | ({"queue": answer.queue} if host.batch is not None else {})
+        told = answer.facts.as_json() | ({"queue": answer.queue.model_dump()} if answer.queue is not None else {})
         records.record_facts(context.database, host.name, told)
         forecast = note_forecast(context.database, host.name)
         disk = dataclasses.asdict(forecast) if forecast is not None else None
@@ -343,7 +344,7 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     if not host.local and not facts.tools.rsync:
         print("    no rsync: files are sent as a tar stream, which is slower on long links")
     print(f"    checkpoints come by {'rsync' if link.method == 'rsync' else 'the stream'}: {link.reason}")
-    if host.batch is not None:
+    if checked.queue is not None:
         _say_queue(host, checked.queue)
         if host.profile is None:
             return
@@ -364,11 +365,11 @@ def _say_gpus(gpus: Sequence[Gpu]) -> None:
     print(f"    {len(gpus)} × {gpus[0].name} ({busy} in use), driver {gpus[0].driver_version}")
 
 
-def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
+def _say_queue(host: Host, queue: ClusterQueue) -> None:
     """What a batch system has; the GPUs of the machine one logs in to say nothing about its workers."""
     from armada.monitor.queue import describe_queue
 
-    for line in describe_queue(queue or {}, host.scheduler, time.time()):
+    for line in describe_queue(queue, host.scheduler, time.time()):
         print(f"    {line}")
     if host.profile is None:
         where = "hosts.yaml" if host.origin is None else host.origin

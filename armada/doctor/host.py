@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, UnexpectedAnswer
@@ -11,13 +11,14 @@ from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from armada.config.hosts import Host
     from armada.doctor.measure import Measured
     from armada.paths import HomePaths
     from armada.protocol.facts import Facts
     from armada.protocol.host import Examination
+    from armada.protocol.scheduler import ClusterQueue
 
 CLOCK_S = 120.0
 LOW_BYTES = 5_000_000_000
@@ -33,9 +34,8 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     """Log in, check everything, measure the connection. Never raises for what a host does."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
-    from armada.protocol.host import Examination, Examine
-    from armada.protocol.message import parse
-    from armada.provision.facts import ask_facts
+    from armada.protocol.facts import AskFacts
+    from armada.protocol.host import Examine
     from armada.rpc.session import HostSession
 
     findings: list[Finding] = []
@@ -43,10 +43,9 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
     with HostSession(host, home, patience_s=0) as session:
         try:
             say("logging in")
-            facts = ask_facts(session, timeout_s=180.0)
+            facts = session.call(AskFacts(), timeout_s=180.0)
             say("looking")
-            examined = session.call(Examine.method, {}, timeout_s=60.0)
-            seen = parse(Examination, examined, host=host.name, method=Examine.method)
+            seen = session.call(Examine(), timeout_s=60.0)
             queue = look_at_queue(session) if host.batch is not None else None
             say("measuring")
             measured = measure(session, home)
@@ -87,7 +86,7 @@ def judge(
     seen: Examination,
     measured: Measured,
     *,
-    queue: Mapping[str, Any] | None = None,
+    queue: ClusterQueue | None = None,
     noise: str = "",
 ) -> list[Finding]:
     """Turn a host's answer into findings. All of it is untrusted until sanitized.
@@ -364,8 +363,8 @@ def _leftovers(seen: Examination) -> Finding:
     return warn("leftovers", said, _on(seen, find))
 
 
-def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
-    problem = (queue or {}).get("error")
+def _batch(host: Host, queue: ClusterQueue | None) -> Finding:
+    problem = queue.error if queue is not None else None
     if queue is None or problem:
         return fail(
             "batch system",

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.protocol.host import Probe
 from armada.sync.transfer.bandwidth import allowance_for
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = 
     samples = []
     for _ in range(ROUND_TRIPS):
         before, began = clock(), time.perf_counter()
-        answer = session.call("host.probe", {"send_bytes": 0, "padding": ""})
+        answer = session.call(Probe(send_bytes=0, padding=""))
         took_s = time.perf_counter() - began
-        samples.append((took_s, float(answer["time"]) - (before + took_s / 2)))
+        samples.append((took_s, answer.time - (before + took_s / 2)))
     took = [sample[0] for sample in samples]
     limits = [rate for rate in (session.host.bytes_per_s, _home_rate(home)) if rate is not None]
     down = up = None
@@ -99,9 +100,9 @@ def _take(stream: Stream, session: HostSession, home: HomePaths, size: int) -> f
 def _exchange(stream: Stream, down_bytes: int, up_bytes: int) -> float:
     # Random, so that a connection that compresses does not flatter itself; base64, because it travels in JSON.
     padding = base64.b64encode(os.urandom(up_bytes * 3 // 4)).decode("ascii")
-    question: dict[str, object] = {"send_bytes": down_bytes, "padding": padding}
+    request = Probe(send_bytes=down_bytes, padding=padding)
     began = time.perf_counter()
-    stream.exchange("host.probe", question)
+    stream.exchange(request, lambda echo: echo.size_bytes)
     return time.perf_counter() - began
 
 

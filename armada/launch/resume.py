@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UnexpectedAnswer, UsageError
 from armada.monitor.observe import observe
 from armada.protocol.recorded import recorded_spec
+from armada.protocol.runs import SubmitRun
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs
@@ -62,8 +63,11 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     _refuse(run)
-    question: dict[str, object] = {"run_id": run.run_id, "submission": run.submission + 1}
-    question |= {"keep_secrets": True} if unattended else {"secrets": _secrets(database, run)}
+    submission = run.submission + 1
+    if unattended:
+        request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
+    else:
+        request = SubmitRun(run_id=run.run_id, submission=submission, secrets=_secrets(database, run))
     # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
     # First its state: a sync of what ended that is done in between must not call this the last.
     runs.set_state(database, run.run_id, "submitted", message="submitted again")
@@ -71,7 +75,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     host_records.mark_released(database, run.host, None)
     try:
         # A batch system's controller may take its time.
-        session.call("run.submit", question, timeout_s=60.0 if session.host.batch is None else 240.0)
+        session.call(request, timeout_s=60.0 if session.host.batch is None else 240.0)
     except HostUnreachable as error:
         runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
         raise OutcomeUnknown(
@@ -79,6 +83,10 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
             hint=f"armada show {run.run_id} shows whether it started; nothing is started twice",
             host=run.host,
         ) from error
+    except UnexpectedAnswer as error:
+        runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        hint = f"armada show {run.run_id} finds out; nothing is started twice"
+        raise OutcomeUnknown(error.message, hint=hint, host=run.host) from error
     except OutcomeUnknown as error:
         runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
 from armada.protocol.recorded import recorded_spec
@@ -72,10 +71,10 @@ class Retries:
 
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         words = f"{run.reason}: retry {run.submission} of {retries}"
-        evidence = mapping(ask_about(self._session, run).get("evidence"))
+        evidence = ask_about(self._session, run).run.evidence
         announces = not recorded_spec(runs.spec(database, run.run_id)).watch
-        rebooted = evidence.get("rebooted") is True
-        said = evidence.get("may_have_succeeded")
+        rebooted = evidence is not None and evidence.rebooted
+        said = evidence.may_have_succeeded if evidence is not None else None
         if may_have_succeeded(said, run.reason, announces=announces, rebooted=rebooted):
             self._not_before[run.run_id, run.submission] = float("inf")
             told = f"{NOT_SEEN} `armada resume {run.run_id}` runs it again"

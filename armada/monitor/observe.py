@@ -8,12 +8,13 @@ import logging
 import threading
 import time
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from armada.errors import ArmadaError, HostUnreachable, NothingThere
+from armada.errors import ArmadaError, HostUnreachable, NothingThere, UnexpectedAnswer
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import finite, mapping, moment, whole
+from armada.monitor.look import TIMEOUT_S, Look, looks, nothing_there, question, where, wiped_by
 from armada.monitor.records import read_lines
+from armada.protocol.message import Misfit
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, metrics, run_sync, runs
@@ -21,15 +22,16 @@ from armada.store.database import Database
 from armada.units import duration_s
 from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
-from armada.verdicts.presence import AWAY_WORDS, There, presence
-from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, decide, of_newest_submission, quiet_for
+from armada.verdicts.presence import AWAY_WORDS, There
+from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, Newest, decide, of_newest_submission, quiet_for
 from armada.verdicts.states import ENDED, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from armada.config.hosts import Host
     from armada.paths import HomePaths
+    from armada.protocol.observation import Lines, Observation
     from armada.store.runs import Run
 
 log = logging.getLogger(__name__)
@@ -46,8 +48,8 @@ SHORTEST_STALL_S = 10.0
 
 
 def observe(
-    database: Database, session: HostSession, wanted: Iterable[Run], also: Sequence[Question] = ()
-) -> list[dict[str, Any] | ArmadaError]:
+    database: Database, session: HostSession, wanted: Iterable[Run], also: Sequence[Question[Any]] = ()
+) -> list[Any]:
     """Ask one host about runs of its, and record the answers: one round trip, unless a run has more to tell than fits.
 
     Args:
@@ -57,53 +59,39 @@ def observe(
         also: What else to ask in the same breath.
 
     Returns:
-        The answers to `also`.
+        The answers to `also`: the model of each, or the error that it was refused with.
 
     Raises:
         HostUnreachable: After noting in the store that these runs cannot be seen.
     """
     waiting, beside = list(wanted), list(also)
-    answered: list[dict[str, Any] | ArmadaError] = []
+    answered: list[Any] = []
     while waiting or beside:
         asked, waiting = waiting, []
         questions = [
-            _question(asked[start : start + RUNS_PER_QUESTION]) for start in range(0, len(asked), RUNS_PER_QUESTION)
+            question(asked[start : start + RUNS_PER_QUESTION]) for start in range(0, len(asked), RUNS_PER_QUESTION)
         ]
+        flight: list[Question[Any]] = [*(Question.of(each, TIMEOUT_S) for each in questions), *beside]
         try:
-            answers = session.call_all([*questions, *beside])
+            answers = session.call_all(flight)
         except NothingThere as error:
-            answers = [error] * (len(questions) + len(beside))
+            answers = [error] * len(flight)
         except HostUnreachable as error:
             runs.mark_unreachable(database, [run.run_id for run in asked], error.message)
             raise
         answered += answers[len(questions) :]
         beside = []
-        by_id: dict[str, dict[str, Any]] = {}
-        for question, told in zip(questions, answers, strict=False):
-            answer = _nothing(question, told) if isinstance(told, NothingThere) else told
+        by_id: dict[str, Look | Misfit] = {}
+        for each, told in zip(questions, answers, strict=False):
+            answer = nothing_there(each, told) if isinstance(told, NothingThere) else told
             if isinstance(answer, ArmadaError):
                 raise answer
-            of_all = {key: answer.get(key) for key in ("root", "wiped", "moment")}
-            by_id |= {str(entry.get("run_id")): {**of_all, **entry} for entry in answer.get("runs", [])}
+            by_id |= looks(answer)
         with database.transaction():  # one wait for the disk, not one for each run; and for those who watch other hosts
             for run in asked:
                 if run.run_id in by_id and record_contained(database, run, by_id[run.run_id]):
                     waiting.append(runs.find(database, run.run_id))  # its files hold more than one answer carries
     return answered
-
-
-def _question(asked: list[Run]) -> Question:
-    offsets = [
-        {"run_id": run.run_id, "metrics_offset": run.metrics_offset, "events_offset": run.events_offset}
-        for run in asked
-    ]
-    return Question("run.observe", {"runs": offsets}, timeout_s=20.0)
-
-
-def _nothing(question: Question, error: NothingThere) -> dict[str, Any]:
-    """Answer for a host that has nothing of armada's, as its agent would if one were put there."""
-    seen = [{"run_id": asked["run_id"], "exists": False} for asked in question.params["runs"]]
-    return {"root": error.root.get("id"), "wiped": error.root.get("wiped"), "runs": seen}
 
 
 def observe_all(
@@ -172,123 +160,147 @@ class _Look:
         return None
 
 
-def record_contained(database: Database, run: Run, entry: dict[str, Any]) -> bool:
+def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
     """Record one run's part of an answer; whatever a job wrote into its files, no other run is harmed, and home asks no second time.
 
     Returns:
-        As `record_entry`.
+        As `record_look`.
     """
     if not runs.is_known(database, run.run_id):
         return False  # another armada has forgotten it since we asked
+    if isinstance(look, Misfit):
+        # It keeps the state that it was last seen in; the next look is another answer.
+        runs.note_unreadable(database, run.run_id, 1, f"its host's answer does not fit: {look.problem}")
+        return False
     try:
         with database.part():
-            return record_entry(database, run, entry)
+            return record_look(database, run, look)
     except (ArmadaError, OSError):
         raise  # of home's own
     except Exception as error:
         log.exception("%s: its records cannot be stored", run.run_id)
         with database.part():
             runs.note_unreadable(database, run.run_id, 1, f"{type(error).__name__}: {sanitize_line(error, 200)}")
-            for part in ("metrics", "events"):
-                _, end = _part(entry, part)
-                runs.skip_to(database, run.run_id, part, end)
+            for part, lines in _parts(look.run):
+                runs.skip_to(database, run.run_id, part, lines.next_offset)
         return False
 
 
-def record_entry(database: Database, run: Run, entry: dict[str, Any], *, observed_at: float | None = None) -> bool:
-    """Record one run's part of an answer.
+def record_look(database: Database, run: Run, look: Look, *, observed_at: float | None = None) -> bool:
+    """Record one look at a run.
 
     Args:
         database: The store.
         run: As the store knew it when the question was asked.
-        entry: The host's words, or its files' that came home.
+        look: The host's words, or its files' that came home.
         observed_at: When it was seen; now by default.
 
     Returns:
         Whether the host's files hold more than this answer carried.
     """
+    seen = look.run
     # Only of who is quiet: a spec is long, and most runs get on every second.
-    verdict = decide(entry, _stall_after_s(database, run) if quiet_for(entry) >= SHORTEST_STALL_S else None)
+    verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
     if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
-        verdict = _without_folder(run, entry, verdict)
-        if where(run, entry) is There.REMOVED:
-            checkpoints.record_outbox(database, run.run_id, [])
+        verdict = _without_folder(run, look, verdict)
+        if where(run, look.folder) is There.REMOVED:
+            checkpoints.record_outbox(database, run.run_id, ())
         if run.ended:
             return False  # what it ended as was seen before
-    evidence = of_newest_submission(mapping(entry.get("evidence")))
-    state = mapping(evidence.get("state"))
-    if entry.get("exists") and entry.get("findings") and whole(state.get("seq")) is None:
+    newest = of_newest_submission(seen.evidence)
+    if seen.exists and seen.findings and newest.seq is None:
         # What could not be read says nothing about the order of records; where it ended, that was seen before.
         if run.ended:
             return False
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
-    scheduler_status = mapping(evidence.get("scheduler")).get("state")
+    scheduler_status = seen.evidence.scheduler if seen.evidence is not None else None
     places = {"known": (run.attempt, run.seq), "seen": (verdict.attempt, verdict.seq)}
-    if guesses.stays(run.state, run.reason, **places, scheduler_status=scheduler_status):
+    word = scheduler_status.state if scheduler_status is not None else None
+    if guesses.stays(run.state, run.reason, **places, scheduler_status=word):
         verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
-    facts = _facts(run, entry, evidence, verdict)
-    facts["observed_at"] = observed_at or time.time()
-    facts |= _step_saved(database, run, entry, moment(state.get("started_at")), facts.get("step"))
-    order = _order(database, run, entry, verdict, facts)
+    facts = _facts(run, look, newest, verdict)
+    facts.observed_at = observed_at or time.time()
+    _add_step_saved(database, run, seen, facts)
+    order = _order(database, run, look, verdict, facts)
     if order is Order.WENT_BACK:
-        facts |= {"metrics_offset": 0, "events_offset": 0}
+        facts.metrics_offset = facts.events_offset = 0
         verdict = _after_going_back(run, verdict)
-    if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts):
+    if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts.columns()):
         return False
-    if run.ended and (verdict.state not in ENDED or facts.get("submission", run.submission) != run.submission):
+    if run.ended and (verdict.state not in ENDED or (facts.submission or run.submission) != run.submission):
         run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
-    more = _take_lines(database, run, entry)
-    checkpoints.record_outbox(database, run.run_id, outbox_entries(entry))
+    more = _take_lines(database, run, seen)
+    checkpoints.record_outbox(database, run.run_id, seen.outbox)
     return more
 
 
-def _facts(run: Run, entry: dict[str, Any], evidence: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
+@dataclasses.dataclass(slots=True)
+class _Facts:
+    """What the store keeps of a look beside the verdict; None leaves a column as it is, but for those of `_CLEARED`."""
+
+    started_at: float | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    phase: str | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    submission: int | None = None
+    gpus: str | None = None
+    log_size_bytes: int | None = None
+    root_id: str | None = None
+    observed_at: float | None = None
+    seen_boot: str | None = None
+    seen_at_s: float | None = None
+    metrics_offset: int | None = None
+    events_offset: int | None = None
+    cleared: tuple[str, ...] = ("unreachable_since", "unreachable_why")
+    """Columns that are set to NULL."""
+
+    def columns(self) -> dict[str, float | str | None]:
+        """The columns that change."""
+        fields = (field.name for field in dataclasses.fields(self) if field.name != "cleared")
+        said = {name: value for name in fields if (value := getattr(self, name)) is not None}
+        return {**dict.fromkeys(self.cleared), **said}
+
+
+def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
     """Collect what the store keeps of a look beside the verdict."""
-    state = mapping(evidence.get("state"))
-    beat = mapping(evidence.get("heartbeat"))
-    facts: dict[str, Any] = {
-        "unreachable_since": None,
-        "unreachable_why": None,
-    }
-    if (began := moment(state.get("started_at"))) is not None:
-        facts["started_at"] = began
-    facts |= {key: whole(beat[key]) for key in ("step", "total_steps") if whole(beat.get(key)) is not None}
-    if isinstance(beat.get("phase"), str):
-        facts["phase"] = sanitize_line(beat["phase"], 20)
+    seen, state, facts = look.run, newest.state, _Facts()
+    if state is not None:
+        facts.started_at = state.started_at
+        facts.gpus = json.dumps(state.gpus[:64]) if state.gpus is not None else None
+    beat = seen.evidence.heartbeat if seen.evidence is not None else None
+    if beat is not None:
+        facts.step, facts.total_steps, facts.phase = beat.step, beat.total_steps, beat.phase
     # The exit is written before state.json repeats it; between the two it knows more.
-    ending = mapping(mapping(evidence.get("attempt")).get("exit")) or state
+    ending = (newest.attempt.exit if newest.attempt is not None else None) or state
     if verdict.state not in ENDED:
-        facts |= {"ended_at": None, "exit_code": None}  # of a submission before this one
-    elif (ended := moment(ending.get("ended_at"))) is not None:
-        facts["ended_at"] = ended
-    if verdict.state in ENDED and ending.get("exit_code") in range(256):
-        facts["exit_code"] = ending["exit_code"]
-    if number := whole(mapping(evidence.get("submission")).get("number")):
-        facts["submission"] = number
-    if isinstance(state.get("gpus"), list):
-        facts["gpus"] = json.dumps([gpu for gpu in state["gpus"][:64] if whole(gpu) is not None])
-    if (size := whole(entry.get("log_size_bytes"))) is not None:
-        facts["log_size_bytes"] = size
-    if entry.get("exists"):
-        facts["root_id"] = _root(entry) or run.root_id
+        facts.cleared += ("ended_at", "exit_code")  # of a submission before this one
+    elif ending is not None:
+        facts.ended_at = ending.ended_at
+        facts.exit_code = ending.exit_code if ending.exit_code in range(256) else None
+    facts.submission = (newest.submission.number if newest.submission is not None else None) or None
+    facts.log_size_bytes = seen.log_size_bytes
+    facts.root_id = (look.folder.root or run.root_id) if seen.exists else None
     return facts
 
 
-def _step_saved(
-    database: Database, run: Run, entry: dict[str, Any], began: float | None, step: object
-) -> dict[str, int]:
-    """The step of the newest checkpoint of this attempt, where its heartbeat ended before it was saved."""
+def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Facts) -> None:
+    """Set the step to that of the newest checkpoint of this attempt, where its heartbeat ended before it was saved."""
+    began = facts.started_at
     if began is None:
-        return {}
-    saved = [each["step"] for each in outbox_entries(entry) if each["created_at"] >= began]
+        return
+    saved = [each.step for each in seen.outbox if each.created_at >= began]
     newest = max([*saved, checkpoints.newest_step(database, run.run_id, since=began)])
-    return {"step": newest} if newest > (step if isinstance(step, int) else -1) and whole(newest) is not None else {}
+    if newest > (facts.step if facts.step is not None else -1):
+        facts.step = newest
 
 
-def _order(database: Database, run: Run, entry: dict[str, Any], verdict: Verdict, facts: dict[str, Any]) -> Order:
+def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
     """Say whether a look is newer than what is known; adds the moment of the look to `facts`."""
-    if (seen_at := _moment(entry)) is None:
+    if look.moment is None:
         return Order.NEWER
+    seen_at = Moment(look.moment.boot, look.moment.seconds)
     order = compare(
         seen=(verdict.attempt, verdict.seq),
         known=(run.attempt, run.seq),
@@ -298,35 +310,42 @@ def _order(database: Database, run: Run, entry: dict[str, Any], verdict: Verdict
     )
     if order is Order.DOUBTFUL:
         runs.note_less(database, run.run_id, seen_at.boot, seen_at.seconds)
-    facts |= {"seen_boot": seen_at.boot, "seen_at_s": seen_at.seconds, "less_boot": None, "less_since_s": None}
+    facts.seen_boot, facts.seen_at_s = seen_at.boot, seen_at.seconds
+    facts.cleared += ("less_boot", "less_since_s")
     return order
 
 
-def _take_lines(database: Database, run: Run, entry: dict[str, Any]) -> bool:
+def _parts(seen: Observation) -> Iterator[tuple[Literal["metrics", "events"], Lines]]:
+    """The pieces of its files that came with a look."""
+    if seen.metrics is not None:
+        yield "metrics", seen.metrics
+    if seen.events is not None:
+        yield "events", seen.events
+
+
+def _take_lines(database: Database, run: Run, seen: Observation) -> bool:
     """Store the metrics and events of a look; says whether the host's files hold more of them."""
     more = False
-    for part, offset, take in (
-        ("metrics", run.metrics_offset, metrics.record_metrics),
-        ("events", run.events_offset, metrics.record_events),
-    ):
-        text, end = _part(entry, part)
-        if end > offset:
-            lines = read_lines(text, part)
-            take(database, run.run_id, lines.records, offset=offset, next_offset=end)
+    known = {"metrics": run.metrics_offset, "events": run.events_offset}
+    take = {"metrics": metrics.record_metrics, "events": metrics.record_events}
+    for part, piece in _parts(seen):
+        if piece.next_offset > known[part]:
+            lines = read_lines(piece.text, part)
+            take[part](database, run.run_id, lines.records, offset=known[part], next_offset=piece.next_offset)
             if lines.unreadable:
                 runs.note_unreadable(database, run.run_id, lines.unreadable, lines.first)
-            more = more or len(text) > 32_768
+            more = more or len(piece.text) > 32_768
     return more
 
 
-def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdict:
+def _without_folder(run: Run, look: Look, verdict: Verdict) -> Verdict:
     """Say of a run whose folder is not seen whether it was removed; processes alone do not prove that it was."""
     # Nothing is there to be numbered: this is as new as what we knew when we asked.
     verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
-    there = where(run, entry)
+    there = where(run, look.folder)
     if there is There.REMOVED:
         ran = run.state == "running" and run.reason not in (NOT_ON_HOST, ROOT_AWAY)
-        message = wiped_by(run, entry) or f"its folder on {run.host} was removed"
+        message = wiped_by(run, look.folder) or f"its folder on {run.host} was removed"
         if verdict.reason == FOLDER_REMOVED:
             message += f" while it ran; the job continues: armada stop {run.run_id} ends it"
         elif ran or run.message == message + REMOVED_WORDS:
@@ -339,49 +358,22 @@ def _without_folder(run: Run, entry: dict[str, Any], verdict: Verdict) -> Verdic
     return dataclasses.replace(verdict, state="unknown", reason=reason, message=message)
 
 
-def ask_about(session: HostSession, run: Run) -> dict[str, Any]:
-    """Ask a host about one run, as `observe` does, and record nothing: its part of the answer."""
-    question = _question([run])
+def ask_about(session: HostSession, run: Run) -> Look:
+    """Ask a host about one run, as `observe` does, and record nothing.
+
+    Raises:
+        UnexpectedAnswer: What it says of the run does not fit.
+    """
+    asked = question([run])
     try:
-        answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+        answer = session.call(asked, timeout_s=TIMEOUT_S)
     except NothingThere as error:
-        answer = _nothing(question, error)
-    entries = answer.get("runs")
-    return {"root": answer.get("root"), **mapping(entries[0] if isinstance(entries, list) and entries else None)}
-
-
-def where(run: Run, entry: dict[str, Any]) -> There:
-    """Where the run's folder is, by one look of its host's."""
-    wiped = [wipe["root"] for wipe in _wipes(entry)]
-    wiped += [run.wiped_root] if run.wiped_root is not None else []
-    return presence(exists=bool(entry.get("exists")), seen_root=_root(entry), known_root=run.root_id, wiped=wiped)
-
-
-def wiped_by(run: Run, entry: dict[str, Any]) -> str | None:
-    """Who wiped the root that a run was put into, and when, by one look of its host's; None where nobody said so."""
-    for wipe in _wipes(entry):
-        if wipe["root"] == run.root_id:
-            at = moment(wipe.get("time"))
-            when = time.strftime(" on %Y-%m-%d at %H:%M", time.localtime(at)) if at is not None else ""
-            return f"its host was wiped by {sanitize_line(wipe.get('by') or 'another home', 200)}{when}"
-    return "its host was wiped by this home" if run.wiped_root is not None and run.wiped_root == run.root_id else None
-
-
-def _wipes(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = entry.get("wiped")
-    found = [wipe for wipe in listed[:100] if isinstance(wipe, dict)] if isinstance(listed, list) else []
-    return [wipe for wipe in found if isinstance(wipe.get("root"), str)]
-
-
-def _root(entry: dict[str, Any]) -> str | None:
-    root = entry.get("root")
-    return root if isinstance(root, str) and 0 < len(root) <= 64 else None
-
-
-def _moment(entry: dict[str, Any]) -> Moment | None:
-    told = entry.get("moment")
-    boot, seconds = (told.get("boot"), finite(told.get("seconds"))) if isinstance(told, dict) else (None, None)
-    return Moment(boot[:300], seconds) if isinstance(boot, str) and seconds is not None else None
+        answer = nothing_there(asked, error)
+    look = looks(answer).get(run.run_id)
+    if look is None or isinstance(look, Misfit):
+        problem = look.problem if look is not None else f"{run.run_id} is not in it"
+        raise UnexpectedAnswer(f"the answer to {asked.method} does not fit: {problem}", host=run.host)
+    return look
 
 
 def _known(boot: str | None, seconds: float | None) -> Moment | None:
@@ -399,28 +391,3 @@ def _after_going_back(run: Run, verdict: Verdict) -> Verdict:
 def _stall_after_s(database: Database, run: Run) -> float | None:
     text = runs.setting(database, run.run_id, "stall_after")
     return duration_s(text) if isinstance(text, str) and text != "never" else None
-
-
-def _part(entry: dict[str, Any], name: str) -> tuple[str, int]:
-    part = mapping(entry.get(name))
-    text, end = part.get("text"), whole(part.get("next_offset"))
-    return (text, end) if isinstance(text, str) and end is not None else ("", 0)
-
-
-def outbox_entries(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The checkpoints a host lists, without what is not one."""
-    whole = {"digest": str, "step": int, "size_bytes": int, "file_count": int, "created_at": int | float}
-    listed = entry.get("outbox")
-    return [
-        item
-        for item in (listed if isinstance(listed, list) else [])[:10_000]
-        if isinstance(item, dict)
-        and all(
-            isinstance(item.get(key), kind) and 0 <= item[key] < 1 << 62
-            for key, kind in whole.items()
-            if key != "digest"
-        )
-        and isinstance(item.get("digest"), str)
-        and len(item["digest"]) == 64
-        and set(item["digest"]) <= set("0123456789abcdef")
-    ]

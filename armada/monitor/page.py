@@ -13,6 +13,7 @@ from armada.verdicts.advice import Situation, Step, next_steps
 from armada.verdicts.again import resumes_from
 
 if TYPE_CHECKING:
+    from armada.protocol.observation import Observation
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -97,10 +98,9 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
     )
 
 
-def stopped_in(entry: dict[str, Any]) -> tuple[int, ...]:
+def stopped_in(seen: Observation) -> tuple[int, ...]:
     """Read, from one look at a run, which of its processes are stopped."""
-    listed = _list(mapping(entry.get("evidence")).get("stopped"))
-    return tuple(pid for pid in listed[:20] if whole(pid))
+    return seen.evidence.stopped[:20] if seen.evidence is not None else ()
 
 
 def _failure_of(run: Run, events: list[dict[str, Any]]) -> dict[str, Any]:

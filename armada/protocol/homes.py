@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from armada.protocol.message import (
     MAY_MISS,
     Count,
     Digest,
+    Fitting,
     Flag,
     HomeId,
     Line,
     Many,
-    ManyOrNone,
     Message,
     Request,
     RunId,
@@ -30,16 +30,42 @@ class AskingHome(Message):
     path: Line
 
 
+class KnownHome(Protocol):
+    """A home, as `armada.home` describes it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def asking(home: KnownHome) -> AskingHome:
+    """Say which home asks."""
+    return AskingHome(id=home.id, label=home.label, path=home.path)
+
+
 class EnrolledHome(Message):
     """A home that wants to hear of a run, and what it has; `settled`: all it wants of the newest submission."""
 
     id: HomeId
-    label: Annotated[str, line(200)] = ""
+    label: Annotated[str, line(200)] = "another home"
     path: Annotated[str, line(200)] = ""
     seen_at: UnsaidOrNull[UnixTime] = None
-    held: ManyOrNone[Digest] = ()
-    unwanted: ManyOrNone[Digest] = ()
+    held: Fitting[Digest] = ()
+    unwanted: Fitting[Digest] = ()
     settled: Flag = False
+
+    @property
+    def named(self) -> str:
+        """What a person knows it by."""
+        return f"{self.label} (home {self.id[:8]})"
+
+    @property
+    def spoken_of(self) -> frozenset[str]:
+        """The checkpoints that it has, or will not fetch."""
+        return frozenset(self.held) | frozenset(self.unwanted)
 
 
 class Runs(Message):

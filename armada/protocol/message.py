@@ -84,7 +84,7 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class _OnMisfit:
+class OnMisfit:
     """Read what does not fit as the default instead of refusing the message; `null`: the writer may say null."""
 
     default: object = None
@@ -114,16 +114,16 @@ class _NeverNull:
 OrMissing = Annotated[T | None, _NeverNull(), MAY_MISS]
 """None where the field was left out."""
 
-EMPTY = _OnMisfit(default=())
+EMPTY = OnMisfit(default=())
 
 
-Unsaid = Annotated[T | None, _OnMisfit()]
+Unsaid = Annotated[T | None, OnMisfit()]
 """None where it does not fit. Its writer always says it: a misfit is what a job, or a broken disk, left in a record."""
 
-UnsaidOrNull = Annotated[T | None, _OnMisfit(null=True)]
+UnsaidOrNull = Annotated[T | None, OnMisfit(null=True)]
 """The same of a field that its writer may set to null."""
 
-Flag = Annotated[bool, _OnMisfit(default=False)]
+Flag = Annotated[bool, OnMisfit(default=False)]
 """A boolean; False where it is something else."""
 
 Many = Annotated[tuple[T, ...], Strict(strict=False)]

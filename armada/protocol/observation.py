@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armada.protocol.message import (
+    EMPTY,
     MAY_MISS,
     Count,
     Entries,
@@ -66,8 +67,8 @@ class Observation(Message):
     exists: bool
     evidence: Evidence | None = None
     findings: Many[Line] = ()
-    metrics: Lines = Lines()
-    events: Lines = Lines()
+    metrics: Unsaid[Lines] = None
+    events: Unsaid[Lines] = None
     outbox: Fitting[Checkpoint] = ()
     log_size_bytes: Unsaid[Size] = None
     remains: Annotated[Unsaid[Remains], MAY_MISS] = None
@@ -80,7 +81,7 @@ class Observations(Message):
     root: UnsaidOrNull[RootId] = None
     moment: Unsaid[Moment] = None
     runs: Entries[Observation]
-    wiped: Fitting[Wipe] = ()
+    wiped: Annotated[Fitting[Wipe], EMPTY] = ()
 
 
 class ObservedRun(Message):

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armada.protocol.homes import AskingHome
-from armada.protocol.message import MAY_MISS, Digest, Line, Many, Message, OrMissing, Request, RunId, text_of
+from armada.protocol.message import MAY_MISS, Digest, Fitting, Line, Many, Message, OrMissing, Request, RunId, text_of
 
 
 class ManifestText(Message):
@@ -43,7 +43,7 @@ class Acknowledge(Request[Acknowledged]):
 class Pruned(Message):
     """Which checkpoints were deleted, and why others were not."""
 
-    pruned: Many[Digest]
+    pruned: Fitting[Digest]
     refused: Annotated[dict[str, Line], Field(description="why, by digest")]
 
 

@@ -14,12 +14,13 @@ from armada.protocol.message import (
     MAY_MISS,
     Count,
     Digest,
+    Fitting,
     Flag,
     Integer,
     Line,
-    Many,
     ManyOrNone,
     Message,
+    OnMisfit,
     Positive,
     Reason,
     Seconds,
@@ -96,7 +97,7 @@ class State(Message):
     message: UnsaidOrNull[Text] = None
     submission: Unsaid[Count] = None
     attempt: Unsaid[Count] = None
-    gpus: Unsaid[Many[Count]] = None
+    gpus: Unsaid[Fitting[Count]] = None
     exit_code: UnsaidOrNull[Integer] = None
     signal: UnsaidOrNull[Integer] = None
     queued_at: UnsaidOrNull[UnixTime] = None
@@ -159,7 +160,8 @@ class Submission(Message):
 
     number: Unsaid[Count] = None
     claimed: Flag = False
-    job: UnsaidOrNull[Job] = None
+    job: Annotated[Job | None, OnMisfit(default=Job(), null=True)] = None
+    """What took it up; None: nothing did. One that cannot be read is still one."""
 
 
 class SchedulerStatus(Message):
@@ -188,11 +190,11 @@ class Evidence(Message):
     rebooted: Flag = False
     state: UnsaidOrNull[State] = None
     attempt: UnsaidOrNull[Attempt] = None
-    processes: Unsaid[Count] = None
+    processes: Unsaid[Count] = 0
     heartbeat: UnsaidOrNull[Heartbeat] = None
     scheduler: UnsaidOrNull[SchedulerStatus] = None
     quiet_s: Annotated[UnsaidOrNull[Seconds], MAY_MISS] = None
-    stopped: Annotated[Many[Positive], Field(max_length=20), EMPTY, MAY_MISS] = ()
+    stopped: Annotated[Fitting[Positive], EMPTY, MAY_MISS] = ()
 
 
 class Checkpoint(Message):

@@ -8,11 +8,13 @@ from pydantic import Field
 
 from armada.protocol.homes import AskingHome, EnrolledHome
 from armada.protocol.message import (
+    EMPTY,
     MAY_MISS,
     Count,
     Digest,
     Entries,
     Fitting,
+    Flag,
     Line,
     Many,
     Message,
@@ -22,6 +24,7 @@ from armada.protocol.message import (
     RunId,
     Size,
     Text,
+    Unsaid,
     UnsaidOrNull,
     text_of,
 )
@@ -40,13 +43,13 @@ class Output(Message):
 class OtherFiles(Message):
     """The files of a run that no pattern covers; `files` holds the path and size of the first, where they were asked for."""
 
-    count: Count = 0
-    size_bytes: Size = 0
-    examples: Many[Line] = ()
+    count: Unsaid[Count] = None
+    size_bytes: Unsaid[Size] = None
+    examples: Fitting[Line] = ()
     files: Annotated[Fitting[Annotated[tuple[Text, Size], Field(strict=False)]], Field(max_length=2000), MAY_MISS] = ()
 
 
-class OutboxListing(Message):
+class RunListing(Message):
     """What of one run may come home.
 
     `problem` says why nothing whole can be said of this run; `truncated` is true then. `manifests` holds files byte for byte.
@@ -55,11 +58,11 @@ class OutboxListing(Message):
     run_id: RunId
     exists: bool
     outbox: Fitting[Checkpoint] = ()
-    announced: Count = 0
-    finishing: Count = 0
-    outputs: Fitting[Output] = ()
-    truncated: bool = False
-    others: OtherFiles = OtherFiles()
+    announced: Unsaid[Count] = None
+    finishing: Unsaid[Count] = None
+    outputs: Annotated[Fitting[Output], EMPTY] = ()
+    truncated: Flag = False
+    others: Unsaid[OtherFiles] = None
     problem: OrMissing[Line] = None
     homes: Fitting[EnrolledHome] = ()
     manifests: Annotated[dict[Digest, Annotated[str, text_of(1 << 16)]], MAY_MISS] = Field(default_factory=dict)
@@ -69,11 +72,11 @@ class Listings(Message):
     """The answer: a run whose part does not fit is refused alone."""
 
     root: UnsaidOrNull[RootId] = None
-    runs: Entries[OutboxListing]
-    wiped: Fitting[Wipe] = ()
+    runs: Entries[RunListing]
+    wiped: Annotated[Fitting[Wipe], EMPTY] = ()
 
 
-class ListedRunQuestion(Message):
+class RunToList(Message):
     """A run to list: patterns of outputs, and of how many checkpoints the manifests shall come along."""
 
     run_id: RunId
@@ -87,7 +90,7 @@ class ListOutboxes(Request[Listings]):
 
     method = "sync.look"
     answer = Listings
-    runs: Annotated[Many[ListedRunQuestion], Field(max_length=1000)]
+    runs: Annotated[Many[RunToList], Field(max_length=1000)]
     home: OrMissing[AskingHome] = None
 
 
@@ -103,7 +106,7 @@ class HashFiles(Request[Hashes]):
     method = "sync.hash"
     answer = Hashes
     run_id: RunId
-    files: Many[Annotated[tuple[str | int, ...], Field(strict=False, min_length=2, max_length=3)]]
+    files: Many[Annotated[tuple[Text | int, ...], Field(strict=False, min_length=2, max_length=3)]]
 
 
 class BlockSize(Message):
@@ -118,6 +121,6 @@ class ReadFile(Request[BlockSize]):
     method = "file.read"
     answer = BlockSize
     run_id: RunId
-    path: str
+    path: Text
     offset: Size
     length: Size

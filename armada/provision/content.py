@@ -8,9 +8,10 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUnusable
+from armada.protocol.content import CheckContent, ContentPlace, Mode, PublishContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +34,7 @@ class Content:
 
     kind: Kind
     source: Path
-    manifest: tuple[tuple[str, int, str, int], ...]
+    manifest: tuple[tuple[str, int, str, Mode], ...]
     sha: str
 
     @property
@@ -56,7 +57,7 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
     Raises:
         ProvisionFailed: A file cannot be read, is no regular file, or has a name no host should see.
     """
-    manifest = []
+    manifest: list[tuple[str, int, str, Mode]] = []
     for name in sorted(set(files)):
         path = source / name
         if not name.isprintable():
@@ -74,7 +75,7 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
     return Content(kind, source, tuple(manifest), hashlib.sha256(canonical.encode()).hexdigest())
 
 
-def find(session: HostSession, content: Content) -> dict[str, Any]:
+def find(session: HostSession, content: Content) -> ContentPlace:
     """Ask whether a host has a content; what it has, it holds against its hash first.
 
     Code is read each time. Data and models are read when they were touched, or when an older armada put them there.
@@ -82,7 +83,7 @@ def find(session: HostSession, content: Content) -> dict[str, Any]:
     Raises:
         ProvisionFailed: What lies there under the content's name is somebody else's, or other files.
     """
-    return session.call("content.check", {"kind": content.kind, "sha": content.sha}, timeout_s=CHECK_S)
+    return session.call(CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
 
 
 def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:
@@ -96,14 +97,13 @@ def send(session: HostSession, content: Content, progress: Callable[[TransferPro
         HostUnreachable: The link stayed down; what arrived is kept for the next try.
     """
     found = find(session, content)
-    if found["present"]:
+    if found.present:
         return False
-    question = {"kind": content.kind, "sha": content.sha}
-    manifest = [list(entry) for entry in content.manifest]
+    request = PublishContent(kind=content.kind, sha=content.sha, manifest=content.manifest)
     for last in (False, False, True):
-        _carry(session, content, str(found["staging"]), progress)
+        _carry(session, content, found.staging, progress)
         try:
-            session.call("content.publish", {**question, "manifest": manifest}, timeout_s=3600.0)
+            session.call(request, timeout_s=3600.0)
         except (HostUnreachable, ProvisionFailed):
             raise
         except ArmadaError as error:

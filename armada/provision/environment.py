@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.environment import AskEnvironments, EnsureEnvironment
 from armada.protocol.facts import GpuKind
 from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
 from armada.provision.flash_attention import FlashAttention, choose_flash_attention
@@ -54,14 +55,14 @@ def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> En
             hint="environment.flash_attn: auto continues without it; build compiles it, which takes hours",
             host=session.host.name,
         )
-    status = session.call("environment.status", {"keys": [key]})
+    states = session.call(AskEnvironments(keys=(key,))).root
     wanted = profile.environment
     return Environment(
         key,
         wanted.python,
         requirements_text(profile),
         wanted.torch_index,
-        status.get(key) == "ready",
+        states.get(key) == "ready",
         optional_text(profile, hardware),
         flash_attn,
     )
@@ -78,18 +79,18 @@ def ensure_environment(
     Raises:
         ProvisionFailed: With the end of what the installer said.
     """
+    request = EnsureEnvironment(
+        key=environment.key,
+        requirements=environment.requirements,
+        python=environment.python,
+        torch_index=environment.torch_index,
+        optional=environment.optional,
+        flash_attn=environment.flash_attn.request if environment.flash_attn else None,
+    )
     answer = session.call(
-        "environment.ensure",
-        {
-            "key": environment.key,
-            "requirements": environment.requirements,
-            "python": environment.python,
-            "torch_index": environment.torch_index,
-            "optional": environment.optional,
-            "flash_attn": environment.flash_attn.request if environment.flash_attn else None,
-        },
+        request,
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
         on_progress=lambda message, _: progress.now("provision", message),
     )
-    left_out = [sanitize_line(note, 300) for note in answer.get("notes", ()) if str(note).startswith("left out")]
-    return answer["outcome"] == "built", float(answer["seconds"]), left_out
+    left_out = [sanitize_line(note, 300) for note in answer.notes if note.startswith("left out")]
+    return answer.outcome == "built", answer.seconds, left_out

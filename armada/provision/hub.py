@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from armada.errors import PreflightRefused
 from armada.foundation.atomic_write import replacing
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.environment import FetchModel, FindModel
 from armada.provision.content import Content, take_stock
 
 if TYPE_CHECKING:
@@ -67,10 +68,9 @@ def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secre
     """Ask the hub, from the host, whether it has a model; a hub that cannot be reached says nothing against it."""
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets and bool(os.environ.get("HF_TOKEN"))
-    found = session.call("model.find", _question(repo, way, token=token), timeout_s=60.0)
-    size, error = found.get("size_bytes"), found.get("error")
-    refused = sanitize_line(error, 600) if found.get("refused") is True and isinstance(error, str) else None
-    return HubAnswer(refused, token, size if isinstance(size, int) and size > 0 else None)
+    found = session.call(_request(repo, way, token=token), timeout_s=60.0)
+    refused = sanitize_line(found.error, 600) if found.refused and found.error is not None else None
+    return HubAnswer(refused, token, found.size_bytes or None)
 
 
 def find_model(
@@ -90,20 +90,19 @@ def find_model(
     """
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets
-    found = session.call("model.find", _question(repo, way, token=token), timeout_s=60.0)
-    commit, path, error = found.get("commit"), found.get("path"), found.get("error")
+    found = session.call(_request(repo, way, token=token), timeout_s=60.0)
+    commit, path = found.commit, found.path
     below = str(session.paths.root / "models" / "hub") + "/"
-    if isinstance(commit, str) and _COMMIT.fullmatch(commit) and isinstance(path, str) and path.startswith(below):
-        size = found.get("size_bytes")
-        present = found.get("present") is True
-        return HubModel(repo, commit, path, present, 0 if present or not isinstance(size, int) else size, way, token)
-    why = sanitize_line(error or "the host does not say why", 600)
+    if commit is not None and _COMMIT.fullmatch(commit) and path is not None and path.startswith(below):
+        size = 0 if found.present else found.size_bytes or 0
+        return HubModel(repo, commit, path, found.present, size, way, token)
+    why = sanitize_line(found.error or "the host does not say why", 600)
     snapshot = cached_snapshot(repo)
     if snapshot is None:
         raise PreflightRefused(
             f"{repo} cannot be put on the host, whose runs have no internet: {why}; the cache at home does not have it either",
             hint=f"hf download {repo} here at home, or give `model:` a folder"
-            + ("" if token or not found.get("refused") else "; for a gated model add HF_TOKEN to `secrets:`"),
+            + ("" if token or not found.refused else "; for a gated model add HF_TOKEN to `secrets:`"),
             host=session.host.name,
         )
     return cached_content(home, repo, snapshot)
@@ -115,14 +114,20 @@ def fetch_model(session: HostSession, model: HubModel, environment: str, progres
     Raises:
         ProvisionFailed: With the end of what was said there.
     """
-    question = _question(model.repo, model.variables, token=model.token)
+    request = FetchModel(
+        repo=model.repo,
+        revision=REVISION,
+        variables=model.variables,
+        token=_token() if model.token else None,
+        commit=model.commit,
+        environment=environment,
+    )
     answer = session.call(
-        "model.fetch",
-        {**question, "commit": model.commit, "environment": environment},
+        request,
         timeout_s=FETCH_S,
         on_progress=lambda message, fraction: progress.now("provision", message, fraction),
     )
-    return bool(answer["outcome"] == "fetched")
+    return answer.outcome == "fetched"
 
 
 def cached_snapshot(repo: str) -> Path | None:
@@ -173,10 +178,9 @@ def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
     return take_stock("models", folder, chosen)
 
 
-def _question(repo: str, way: Mapping[str, str], *, token: bool) -> dict[str, object]:
-    return {
-        "repo": repo,
-        "revision": REVISION,
-        "variables": dict(way),
-        "token": os.environ.get("HF_TOKEN") if token else None,
-    }
+def _request(repo: str, way: Mapping[str, str], *, token: bool) -> FindModel:
+    return FindModel(repo=repo, revision=REVISION, variables=dict(way), token=_token() if token else None)
+
+
+def _token() -> str | None:
+    return os.environ.get("HF_TOKEN")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
 from armada.errors import UsageError
+from armada.protocol.facts import AskFacts
 from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
 from armada.provision.exclusive_lock import exclusive_lock
-from armada.provision.facts import ask_facts
 from armada.store import hosts as records
 from armada.store.running_operations import operation
 from armada.units import span
@@ -85,7 +85,7 @@ def provision_host(
         admit(database, home, project, host.name)
         told = recorded.and_tell(progress)
         told.now("plan", f"asking {host.name}")
-        facts = ask_facts(session)
+        facts = session.call(AskFacts())
         records.record_facts(database, host.name, facts.as_json(), origin=origin)
         profile = profile or load_profile(choose_profile(facts.hardware.gpu_names, home), home)
         environment = plan_environment(session, profile, facts)
@@ -96,7 +96,7 @@ def provision_host(
             built, seconds, left_out = ensure_environment(session, environment, told)
         for note in left_out:
             told.stage("", f"⚠ {note}")
-        records.record_facts(database, host.name, ask_facts(session).as_json(), origin=origin)
+        records.record_facts(database, host.name, session.call(AskFacts()).as_json(), origin=origin)
         said = f"built in {span(seconds)}" if built else "was there already"
         told.stage("ready", f"environment {environment.key} {said}")
     return Provisioned(profile.name, environment.key, built, seconds)

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from armada.errors import ProvisionFailed
 from armada.foundation.progress import TransferProgress
+from armada.protocol.content import ListStaged, ReceiveContent
 from armada.transport.copying import regular_sizes
 
 if TYPE_CHECKING:
@@ -36,17 +37,17 @@ def pour(session: HostSession, content: Content, progress: Callable[[TransferPro
 
 
 def _pour_once(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> None:
-    question = {"kind": content.kind, "sha": content.sha}
-    staged = {str(path): int(size) for path, size in session.call("content.staged", question)["files"]}
+    staged = dict(session.call(ListStaged(kind=content.kind, sha=content.sha)).files)
     sizes = {path: size for path, size, _, _ in content.manifest}
     # What is longer than it should be is something else: it is sent from its beginning.
     offsets = {path: staged[path] if staged.get(path, size + 1) <= size else 0 for path, size in sizes.items()}
     missing = [path for path, size in sizes.items() if path not in staged or offsets[path] < size]
     if not missing:
         return
+    request = ReceiveContent(kind=content.kind, sha=content.sha)
     report = _Report(content.size_bytes, sum(offsets.values()), progress)
     with closing(session.open_stream()) as stream:
-        stream.pour("content.receive", question, lambda write: _fill(content, missing, offsets, sizes, write, report))
+        stream.pour(request, lambda write: _fill(content, missing, offsets, sizes, write, report))
 
 
 class _Report:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
+from armada.protocol.facts import AskFacts
+from armada.protocol.homes import AskingHome, Enroll
+from armada.protocol.message import Misfit
+from armada.protocol.runs import ListedRun, ListRuns, ReadSpecs, StoredSpec
 from armada.recovery.published import adopt_spec
 from armada.store import hosts, runs
 
@@ -49,10 +52,8 @@ def read_host(
         HostUnreachable: What was taken until then stays; asking again goes on.
     """
     host = session.host.name
-    answer = session.call("run.list", {}, timeout_s=120.0)
-    listed = answer.get("runs")
-    names = [entry.get("run_id") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    there = [name for name in names[:_MOST_RUNS] if isinstance(name, str) and RUN_ID.fullmatch(name)]
+    listed = session.call(ListRuns(), timeout_s=120.0).runs[:_MOST_RUNS]
+    there = [entry.run_id for entry in listed if isinstance(entry, ListedRun)]
     known = {run.run_id: run.host for run in runs.every(database)}
     elsewhere = tuple(name for name in there if known.get(name, host) not in (host, runs.NO_HOST))
     unknown = [name for name in there if known.get(name, runs.NO_HOST) == runs.NO_HOST]
@@ -60,11 +61,10 @@ def read_host(
     added: list[str] = []
     damaged: list[tuple[str, str]] = []
     for entry in _specs(session, unknown):
-        run_id, spec = entry["run_id"], entry["spec"]
-        if isinstance(spec, dict) and adopt_spec(database, run_id, spec, host=host):
-            added.append(run_id)
+        if entry.spec is not None and adopt_spec(database, entry.run_id, entry.spec, host=host):
+            added.append(entry.run_id)
         else:
-            damaged.append((run_id, sanitize_line(entry.get("problem") or "its spec.json is not valid", 200)))
+            damaged.append((entry.run_id, entry.problem or "its spec.json is not valid"))
     if enroll:
         _enroll(session, there)
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
@@ -73,29 +73,36 @@ def read_host(
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         runs.retell(database, run_id)
-    hosts.record_facts(database, host, session.call("host.facts", {}, timeout_s=60.0))
+    hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged))
 
 
 def _enroll(session: HostSession, run_ids: list[str]) -> None:
     """Have the host keep for this home what it has not fetched; an agent of the first release knows no homes."""
     with contextlib.suppress(ArmadaError):
-        session.call("homes.enroll", {"home": own(session.home).as_json(), "run_ids": run_ids}, timeout_s=120.0)
+        home = AskingHome(**own(session.home).as_json())
+        session.call(Enroll(home=home, run_ids=tuple(run_ids)), timeout_s=120.0)
 
 
-def _specs(session: HostSession, wanted: list[str]) -> list[dict[str, Any]]:
+def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:
     """The plans of runs; an answer carries as many as fit, the rest is asked for again."""
-    found: list[dict[str, Any]] = []
+    found: list[StoredSpec] = []
     left = list(wanted)
     while left:
         asked = left[:_SPECS_PER_QUESTION]
-        answer = session.call("run.specs", {"run_ids": asked}, timeout_s=120.0)
-        listed = answer.get("specs")
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-        came = [entry for entry in entries if entry.get("run_id") in asked and "spec" in entry]
+        answer = session.call(ReadSpecs(run_ids=tuple(asked)), timeout_s=120.0)
+        came = [entry for entry in map(_stored, answer.specs) if entry is not None and entry.run_id in asked]
         if not came:
-            return [*found, *({"run_id": name, "spec": None, "problem": "the agent left it out"} for name in left)]
+            return [*found, *(StoredSpec(run_id=name, spec=None, problem="the agent left it out") for name in left)]
         found += came
-        names = {entry["run_id"] for entry in came}
+        names = {entry.run_id for entry in came}
         left = [name for name in left if name not in names]
     return found
+
+
+def _stored(entry: StoredSpec | Misfit) -> StoredSpec | None:
+    """A plan that does not fit is one that cannot be read; None where it does not even say whose it is."""
+    if isinstance(entry, StoredSpec):
+        return entry
+    known = entry.run_id is not None and RUN_ID.fullmatch(entry.run_id)
+    return StoredSpec(run_id=entry.run_id, spec=None) if known and entry.run_id is not None else None

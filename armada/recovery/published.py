@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync
 from armada.foundation.progress import TransferProgress
-from armada.monitor.observe import record_entry
+from armada.monitor.look import Folder, Look
+from armada.monitor.observe import record_look
 from armada.paths import RUN_ID
+from armada.protocol.observation import Lines, Observation
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints.manifest import NAME, Manifest
 from armada.sync.checkpoints.published import read_published
@@ -207,17 +209,22 @@ def _is_plan(spec: dict[str, object]) -> bool:
 def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
     """Let the store learn from files what it usually learns from a host: the files are the host's own, as far as they came."""
     state = _read_object(folder / "state.json")
-    entry = {
-        "exists": True,
-        "evidence": {"state": state, "submission": {"number": 1, "claimed": True, "job": {}}, "supervisor": "unknown"},
-        "log_size_bytes": _size(folder / "output.log"),
-    }
+    submission = {"number": 1, "claimed": True, "job": None}
+    seen = Observation.model_validate(
+        {
+            "run_id": run_id,
+            "exists": True,
+            "evidence": {"state": state, "submission": submission, "supervisor": "unknown"},
+            "log_size_bytes": _size(folder / "output.log"),
+        }
+    )
     seen_at = _made_at(folder / "state.json") if state is not None else None
-    record_entry(database, runs.find(database, run_id), entry, observed_at=seen_at)
+    there = Folder(exists=True)
+    record_look(database, runs.find(database, run_id), Look(seen, there), observed_at=seen_at)
     for part in ("metrics", "events"):
         for text, end in _pieces(folder / f"{part}.jsonl"):
-            piece = {part: {"text": text, "next_offset": end}}
-            record_entry(database, runs.find(database, run_id), {**entry, **piece}, observed_at=seen_at)
+            piece = seen.model_copy(update={part: Lines(text=text, next_offset=end)})
+            record_look(database, runs.find(database, run_id), Look(piece, there), observed_at=seen_at)
     runs.retell(database, run_id)
 
 

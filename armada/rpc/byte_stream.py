@@ -5,24 +5,30 @@ The far end is the same agent behind the same bootstrap; only `file.read` is ask
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from armada.errors import ArmadaError, LinkLost, NotFound
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.message import parse
 from armada.rpc import agent_archive
 from armada.rpc.agent_errors import call_error
-from armada.transport.bootstrap import MARK, opening, upload
+from armada.rpc.greeting import Greeter, read_object, request_line
+from armada.transport.bootstrap import opening
 from armada.transport.interface import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import BaseModel
+
     from armada.config.hosts import Host
     from armada.paths import HomePaths
+    from armada.protocol.message import Request
     from armada.transport.interface import Channel
+
+M = TypeVar("M", bound="BaseModel")
 
 _LONGEST_LINE = 1 << 20
 
@@ -54,13 +60,13 @@ class Stream:
         self._left_bytes = most_bytes
         self._channel = channel
         self._host = host.name
-        self._nonce = secrets.token_hex(16)
-        self._archive, sha256 = agent_archive.build()
+        nonce = secrets.token_hex(16)
+        program, sha256 = agent_archive.build()
+        self._greeter = Greeter(program, nonce, channel.write, host=host.name)
         self._rest = b""
         self._asked: dict[int, Block] = {}
         self._count = 0
-        self._greeted = False
-        self._channel.write(opening(root=root_of(host, home), sha256=sha256, nonce=self._nonce))
+        self._channel.write(opening(root=root_of(host, home), sha256=sha256, nonce=nonce))
 
     @property
     def outstanding(self) -> list[Block]:
@@ -70,7 +76,7 @@ class Stream:
     @property
     def is_greeted(self) -> bool:
         """The agent at the far end has answered."""
-        return self._greeted
+        return self._greeter.greeting is not None
 
     @property
     def is_spent(self) -> bool:
@@ -84,20 +90,8 @@ class Stream:
             HostUnreachable: No connection could be made, or (LinkLost) it went away.
             ArmadaError: The agent could not start.
         """
-        while not self._greeted:
-            line = self._line()
-            if not line.startswith(MARK):
-                continue  # what the login prints
-            message = _object(line[len(MARK) :])
-            if message.get("nonce") != self._nonce:
-                continue
-            if message.get("need") == "agent":
-                self._channel.write(upload(self._archive, packed=message.get("packed") is True))
-            elif "hello" in message:
-                self._greeted = True
-            else:
-                said = sanitize_line(_mapping(message.get("error")).get("message", "the bootstrap failed"))
-                raise ArmadaError(f"the agent could not start: {said}", host=self._host)
+        while self._greeter.greeting is None:
+            self._greeter.take(self._line())  # what the login prints is passed over
 
     def ask(self, block: Block) -> None:
         """Ask for a block; answers come in any order.
@@ -109,9 +103,9 @@ class Stream:
         self._asked[self._count] = block
         if self._left_bytes is not None:
             self._left_bytes -= block.length
-        params = {"run_id": block.run_id, "path": block.path, "offset": block.offset, "length": block.length}
-        request = {"jsonrpc": "2.0", "id": self._count, "method": "file.read", "params": params}
-        self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
+        params: dict[str, object] = {"run_id": block.run_id, "path": block.path}
+        params |= {"offset": block.offset, "length": block.length}
+        self._channel.write(request_line(self._count, "file.read", params))
 
     def receive(self, sink: Callable[[Block, int, bytes | memoryview], None]) -> tuple[Block, int]:
         """Take the next answer whole.
@@ -141,47 +135,42 @@ class Stream:
         del self._asked[number]
         return block, size
 
-    def pour(
-        self, method: str, params: dict[str, Any], fill: Callable[[Callable[[bytes], None]], None]
-    ) -> dict[str, Any]:
+    def pour(self, request: Request[M], fill: Callable[[Callable[[bytes], None]], None]) -> M:
         """Send a request and, after its line, whatever `fill` writes; the answer ends the conversation.
 
         Args:
-            method: As in protocol.json, one that bytes follow.
-            params: Its parameters.
+            request: One that bytes follow.
             fill: Is given what writes.
 
         Raises:
             ArmadaError: The agent said no, in the middle too.
             LinkLost: The channel went away.
         """
-        self.greet()
-        self._count += 1
-        request = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
-        self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
+        self._send(request)
         try:
             fill(self._channel.write)
         except LinkLost as lost:
             # An agent that cannot go on answers and leaves; its words say more than the closed channel.
             try:
-                return self._final_answer(method)
+                return self._final_answer(request)
             except LinkLost:
                 raise lost from None
-        return self._final_answer(method)
+        return self._final_answer(request)
 
-    def exchange(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Ask a method whose answer's line is followed by `size_bytes` bytes, and let those pass.
+    def exchange(self, request: Request[M], size_of: Callable[[M], int]) -> M:
+        """Ask a method whose answer's line is followed by bytes, and let those pass.
+
+        Args:
+            request: The question.
+            size_of: How many bytes follow, by the answer.
 
         Raises:
             ArmadaError: The agent said no.
             LinkLost: The channel went away.
         """
-        self.greet()
-        self._count += 1
-        request = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
-        self._channel.write(json.dumps(request, ensure_ascii=True).encode("ascii") + b"\n")
-        answer = self._final_answer(method)
-        left = int(answer.get("size_bytes", 0))
+        self._send(request)
+        answer = self._final_answer(request)
+        left = size_of(answer)
         while left > 0:
             data = self._rest or self._more()
             self._rest = data[left:]
@@ -192,30 +181,36 @@ class Stream:
         """Hang up; whoever is receiving gets LinkLost."""
         self._channel.close()
 
+    def _send(self, request: Request[M]) -> None:
+        self.greet()
+        self._count += 1
+        self._channel.write(request_line(self._count, request.method, request.as_params()))
+
     def _answer(self) -> tuple[int, int]:
         while True:
-            message = _object(self._line())
+            message = read_object(self._line()) or {}
             number = message.get("id")
             if not isinstance(number, int) or number not in self._asked:
                 continue
             if "error" in message:
-                block = self._asked[number]
-                refusal = _mapping(message["error"])
-                said, kind = sanitize_line(refusal.get("message", "refused")), _mapping(refusal.get("data")).get("kind")
-                raise (NotFound if kind == "not_found" else ArmadaError)(f"{block.path}: {said}", host=self._host)
-            size = _mapping(message.get("result")).get("size_bytes")
+                error = call_error(message["error"], "file.read", host=self._host)
+                kind = NotFound if isinstance(error, NotFound) else ArmadaError
+                raise kind(f"{self._asked[number].path}: {sanitize_line(error.message)}", host=self._host)
+            result = message.get("result")
+            size = result.get("size_bytes") if isinstance(result, dict) else None
             if not isinstance(size, int):
                 raise LinkLost("the agent's answer has no size", host=self._host)
             return number, size
 
-    def _final_answer(self, method: str) -> dict[str, Any]:
+    def _final_answer(self, request: Request[M]) -> M:
         while True:
-            message = _object(self._line())
+            message = read_object(self._line()) or {}
             if message.get("id") != self._count:
                 continue
             if "error" in message:
-                raise call_error(message["error"], method, host=self._host)
-            return _mapping(message.get("result"))
+                raise call_error(message["error"], request.method, host=self._host)
+            model = cast("type[M]", request.answer)
+            return parse(model, message.get("result"), host=self._host, method=request.method)
 
     def _line(self) -> bytes:
         parts: list[bytes] = []
@@ -235,15 +230,3 @@ class Stream:
         if not data:
             raise LinkLost(f"the agent ended: {self._channel.diagnosis()}", hint="run it again", host=self._host)
         return data
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return _mapping(message)

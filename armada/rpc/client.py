@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import queue
 import secrets
@@ -13,17 +12,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from armada import __version__
-from armada.errors import ArmadaError, LinkLost, NothingThere, ProvisionFailed
+from armada.errors import ArmadaError, LinkLost, NothingThere
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.paths import HomePaths
-from armada.protocol.version import OLDEST_PROTOCOL, PROTOCOL
 from armada.rpc.agent_errors import call_error, start_error
-from armada.transport.bootstrap import MARK, opening, upload
+from armada.rpc.greeting import Greeter, Greeting, read_object, request_line
+from armada.transport.bootstrap import opening
 from armada.transport.interface import Channel, Transport, root_of
-from armada.transport.ssh.names import has_control_characters
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from armada.protocol.message import Request
 
 log = logging.getLogger(__name__)
 
@@ -34,23 +36,30 @@ _NOISE_LINE_BYTES = 4 << 10
 _JOIN_S = 2.0
 
 _T = TypeVar("_T")
+M = TypeVar("M", bound="BaseModel")
 OnProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One of several things asked at once; see `Agent.call`."""
+class Question(Generic[M]):
+    """One of several things asked at once; without `answer` the answer is not parsed."""
 
     method: str
-    params: dict[str, Any]
+    params: dict[str, object]
     timeout_s: float = 30.0
+    answer: type[M] | None = None
+
+    @classmethod
+    def of(cls, request: Request[M], timeout_s: float = 30.0) -> Question[M]:
+        """Ask this, and parse the answer."""
+        return Question(request.method, request.as_params(), timeout_s, cast("type[M]", request.answer))
 
 
 @dataclass(slots=True)
 class _Call:
     method: str
     on_progress: OnProgress | None
-    answer: Future[dict[str, Any]] = field(default_factory=Future)
+    answer: Future[dict[str, object]] = field(default_factory=Future)
 
 
 class Agent:
@@ -72,17 +81,18 @@ class Agent:
     ) -> None:
         self._channel = channel
         self._host = host
-        self._archive, sha256 = archive
-        self._nonce = secrets.token_hex(16)
+        program, sha256 = archive
+        nonce = secrets.token_hex(16)
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._calls: dict[int, _Call] = {}
         self._ending: ArmadaError | None = None
-        self._hello: Future[dict[str, Any]] = Future()
+        self._hello: Future[Greeting] = Future()
         self._noise = bytearray()
         self._received_bytes = 0
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outgoing.put(opening(root=root, sha256=sha256, nonce=self._nonce, setup=setup, looks=looks))
+        self._outgoing.put(opening(root=root, sha256=sha256, nonce=nonce, setup=setup, looks=looks))
+        self._greeter = Greeter(program, nonce, self._outgoing.put, host=host)
         self._threads = [
             threading.Thread(target=self._write, name=f"to agent on {host}", daemon=True),
             threading.Thread(target=self._read, name=f"from agent on {host}", daemon=True),
@@ -121,8 +131,8 @@ class Agent:
         return cls(channel, host=host.name, root=root_of(host, home), archive=archive, setup=setup, looks=looks)
 
     @property
-    def hello(self) -> dict[str, Any]:
-        """What the agent said about itself, `root` being checked.
+    def hello(self) -> Greeting:
+        """What the agent said about itself.
 
         Raises:
             ProvisionFailed: It could not start: no python3, no usable root folder, disk full.
@@ -154,10 +164,10 @@ class Agent:
     def call(
         self,
         method: str,
-        params: dict[str, Any],
+        params: dict[str, object],
         timeout_s: float = 30.0,
         on_progress: OnProgress | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Ask the agent to do something and wait for its answer.
 
         Args:
@@ -172,34 +182,36 @@ class Agent:
         """
         return self._answer_to(self._ask(method, params, on_progress), timeout_s)
 
-    def begin(self, method: str, params: dict[str, Any]) -> Callable[[float], dict[str, Any]]:
+    def begin(self, method: str, params: dict[str, object]) -> Callable[[float], dict[str, object]]:
         """Ask without waiting; what is returned waits so many seconds for the answer. Both raise as `call` does."""
         asked = self._ask(method, params)
         return lambda timeout_s: self._answer_to(asked, timeout_s)
 
-    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
         """Ask several things in one flight, and wait for all answers; what the agent refused stands in its answer's place.
+
+        An answer is the model that its question names, or else an object of JSON's; one that does not fit stands as an error.
 
         Raises:
             LinkLost: As `call` does.
         """
         began = time.monotonic()
         asked = [(self._ask(question.method, question.params), question.timeout_s) for question in questions]
-        answers: list[dict[str, Any] | ArmadaError] = []
-        for (number, call), timeout_s in asked:
+        answers: list[Any] = []
+        for question, ((number, call), timeout_s) in zip(questions, asked, strict=True):
             try:
-                answers.append(self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic())))
+                answer = self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic()))
+                answers.append(parse_answer(question.answer, answer, question.method, self._host))
             except LinkLost:
                 raise
             except ArmadaError as error:
                 answers.append(error)
         return answers
 
-    def _ask(self, method: str, params: dict[str, Any], on_progress: OnProgress | None = None) -> tuple[int, _Call]:
+    def _ask(self, method: str, params: dict[str, object], on_progress: OnProgress | None = None) -> tuple[int, _Call]:
         call = _Call(method, on_progress)
         number = next(self._ids)
-        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        line = json.dumps(request, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+        line = request_line(number, method, params)
         if len(line) > LINE_LIMIT_BYTES:
             raise ArmadaError(f"the request {method} is {len(line)} bytes; the limit is 8 MiB", host=self._host)
         with self._lock:
@@ -209,7 +221,7 @@ class Agent:
         self._outgoing.put(line)
         return number, call
 
-    def _answer_to(self, asked: tuple[int, _Call], timeout_s: float) -> dict[str, Any]:
+    def _answer_to(self, asked: tuple[int, _Call], timeout_s: float) -> dict[str, object]:
         number, call = asked
         try:
             return self._wait(call.answer, timeout_s, f"no answer to {call.method}")
@@ -275,7 +287,7 @@ class Agent:
 
     def _receive(self, line: bytes) -> None:
         if self._hello.done():
-            message = _object(line)
+            message = read_object(line)
             if message is None:
                 self._keep_noise(line)
             elif "method" in message:
@@ -283,17 +295,12 @@ class Agent:
             else:
                 self._answer(message)
             return
-        message = _object(line[len(MARK) :]) if line.startswith(MARK) else None
-        if message is None or message.get("nonce") != self._nonce:
+        if not self._greeter.take(line):
             self._keep_noise(line)
-        elif message.get("need") == "agent":
-            self._outgoing.put(upload(self._archive, packed=message.get("packed") is True))
-        elif "hello" in message:
-            self._hello.set_result(_hello(message["hello"], host=self._host))
-        else:
-            raise _bootstrap_error(message.get("error"), host=self._host)
+        elif self._greeter.greeting is not None:
+            self._hello.set_result(self._greeter.greeting)
 
-    def _answer(self, message: dict[str, Any]) -> None:
+    def _answer(self, message: dict[str, object]) -> None:
         number = message.get("id")
         with self._lock:
             call = self._calls.pop(number, None) if isinstance(number, int) else None
@@ -347,6 +354,19 @@ class Agent:
         return start_error(self.noise, diagnosis, host=self._host)
 
 
+def parse_answer(model: type[M] | None, answer: dict[str, object], method: str, host: str) -> M | dict[str, object]:
+    """The model of an answer, or the answer as it is where there is none.
+
+    Raises:
+        UnexpectedAnswer: It does not fit.
+    """
+    if model is None:
+        return answer
+    from armada.protocol.message import parse
+
+    return parse(model, answer, host=host, method=method)
+
+
 class LineSplitter:
     """Cuts a stream into lines and drops those longer than `limit`, remembering that there was one."""
 
@@ -376,64 +396,9 @@ class LineSplitter:
             self._parts.append(part)
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return message if isinstance(message, dict) else None
-
-
 def _again(error: ArmadaError) -> ArmadaError:
     """Copy an error for one more thread: a traceback belongs to one raise."""
     again = type(error)(error.message, hint=error.hint, host=error.host)
     if isinstance(error, NothingThere) and isinstance(again, NothingThere):
         again.root = error.root
     return again
-
-
-def _hello(said: object, *, host: str) -> dict[str, Any]:
-    fields = said if isinstance(said, dict) else {}
-    newest = fields.get("protocol")
-    oldest = fields.get("oldest_protocol", newest)
-    if not _is_number(newest) or not _is_number(oldest):
-        raise ProvisionFailed(
-            f"the agent speaks protocol {sanitize_line(newest)}, which is not a valid version", host=host
-        )
-    if newest < OLDEST_PROTOCOL or oldest > PROTOCOL:
-        version = sanitize_line(fields.get("version"), 40)
-        older = "this armada" if oldest > PROTOCOL else f"the agent on {host}"
-        raise ProvisionFailed(
-            f"the agent (version {version}) speaks protocol {_span(oldest, newest)}, "
-            f"this armada ({__version__}) {_span(OLDEST_PROTOCOL, PROTOCOL)}",
-            hint=f"{older} is the older one: update armada {'here' if oldest > PROTOCOL else 'where that agent comes from'}",
-            host=host,
-        )
-    root = fields.get("root")
-    if not isinstance(root, str) or not root.startswith("/") or has_control_characters(root):
-        raise ProvisionFailed(f"the agent reported an unusable root folder: {sanitize_line(root)}", host=host)
-    return fields
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _span(oldest: int, newest: int) -> str:
-    return str(newest) if oldest == newest else f"{oldest} to {newest}"
-
-
-def _bootstrap_error(told: object, *, host: str) -> ArmadaError:
-    fields: dict[str, Any] = told if isinstance(told, dict) else {}
-    said = sanitize_line(fields.get("message", "the bootstrap failed"))
-    if fields.get("kind") == "not_found":
-        error = NothingThere(said, host=host)
-        error.root = _object(str(fields.get("root") or "").encode()) or {}
-        return error
-    hints = {
-        "disk_full": "make room there, or choose another `root` for this host",
-        "io": "choose another `root` for this host: a folder in which you can create files",
-    }
-    hint = fields.get("hint")
-    hint = sanitize_line(hint) if isinstance(hint, str) else hints.get(str(fields.get("kind")))
-    return ProvisionFailed(f"the agent could not start: {said}", hint=hint, host=host)

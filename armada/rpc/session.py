@@ -7,13 +7,13 @@ import threading
 import time
 import weakref
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded, SessionClosed
 from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
-from armada.rpc.client import Agent
+from armada.rpc.client import Agent, Question, parse_answer
 from armada.rpc.outage import RECONNECT, SAY_AFTER_S, Outage, waiting_for
 from armada.transport import connect
 from armada.transport.interface import DIRECT_BYTES
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from pydantic import BaseModel
+
     from armada.config.hosts import Host
-    from armada.errors import ArmadaError
     from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
+    from armada.protocol.message import Request
     from armada.rpc.byte_stream import Stream
-    from armada.rpc.client import Question
     from armada.transport.interface import Pull, Transport
 
 T = TypeVar("T")
+M = TypeVar("M", bound="BaseModel")
 
 _CONTROLLERS = {"slurm": "the Slurm controller", "htcondor": "HTCondor's queue (the schedd)"}
 _ASK_CONTROLLER = frozenset(
@@ -71,24 +73,51 @@ class HostSession:
         self.without_rsync: str | None = None
         """Why rsync cannot be used with it; None while that has not failed."""
 
+    @overload
     def call(
         self,
-        method: str,
-        params: dict[str, Any],
+        request: Request[M],
+        /,
         *,
         timeout_s: float = 30.0,
         on_progress: Callable[[str, float | None], None] | None = None,
-    ) -> dict[str, Any]:
-        """Ask the host's agent; see `protocol.json` for methods.
+    ) -> M: ...
+
+    @overload
+    def call(
+        self,
+        request: str,
+        params: dict[str, Any],
+        /,
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Callable[[str, float | None], None] | None = None,
+    ) -> dict[str, Any]: ...
+
+    def call(
+        self,
+        request: Request[M] | str,
+        params: dict[str, Any] | None = None,
+        /,
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Callable[[str, float | None], None] | None = None,
+    ) -> M | dict[str, Any]:
+        """Ask the host's agent: a request of `armada.protocol` is answered by its model, a method by its name with an object.
 
         Raises:
             HostUnreachable: No answer within the session's patience.
+            UnexpectedAnswer: The answer is not what the request's model says.
             ArmadaError: The agent answered with an error.
         """
-        with self._heard_if_controller_is_slow((method,)):
-            return self.persist(lambda: self._open().call(method, params, timeout_s=timeout_s, on_progress=on_progress))
+        asked: Question[M] = _question(request, params, timeout_s)
+        with self._heard_if_controller_is_slow((asked.method,)):
+            answer = self.persist(
+                lambda: self._open().call(asked.method, asked.params, timeout_s=timeout_s, on_progress=on_progress)
+            )
+        return parse_answer(asked.answer, answer, asked.method, self.host.name)
 
-    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
         """Ask several things at the price of one round trip; see `Agent.call_all`.
 
         Raises:
@@ -97,7 +126,17 @@ class HostSession:
         with self._heard_if_controller_is_slow([question.method for question in questions]):
             return self.persist(lambda: self._open().call_all(questions))
 
-    def begin(self, method: str, params: dict[str, Any], *, timeout_s: float = 30.0) -> Callable[[], dict[str, Any]]:
+    @overload
+    def begin(self, request: Request[M], /, *, timeout_s: float = 30.0) -> Callable[[], M]: ...
+
+    @overload
+    def begin(
+        self, request: str, params: dict[str, Any], /, *, timeout_s: float = 30.0
+    ) -> Callable[[], dict[str, Any]]: ...
+
+    def begin(
+        self, request: Request[M] | str, params: dict[str, Any] | None = None, /, *, timeout_s: float = 30.0
+    ) -> Callable[[], M] | Callable[[], dict[str, Any]]:
         """Ask something idempotent without waiting for the answer.
 
         Returns:
@@ -106,13 +145,15 @@ class HostSession:
         Raises:
             HostUnreachable: It could not be asked within the session's patience.
         """
-        answer = self.persist(lambda: self._open().begin(method, params))
+        asked: Question[M] = _question(request, params, timeout_s)
+        answer = self.persist(lambda: self._open().begin(asked.method, asked.params))
 
-        def wait() -> dict[str, Any]:
+        def wait() -> Any:
             try:
-                return answer(timeout_s)
+                told = answer(timeout_s)
             except LinkLost:
-                return self.call(method, params, timeout_s=timeout_s)
+                told = self.call(asked.method, asked.params, timeout_s=timeout_s)
+            return parse_answer(asked.answer, told, asked.method, self.host.name)
 
         return wait
 
@@ -196,7 +237,7 @@ class HostSession:
     @property
     def paths(self) -> HostPaths:
         """Names under the host's root, as the host itself resolved it."""
-        return HostPaths(PurePosixPath(self.persist(lambda: str(self._open().hello["root"]))))
+        return HostPaths(PurePosixPath(self.persist(lambda: self._open().hello.root)))
 
     @property
     def has_greeted(self) -> bool:
@@ -335,3 +376,7 @@ class HostSession:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+
+
+def _question(request: Request[M] | str, params: dict[str, Any] | None, timeout_s: float) -> Question[M]:
+    return Question(request, params or {}, timeout_s) if isinstance(request, str) else Question.of(request, timeout_s)

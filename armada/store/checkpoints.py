@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from armada.protocol.records import Checkpoint as Listed
     from armada.store.database import Database
 
 
@@ -75,7 +76,7 @@ def newest_step(database: Database, run_id: str, *, since: float) -> int:
     return int(database.connection.execute(query, (run_id, since)).fetchone()[0])
 
 
-def record_outbox(database: Database, run_id: str, entries: Iterable[dict[str, Any]]) -> None:
+def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) -> None:
     """Record what the host's outbox holds now; what is no longer there is not on the host."""
     with database.transaction() as connection:
         if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
@@ -87,11 +88,11 @@ def record_outbox(database: Database, run_id: str, entries: Iterable[dict[str, A
             [
                 (
                     run_id,
-                    e["digest"],
-                    e["step"],
-                    e["size_bytes"],
-                    e["file_count"],
-                    e["created_at"],
+                    e.digest,
+                    e.step,
+                    e.size_bytes,
+                    e.file_count,
+                    e.created_at,
                     NEVER_CAME,
                     WAS_HOME,
                 )

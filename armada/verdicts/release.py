@@ -36,7 +36,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping
 from armada.units import amount, counted
 from armada.verdicts.presence import AWAY_WORDS, There
 from armada.verdicts.proof import Proof
@@ -45,6 +44,8 @@ from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from armada.protocol.records import Evidence
 
 
 class Life(enum.Enum):
@@ -175,29 +176,32 @@ def judge_missing(seen: RunMissing) -> list[Item]:
     return []
 
 
-def life_of(evidence: object) -> Life:
+def life_of(evidence: Evidence | None) -> Life:
     """Say what of a run lives, or may, from its part of a `run.observe` answer."""
-    if not isinstance(evidence, dict):
+    if evidence is None:
         return Life.UNREADABLE
-    if mapping(evidence.get("scheduler")).get("state") == "gone":
+    if evidence.scheduler is not None and evidence.scheduler.state == "gone":
         return Life.GUESSED_GONE
-    if evidence.get("supervisor") not in ("dead", "none") or evidence.get("processes"):
+    # A number that is none says nothing: then something may live there.
+    if evidence.supervisor not in ("dead", "none") or evidence.processes != 0:
         return Life.LIVES
-    submission = mapping(evidence.get("submission"))
+    newest = of_newest_submission(evidence)
     # What was handed over once more, and nobody took up yet, may start although the submission before it has ended.
-    ended = mapping(of_newest_submission(evidence).get("state")).get("state") in ENDED
-    return Life.LIVES if submission.get("claimed") and not submission.get("job") and not ended else Life.NONE
+    ended = newest.state is not None and newest.state.state in ENDED
+    waits = newest.submission is not None and newest.submission.claimed and newest.submission.job is None
+    return Life.LIVES if waits and not ended else Life.NONE
 
 
-def was_stopped_and_forgotten(evidence: object) -> bool:
+def was_stopped_and_forgotten(evidence: Evidence | None) -> bool:
     """Tell whether a person stopped the newest submission of a run, and its batch system no longer lists its job.
 
     Of such a run nobody writes the end, and the same stop once more does.
     """
     return (
-        life_of(evidence) is Life.GUESSED_GONE
-        and mapping(evidence).get("stop_wished") is True
-        and not mapping(evidence).get("processes")
+        evidence is not None
+        and life_of(evidence) is Life.GUESSED_GONE
+        and evidence.stop_wished
+        and evidence.processes == 0
     )
 
 

@@ -35,29 +35,73 @@ corrected: a host holds it against the job's signs of life (`armada_agent/verdic
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import last_states, sanitize_line
-from armada.foundation.validation import mapping, whole
 from armada.units import span
 from armada.verdicts.states import ENDED, STATES, Verdict
+
+if TYPE_CHECKING:
+    from armada.protocol.observation import Observation
+    from armada.protocol.records import Attempt, Evidence, SchedulerStatus, State, Submission
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
 
 
-def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Newest:
+    """What the evidence holds of the newest submission; what an earlier one wrote is left out.
+
+    Attributes:
+        evidence: All of it.
+        submission: None where nothing was handed over.
+        state: None where that submission's supervisor wrote nothing.
+        attempt: None where that submission began none.
+        number: Of the newest attempt, whichever submission's.
+        seq: Of the newest record, whichever submission's; None where it was not said.
+    """
+
+    evidence: Evidence | None
+    submission: Submission | None = None
+    state: State | None = None
+    attempt: Attempt | None = None
+    number: int = 0
+    seq: int | None = None
+
+
+def of_newest_submission(evidence: Evidence | None) -> Newest:
+    """Leave out what an earlier submission wrote; which attempts there were, and the order of records, stay."""
+    if evidence is None:
+        return Newest(None)
+    submission, state, attempt = evidence.submission, evidence.state, evidence.attempt
+    newest = submission.number if submission is not None else None
+    number = (attempt.number if attempt is not None else None) or (state.attempt if state is not None else None) or 0
+    seq = state.seq if state is not None else None
+    if state is not None and _is_earlier(state.submission, newest):
+        state = None
+    if attempt is not None and attempt.run is not None and _is_earlier(attempt.run.submission, newest):
+        attempt = attempt.model_copy(update={"run": None, "exit": None})
+    return Newest(evidence, submission, state, attempt, number, seq)
+
+
+def _is_earlier(own: int | None, newest: int | None) -> bool:
+    return own is not None and newest is not None and own < newest
+
+
+def decide(observed: Observation, stall_after_s: float | None = None) -> Verdict:
     """Turn one run's part of a `run.observe` answer into its state.
 
     Args:
-        observed: `exists` and `evidence`, as protocol.json defines them.
+        observed: What its host shows of it.
         stall_after_s: After how long without a heartbeat a running job is called stalled; None never.
     """
-    verdict = _decide(observed)
-    evidence = mapping(observed.get("evidence"))
-    if verdict.state == "running" and isinstance(evidence.get("stopped"), list) and evidence["stopped"]:
-        words = f"SIGSTOP has stopped {len(evidence['stopped'])} of its processes"
-        message = verdict.message or f"{words}{_woken_by(evidence['stopped'])}"
+    newest = of_newest_submission(observed.evidence)
+    verdict = _decide(observed, newest)
+    evidence = observed.evidence
+    if verdict.state == "running" and evidence is not None and evidence.stopped:
+        words = f"SIGSTOP has stopped {len(evidence.stopped)} of its processes"
+        message = verdict.message or f"{words}{_woken_by(evidence.stopped)}"
         verdict = dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}")
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
@@ -66,43 +110,19 @@ def decide(observed: dict[str, Any], stall_after_s: float | None = None) -> Verd
     return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
 
 
-def _woken_by(pids: list[Any]) -> str:
-    numbers = [str(pid) for pid in pids[:5] if isinstance(pid, int) and pid > 0]
-    return f": kill -CONT {' '.join(numbers)} on its host continues them" if numbers else ""
+def _woken_by(pids: tuple[int, ...]) -> str:
+    return f": kill -CONT {' '.join(map(str, pids[:5]))} on its host continues them"
 
 
-def quiet_for(observed: dict[str, Any]) -> float:
+def quiet_for(observed: Observation) -> float:
     """Seconds since a running job last got on, by its host's clock; 0 where nobody can say."""
-    quiet_s = mapping(observed.get("evidence")).get("quiet_s")
-    return float(quiet_s) if isinstance(quiet_s, int | float) and 0 < quiet_s < float("inf") else 0.0
+    return (observed.evidence.quiet_s if observed.evidence is not None else None) or 0.0
 
 
-def of_newest_submission(evidence: dict[str, Any]) -> dict[str, Any]:
-    """The evidence without what an earlier submission wrote; which attempts there were, and the order of records, stay."""
-    number = mapping(evidence.get("submission")).get("number")
-    state = mapping(evidence.get("state"))
-    attempt = mapping(evidence.get("attempt"))
-    kept = dict(evidence)
-    if _is_earlier(state, number):
-        kept["state"] = {key: state[key] for key in ("attempt", "seq") if key in state}
-    if _is_earlier(mapping(attempt.get("run")), number):
-        kept["attempt"] = {"number": attempt.get("number"), "run": None, "exit": None}
-    return kept
+def _decide(observed: Observation, newest: Newest) -> Verdict:
+    state, attempt, number = newest.state, newest.attempt, newest.number
 
-
-def _is_earlier(record: dict[str, Any], number: object) -> bool:
-    own = record.get("submission")
-    return isinstance(own, int) and isinstance(number, int) and own < number
-
-
-def _decide(observed: dict[str, Any]) -> Verdict:
-    evidence = of_newest_submission(mapping(observed.get("evidence")))
-    state = mapping(evidence.get("state"))
-    attempt = mapping(evidence.get("attempt"))
-    number = _count(attempt.get("number")) or _count(state.get("attempt"))
-    seq = _count(state.get("seq"))
-
-    def verdict(because: str, word: str, reason: object = None, message: object = None) -> Verdict:
+    def verdict(because: str, word: str, reason: str | None = None, message: str | None = None) -> Verdict:
         if word not in STATES:
             reason = reason or "newer_armada"
             message = f"its supervisor wrote “{sanitize_line(word, 40)}”, a state of a newer armada than this one: update armada here"
@@ -110,143 +130,128 @@ def _decide(observed: dict[str, Any]) -> Verdict:
         return Verdict(
             word,
             sanitize_line(reason, 60) if reason else None,
-            sanitize_line(last_states(str(message))) if message else None,
+            sanitize_line(last_states(message)) if message else None,
             number,
-            seq,
+            newest.seq or 0,
             because,
         )
 
-    if state.get("state") in ENDED:
-        return verdict("its supervisor wrote the end", state["state"], state.get("reason"), state.get("message"))
-    exit_ = mapping(attempt.get("exit"))
-    if exit_.get("state") in ENDED:
-        because = f"the exit of attempt {number} is written"
-        return verdict(because, exit_["state"], exit_.get("reason"), exit_.get("message"))
-    if not observed.get("exists") and (left := _count(mapping(observed.get("remains")).get("processes"))):
+    if state is not None and state.state is not None and state.state in ENDED:
+        return verdict("its supervisor wrote the end", state.state, state.reason, state.message)
+    exit_ = attempt.exit if attempt is not None else None
+    if exit_ is not None and exit_.state is not None and exit_.state in ENDED:
+        return verdict(f"the exit of attempt {number} is written", exit_.state, exit_.reason, exit_.message)
+    if not observed.exists and observed.remains is not None and (left := observed.remains.processes):
         because = f"its folder is not on the host; {left} of its processes are alive there"
         return verdict(
             because, "running", FOLDER_REMOVED, "its folder on the host was removed while it ran; the job continues"
         )
-    if not observed.get("exists"):
+    if not observed.exists:
         because = "nothing of the run is on the host"
         return verdict(because, "unknown", NOT_ON_HOST, "the host has no folder of this run")
-    if observed.get("evidence") is None:
+    if (evidence := observed.evidence) is None:
         return verdict("its records on the host cannot be read", "unknown", "unreadable", _first_finding(observed))
-    submission = mapping(evidence.get("submission"))
-    if not submission.get("claimed"):
+    submission = newest.submission
+    if submission is None or not submission.claimed:
         return verdict("its folder is on the host; no submission was claimed", "preparing")
-    if not submission.get("job"):
-        because = f"submission {_count(submission.get('number'))} is claimed; no supervisor has started it"
+    if submission.job is None:
+        because = f"submission {submission.number or 0} is claimed; no supervisor has started it"
         return verdict(because, "submitted", None, "claimed on the host, not started yet")
-    if isinstance(scheduler_status := evidence.get("scheduler"), dict):
-        return verdict(*_by_scheduler(scheduler_status, state, evidence))
-    written = str(state.get("state") or "submitted")
-    supervisor = evidence.get("supervisor")
-    if supervisor not in ("dead", "none"):
-        alive = "its supervisor lives" if supervisor == "alive" else "it is unknown whether its supervisor is alive"
+    if evidence.scheduler is not None:
+        return verdict(*_by_scheduler(evidence.scheduler, state, evidence))
+    written = (state.state if state is not None else None) or "submitted"
+    if evidence.supervisor not in ("dead", "none"):
+        alive = (
+            "its supervisor lives"
+            if evidence.supervisor == "alive"
+            else "it is unknown whether its supervisor is alive"
+        )
         wrote = f"{alive} and wrote “{sanitize_line(written, 20)}”{_beat(evidence)}"
-        return verdict(wrote, written, state.get("reason"), state.get("message"))
-    if evidence.get("rebooted"):
+        return verdict(wrote, written, *((state.reason, state.message) if state is not None else ()))
+    return verdict(*_without_supervisor(evidence, attempt, number))
+
+
+def _without_supervisor(evidence: Evidence, attempt: Attempt | None, number: int) -> tuple[str, str, str, str]:
+    """What is so of a run whose supervisor is dead and wrote no end: (because, state, reason, message)."""
+    if evidence.rebooted:
         because = "the host was restarted since its supervisor began; no exit was written"
-        return verdict(because, "failed", "host_rebooted", "the host was restarted while the run was on it")
-    if alive_count := _count(evidence.get("processes")):
-        because = f"its supervisor is dead; {alive_count} of the run's processes live"
-        return verdict(because, "running", "supervisor_lost", "its supervisor died; the job itself continues")
-    if evidence.get("stop_wished"):
+        return because, "failed", "host_rebooted", "the host was restarted while the run was on it"
+    if evidence.processes:
+        because = f"its supervisor is dead; {evidence.processes} of the run's processes live"
+        return because, "running", "supervisor_lost", "its supervisor died; the job itself continues"
+    if evidence.stop_wished:
         because = "its supervisor is dead, its end was asked for, none of its processes lives"
-        return verdict(because, "cancelled", "killed_by_user", "stopped after its supervisor had died")
-    if not attempt:
+        return because, "cancelled", "killed_by_user", "stopped after its supervisor had died"
+    if attempt is None:
         because = "its supervisor is dead; it had begun no attempt"
-        return verdict(because, "failed", "never_started", "its supervisor died before the job was started")
-    if not attempt.get("run"):
+        return because, "failed", "never_started", "its supervisor died before the job was started"
+    if attempt.run is None:
         because = f"its supervisor is dead; attempt {number} was begun, no process was recorded and none lives"
         said = "its supervisor died while it started the job; it is unknown whether the job began"
-        return verdict(because, "failed", "supervisor_lost", said)
+        return because, "failed", "supervisor_lost", said
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
-    return verdict(because, "failed", "supervisor_lost", message)
+    return because, "failed", "supervisor_lost", message
 
 
 def _by_scheduler(
-    scheduler_status: dict[str, Any], state: dict[str, Any], evidence: dict[str, Any]
-) -> tuple[str, str, object, object]:
+    scheduler_status: SchedulerStatus, state: State | None, evidence: Evidence
+) -> tuple[str, str, str | None, str | None]:
     """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
-    job = mapping(evidence.get("submission")).get("job")
-    engine = sanitize_line(job.get("scheduler") if isinstance(job, dict) else "the scheduler", 20)
-    seen, detail = scheduler_status.get("state"), sanitize_line(scheduler_status.get("detail") or "", 60)
+    job = evidence.submission.job if evidence.submission is not None else None
+    engine = sanitize_line((job.scheduler if job is not None else None) or "the scheduler", 20)
+    seen, detail = scheduler_status.state, scheduler_status.detail
     said = f"{engine} says {detail or seen}"
-    written = str(state.get("state") or "queued")
-    message = scheduler_status.get("message")
-    if seen == "pending" and written == "running" and _later(state.get("started_at"), scheduler_status.get("seen_at")):
+    written, reason, own = (state.state or "queued", state.reason, state.message) if state else ("queued", None, None)
+    message = scheduler_status.message
+    if seen == "pending" and written == "running" and _later(state, scheduler_status):
         return f"its supervisor wrote “running” after {engine}'s last word ({detail or seen})", written, None, None
     if seen == "pending":
-        again = state.get("reason") if written == "queued" else None
-        told = [state.get("message") if again or not message else None, message]
-        words = "; ".join(str(each) for each in told if each)
-        return f"{said}; its supervisor waits with it", "queued", again or scheduler_status.get("reason"), words
+        again = reason if written == "queued" else None
+        words = "; ".join(each for each in (own if again or not message else None, message) if each)
+        return f"{said}; its supervisor waits with it", "queued", again or scheduler_status.reason, words
     if seen == "held":
-        return (
-            f"{said}: it waits until somebody releases it",
-            "queued",
-            scheduler_status.get("reason") or "held",
-            message,
-        )
+        because = f"{said}: it waits until somebody releases it"
+        return because, "queued", scheduler_status.reason or "held", message
     if seen in ("running", "ending"):
         if written == "running":
-            beat = _beat(evidence)
-            return (
-                f"{message or said} and its supervisor wrote “running”{beat}",
-                written,
-                None,
-                message or state.get("message"),
-            )
-        where = sanitize_line(scheduler_status.get("node") or "a worker", 100)
+            because = f"{message or said} and its supervisor wrote “running”{_beat(evidence)}"
+            return because, written, None, message or own
+        where = scheduler_status.node or "a worker"
         return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
     if seen == "ended":
-        reason = str(scheduler_status.get("reason") or "ended_silently")
-        if reason == "removed" or evidence.get("stop_wished"):
-            return (
-                f"{said}; its supervisor wrote no end",
-                "cancelled",
-                "killed_by_user",
-                message or "removed from the queue",
-            )
-        return f"{said}; its supervisor wrote no end", "failed", reason, message
+        because = f"{said}; its supervisor wrote no end"
+        ending = scheduler_status.reason or "ended_silently"
+        if ending == "removed" or evidence.stop_wished:
+            return because, "cancelled", "killed_by_user", message or "removed from the queue"
+        return because, "failed", ending, message
     if seen == "gone":
         because = (
             f"{engine} lists it neither in its queue nor by its id; the job's files do not change; no end was written"
         )
-        if evidence.get("stop_wished"):
+        if evidence.stop_wished:
             return because, "cancelled", "killed_by_user", "no longer in the queue"
-        how = "how it ended" if evidence.get("attempt") else "that it ever began"
+        how = "how it ended" if evidence.attempt is not None else "that it ever began"
         return because, "failed", "gone", f"{engine} no longer lists the job, and no record shows {how}"
-    problem = sanitize_line(scheduler_status.get("error") or message or "no answer yet", 200)
-    return (
-        f"{engine} does not say ({problem}); its supervisor wrote “{sanitize_line(written, 20)}”",
-        written,
-        None,
-        problem,
-    )
+    problem = sanitize_line(scheduler_status.error or message or "no answer yet", 200)
+    because = f"{engine} does not say ({problem}); its supervisor wrote “{sanitize_line(written, 20)}”"
+    return because, written, None, problem
 
 
-def _first_finding(observed: dict[str, Any]) -> str:
-    findings = observed.get("findings")
-    return str(findings[0]) if isinstance(findings, list) and findings else "its records on the host cannot be read"
+def _first_finding(observed: Observation) -> str:
+    return observed.findings[0] if observed.findings else "its records on the host cannot be read"
 
 
-def _later(one: object, other: object) -> bool:
-    return isinstance(one, int | float) and isinstance(other, int | float) and one > other
+def _later(state: State | None, scheduler_status: SchedulerStatus) -> bool:
+    """Whether a supervisor wrote after its batch system's last word."""
+    began, seen_at = state.started_at if state is not None else None, scheduler_status.seen_at
+    return began is not None and seen_at is not None and began > seen_at
 
 
-def _beat(evidence: dict[str, Any]) -> str:
+def _beat(evidence: Evidence | None) -> str:
     """What the newest heartbeat adds to a living supervisor's word."""
-    beat = mapping(evidence.get("heartbeat"))
-    phase, step = beat.get("phase"), beat.get("step")
-    if not isinstance(phase, str):
+    beat = evidence.heartbeat if evidence is not None else None
+    if beat is None or beat.phase is None:
         return ""
-    where = f", step {step}" if isinstance(step, int) else ""
-    return f"; rank {_count(beat.get('rank'))} last said {sanitize_line(phase, 20)}{where}"
-
-
-def _count(value: object) -> int:
-    return whole(value) or 0
+    where = f", step {beat.step}" if beat.step is not None else ""
+    return f"; rank {beat.rank or 0} last said {sanitize_line(beat.phase, 20)}{where}"

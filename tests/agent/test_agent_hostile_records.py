@@ -29,6 +29,7 @@ from armada.store import runs
 from armada.store.database import Database
 from tests import hostile
 from tests.agent.conversation import spec_of
+from tests.answers import look
 from tests.chance import dice
 
 HOME = {"id": "a" * 32, "label": "laptop", "path": "/home/me/armada"}
@@ -337,7 +338,7 @@ def test_one_runs_records_on_a_host_never_touch_anothers(
     about_many(host)  # what a first look leaves behind
     right = about_many(host)["innocent"]
     assert right["observe"]["findings"] == []
-    record_contained(database, runs.find(database, "innocent"), right["observe"])
+    record_contained(database, runs.find(database, "innocent"), look(right["observe"]))
     state = runs.find(database, "innocent").state
     before = host.others()
     for _ in range(hostile.CASES // 20):
@@ -347,7 +348,7 @@ def test_one_runs_records_on_a_host_never_touch_anothers(
         assert steady(answers["innocent"]) == steady(right), done
         with database.transaction():  # one wait for the disk
             for run_id in ASKED:
-                record_contained(database, runs.find(database, run_id), answers[run_id]["observe"])
+                record_contained(database, runs.find(database, run_id), look(answers[run_id]["observe"]))
         assert runs.find(database, "innocent").state == state, done
         about_one(host, chance)
         assert host.others() == before, done

@@ -14,6 +14,7 @@ import pytest
 
 from armada.verdicts.state import decide
 from tests.agent.conversation import Conversation, Host
+from tests.answers import observation
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def container(tmp_path: Path, agent: Path) -> Iterator[Callable[..., Container]]
 
 
 def verdict(host: Host, run_id: str) -> tuple[str, str | None]:
-    decided = decide(host.look(run_id))
+    decided = decide(observation(host.look(run_id)))
     return decided.state, decided.reason
 
 

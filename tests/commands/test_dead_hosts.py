@@ -15,6 +15,7 @@ from armada.paths import HomePaths
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
+from tests.answers import outbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ def place(
         runs.record(database, RUN, Verdict(state, reason, None, 1, 5, "it wrote so"), observed_at=now - 7200)
         entry = {"digest": DIGEST, "step": 40, "size_bytes": 1_200_000_000, "file_count": 3, "created_at": now - 9000}
         if not synced:
-            checkpoints.record_outbox(database, RUN, [entry])
+            checkpoints.record_outbox(database, RUN, outbox([entry]))
         run_sync.succeeded(database, RUN, began=now - 3600, next_due_at=None, final_of=1 if synced else None)
     outputs = home.run(RUN) / "outputs"
     outputs.mkdir(parents=True)

@@ -48,25 +48,29 @@ class Counted(HostSession):
         self._count = count
         self.taken: dict[str, int] = {}
 
-    def call(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
-        answer = super().call(method, params, **options)
-        self.taken[method] = newest(self._count)
+    def call(self, request: Any, *params: Any, **options: Any) -> Any:
+        answer = super().call(request, *params, **options)
+        self.taken[_method(request)] = newest(self._count)
         return answer
 
-    def begin(self, method: str, params: dict[str, Any], **options: Any) -> Callable[[], dict[str, Any]]:
-        wait = super().begin(method, params, **options)
+    def begin(self, request: Any, *params: Any, **options: Any) -> Callable[[], Any]:
+        wait: Callable[[], Any] = super().begin(request, *params, **options)
 
-        def noting() -> dict[str, Any]:
+        def noting() -> Any:
             answer = wait()
-            self.taken[method] = newest(self._count)
+            self.taken[_method(request)] = newest(self._count)
             return answer
 
         return noting
 
-    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
         answers = super().call_all(questions)
         self.taken |= {question.method: newest(self._count) for question in questions}
         return answers
+
+
+def _method(request: Any) -> str:
+    return str(getattr(request, "method", request))
 
 
 def newest(count: Path) -> int:

@@ -58,7 +58,7 @@ def test_the_agent_is_brought_to_a_cold_host_and_found_on_a_warm_one(
             facts = agent.call("host.facts", {})
             assert facts["hostname"] == machine
             assert facts["user"] == fleet.host(machine).user
-            assert agent.hello["root"] == root
+            assert agent.hello.root == root
     assert fleet.run(machine, f'stat -c %a "{root}" "{root}"/agent/*.pyz').split() == ["700", "600"]
 
 
@@ -74,7 +74,7 @@ def test_many_connections_at_once_all_come_about(known: Known, home: HomePaths) 
 
     def ask(_: int) -> str:
         with closing(connect(host, home, deadline_s=60)) as transport, Agent.open(transport, home) as agent:
-            return str(agent.hello["root"])
+            return str(agent.hello.root)
 
     # Sessions beyond sshd's MaxSessions, ten, become connections of their own; many of those at once are MaxStartups' to refuse.
     count = 20 if host.transport == "fabric" else 12

@@ -9,8 +9,8 @@ from typing import Any
 
 from armada.config.profiles import load_profile
 from armada.paths import HomePaths
+from armada.protocol.facts import AskFacts
 from armada.provision.environment_key import environment_key
-from armada.provision.facts import ask_facts
 from tests.conftest import Armada
 
 
@@ -22,7 +22,7 @@ def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Pa
     from armada.rpc.session import HostSession  # the host is asked as a launch asks it
 
     with HostSession(local_host(home), home, patience_s=10) as session:
-        key = environment_key(load_profile(profile, home), ask_facts(session).hardware)
+        key = environment_key(load_profile(profile, home), session.call(AskFacts()).hardware)
     folder = armada.local_runs.parent / "envs" / key
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "python"

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from armada.config.hosts import Host
 from armada.errors import ArmadaError, HostUnreachable
 from armada.paths import HomePaths, HostPaths
+from armada.protocol.message import Request
 from armada.rpc.byte_stream import Block
-from armada.rpc.client import Question
+from armada.rpc.client import Question, parse_answer
 from armada.rpc.outage import Outage
+from tests import host_facts
 
 if TYPE_CHECKING:
     from tests.simulation.host import SimHost
@@ -61,26 +63,34 @@ class SimSession:
         self._there = host
         self.paths = HostPaths(PurePosixPath(host.root))
 
-    def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def call(self, request: Request[Any] | str, params: dict[str, Any] | None = None, /, **_: Any) -> Any:
+        question = _question(request, params)
+        return parse_answer(question.answer, self._said(question), question.method, self.host.name)
+
+    def _said(self, question: Question[Any]) -> dict[str, Any]:
+        method, params = question.method, question.params
         if method == "host.facts":
-            return {}  # it starts programs, and nobody here asks what a machine is made of
+            return host_facts.answer()  # a real one starts programs, and nobody here asks what a machine is made of
         return self._there.ask(method, params)
 
-    def call_all(self, questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
-        answers: list[dict[str, Any] | ArmadaError] = []
+    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
+        answers: list[Any] = []
         for question in questions:
             try:
-                answers.append(self._there.ask(question.method, question.params))
+                answer = self._there.ask(question.method, question.params)
+                answers.append(parse_answer(question.answer, answer, question.method, self.host.name))
             except HostUnreachable:
                 raise
             except ArmadaError as error:
                 answers.append(error)
         return answers
 
-    def begin(self, method: str, params: dict[str, Any], **_: Any) -> Callable[[], dict[str, Any]]:
-        (answer,) = self.call_all([Question(method, params)])
+    def begin(
+        self, request: Request[Any] | str, params: dict[str, Any] | None = None, /, **_: Any
+    ) -> Callable[[], Any]:
+        (answer,) = self.call_all([_question(request, params)])
 
-        def wait() -> dict[str, Any]:
+        def wait() -> Any:
             if isinstance(answer, ArmadaError):
                 raise answer
             return answer
@@ -100,3 +110,7 @@ class SimSession:
 
     def close(self) -> None:
         pass
+
+
+def _question(request: Request[Any] | str, params: dict[str, Any] | None) -> Question[Any]:
+    return Question(request, params or {}) if isinstance(request, str) else Question.of(request)

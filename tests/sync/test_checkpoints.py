@@ -123,7 +123,7 @@ def test_space_that_other_transfers_are_about_to_fill_does_not_count_as_free(pla
     place.save(1, {"model": b"1" * 100_000})
     transfers.begin(place.database, place.run_id, "f" * 64, 10**18)
     (trouble,) = place.sync().troubles
-    assert (trouble.cause, "is just arriving" in trouble.error.message) == ("disk_home", True)
+    assert (trouble.cause, "that are arriving now" in trouble.error.message) == ("disk_home", True)
     long_ago = time.time() - 100  # the process that carried it was killed
     place.database.connection.execute("UPDATE transfers SET updated_at = ?", (long_ago,))
     assert len(place.sync(insist=True).published) == 1

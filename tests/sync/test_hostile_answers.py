@@ -8,10 +8,11 @@ import pytest
 
 from armada.config.hosts import Host
 from armada.errors import ArmadaError
-from armada.monitor.observe import outbox_entries
 from armada.paths import HomePaths
+from armada.protocol.outbox import Pruned
 from armada.rpc.byte_stream import Block, Stream
 from armada.sync.outputs.listing import read_listing
+from tests.answers import listing, outbox
 from tests.sync.conftest import Place
 
 
@@ -36,12 +37,12 @@ from tests.sync.conftest import Place
     ],
 )
 def test_listings_out_of_shape_name_no_file(listed: Any) -> None:
-    assert read_listing({"outputs": listed})[0] == []
+    assert read_listing(listing({"outputs": listed}))[0] == []
 
 
 def test_a_file_that_is_also_a_folder_is_left_there() -> None:
     listed = [{"path": path, "size_bytes": 1, "mtime": 0} for path in ("a", "a/b", "c")]
-    found, skipped = read_listing({"outputs": listed})
+    found, skipped = read_listing(listing({"outputs": listed}))
     assert ([item.path for item in found], skipped) == (["a", "c"], ["a/b"])
 
 
@@ -50,8 +51,8 @@ def test_a_file_that_is_also_a_folder_is_left_there() -> None:
 )
 def test_outbox_entries_the_store_could_not_hold_are_left_out(change: dict[str, Any]) -> None:
     entry = {"digest": "a" * 64, "step": 1, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
-    assert outbox_entries({"outbox": [entry]}) == [entry]
-    assert outbox_entries({"outbox": [{**entry, **change}]}) == []
+    assert listing({"outbox": [entry]}).outbox == tuple(outbox([entry]))
+    assert listing({"outbox": [{**entry, **change}]}).outbox == ()
 
 
 class Speaks:
@@ -111,10 +112,10 @@ def test_an_agent_that_prunes_what_it_was_not_asked_to_is_not_believed(
     first, second = (place.save(step, {"model": b"%d" % step}) for step in (1, 2))
     original = place.session.call
 
-    def lying(method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
-        if method == "outbox.prune":
-            return {"pruned": [second, "x", 7], "refused": {}}
-        return original(method, params, **options)
+    def lying(request: Any, **options: Any) -> Any:
+        if request.method == "outbox.prune":
+            return Pruned.model_validate({"pruned": [second, "x", 7], "refused": {}})
+        return original(request, **options)
 
     monkeypatch.setattr(place.session, "call", lying)
     assert place.sync().deleted_host == ()

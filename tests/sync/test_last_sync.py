@@ -9,6 +9,7 @@ import pytest
 from armada.store import run_sync, runs
 from armada.sync.runs.outbox_listing import OutboxListing, look_at
 from armada.verdicts.states import Verdict
+from tests.answers import listing
 from tests.sync.conftest import Place
 
 
@@ -44,7 +45,7 @@ def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, stat
     runs.record(place.database, place.run_id, Verdict(state, None, None, 9, 9), submission=2)
     run_sync.reopen(place.database, place.run_id)
     entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
-    outcome = place.sync(looked=OutboxListing(entry, ended=True, submission=1))
+    outcome = place.sync(looked=OutboxListing(listing(entry), ended=True, submission=1))
     assert outcome.missing == f"{place.run_id} was submitted again in the meantime"
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.next_due_at is None) == (False, False)
@@ -63,7 +64,7 @@ def test_a_run_that_ends_while_others_are_brought_gets_its_last_sync_all_the_sam
     """The host was looked at while it ran; what it saved afterwards is not taken for not being there."""
     place.create()
     looked = OutboxListing(
-        place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0], ended=False
+        listing(place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]), ended=False
     )
     place.save(1, {"model": b"1"})
     place.end()
@@ -79,7 +80,7 @@ def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Pl
     place.end("failed")
     (run,) = runs.every(place.database)
     seen = look_at(place.database, place.session, [run])[place.run_id]
-    outcome = place.sync(looked=OutboxListing({**seen.entry, "finishing": 2}, ended=True))
+    outcome = place.sync(looked=OutboxListing(seen.entry.model_copy(update={"finishing": 2}), ended=True))
     assert (outcome.final, outcome.finishing, len(outcome.published)) == (False, 2, 1)
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.reason) == (

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from armada.errors import ArmadaError
 from armada.foundation.progress import NullProgress
 from armada.rpc.client import Question
 from armada.store import checkpoints, run_sync
 from armada.sync.runs.sync_host import sync_host
+from tests.answers import outbox
 from tests.sync.conftest import Place
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_saves_more_and_ends_while_it_is_synced_is_not_called_failing
         entry = {"digest": digest, "step": 2, "size_bytes": 1, "file_count": 1, "created_at": time.time()}
         (first,) = checkpoints.of_run(place.database, place.run_id)
         known = {name: getattr(first, name) for name in entry}
-        checkpoints.record_outbox(place.database, place.run_id, [known, entry])  # as the daemon's watcher does
+        checkpoints.record_outbox(place.database, place.run_id, outbox([known, entry]))  # as the daemon's watcher does
         place.end()
 
     outcome = place.sync(progress=Meanwhile(go_on))
@@ -88,7 +88,7 @@ def test_what_a_run_saves_right_before_its_end_comes_although_its_host_was_asked
     place.create()
     original = place.session.call_all
 
-    def crossing(questions: Sequence[Question]) -> list[dict[str, Any] | ArmadaError]:
+    def crossing(questions: Sequence[Question[Any]]) -> list[Any]:
         answers = original(questions)
         place.save(1, {"model": b"1"})  # after the listing was made, before the state was read
         place.end()

@@ -22,6 +22,7 @@ from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
 from armada.tui.app import Dashboard
 from armada.verdicts.states import ENDED, Verdict
+from tests.answers import outbox
 from tests.waiting import WITHIN_S, pauses
 
 Use = Callable[[Pilot[None]], Awaitable[None]]
@@ -83,7 +84,7 @@ class World:
             "file_count": 3,
             "created_at": time.time(),
         }
-        checkpoints.record_outbox(self.database, run_id, [*before, entry])
+        checkpoints.record_outbox(self.database, run_id, outbox([*before, entry]))
         if home:
             place = self.home.checkpoints(run_id) / f"checkpoint-{step}"
             place.mkdir(parents=True)

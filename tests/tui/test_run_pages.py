@@ -16,6 +16,7 @@ from textual.widgets import Input
 from armada.store import checkpoints, operations
 from armada.tui.screens.run import RunScreen
 from armada.tui.widgets.chart import Chart
+from tests.answers import outbox
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 
@@ -291,7 +292,7 @@ def test_of_two_checkpoints_of_one_step_the_one_under_the_cursor_is_meant(world:
     world.run("demo-aaaaaa", host="local")
     entry = {"step": 7, "size_bytes": 1, "file_count": 1}
     entries = [{**entry, "digest": letter * 64, "created_at": at} for letter, at in (("a", 1.0), ("b", 2.0))]
-    checkpoints.record_outbox(world.database, "demo-aaaaaa", entries)
+    checkpoints.record_outbox(world.database, "demo-aaaaaa", outbox(entries))
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")

@@ -9,6 +9,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import SchedulerAnswer
 from armada.launch.engines import htcondor, slurm
 from armada.launch.engines.request import JobRequest, job_request
+from armada.protocol.scheduler import CheckJob
 from armada.protocol.spec import SchedulerSpec
 from armada.rpc.agent_archive import build
 
@@ -89,13 +90,10 @@ def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswe
     """Ask the batch system whether this could ever run, and what it would wait for."""
     host = session.host
     engine = ENGINES.get(host.scheduler)
-    if engine is None:
+    if engine is None or host.scheduler == "direct":
         return SchedulerAnswer()
-    question = {"scheduler": host.scheduler, "file": files[engine.file]}
-    answer = session.call("scheduler.check", question, timeout_s=120.0)
-    refusal, wait = (
-        sanitize_line(answer[key], 900) if isinstance(answer.get(key), str) else None for key in ("refusal", "wait")
-    )
-    starts_in_s = answer.get("starts_in_s")
-    known = isinstance(starts_in_s, int | float) and 0 <= starts_in_s < _LONGEST_WAIT_S
-    return SchedulerAnswer(refusal, wait, float(starts_in_s) if known and starts_in_s is not None else None)
+    opinion = session.call(CheckJob(scheduler=host.scheduler, file=files[engine.file]), timeout_s=120.0)
+    refusal, wait = (sanitize_line(text, 900) if text is not None else None for text in (opinion.refusal, opinion.wait))
+    starts_in_s = opinion.starts_in_s
+    known = starts_in_s is not None and 0 <= starts_in_s < _LONGEST_WAIT_S
+    return SchedulerAnswer(refusal, wait, starts_in_s if known else None)

@@ -15,9 +15,9 @@ from armada.launch.engines.request import time_limit_s
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.task import Place
 from armada.paths import new_run_id
+from armada.protocol.facts import AskFacts
 from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find
-from armada.provision.facts import ask_facts
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -98,7 +98,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = (*([snapshot.content] if snapshot else []), *parts.contents)
-    missing = tuple(content for content in contents if not find(session, content)["present"])
+    missing = tuple(content for content in contents if not find(session, content).present)
     subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
     subject = dataclasses.replace(subject, scheduler=ask_scheduler(session, files))
     return Plan(
@@ -125,7 +125,7 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
     """Ask the host what it is, and take from it what the experiment asks for."""
     session, resources = task.order.session, task.settings.resources
     _ = task.named_profile  # a wrong one is said before the host is asked
-    facts = ask_facts(session)
+    facts = session.call(AskFacts())
     profile = task.profile(facts)
     gpus = count_gpus(resources, session.host, profile, facts, takes_gpus=task.takes_gpus)
     processes = gpus or resources.processes or 1

@@ -9,12 +9,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from armada.foundation.validation import finite
+from armada.protocol.outbox import ReadManifest
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
 
@@ -96,15 +95,8 @@ def fetch_manifest(session: HostSession, checkpoint: Checkpoint) -> Manifest:
         NotFound: The host does not have the checkpoint any more.
         HostUnreachable: It does not answer.
     """
-    answer = session.call("outbox.manifest", {"run_id": checkpoint.run_id, "digest": checkpoint.digest})
-    return parse_manifest(str(answer.get("text")), checkpoint.digest)
-
-
-def manifests_of(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The manifests that came with a run's part of a `sync.look` answer, by digest, as they were sent; an older agent sends none."""
-    sent = entry.get("manifests")
-    pairs = sent.items() if isinstance(sent, dict) else ()
-    return {digest: text for digest, text in pairs if isinstance(text, str)}
+    answer = session.call(ReadManifest(run_id=checkpoint.run_id, digest=checkpoint.digest))
+    return parse_manifest(answer.text, checkpoint.digest)
 
 
 def _eval_loss(metrics: Any) -> float | None:

@@ -13,9 +13,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync
+from armada.protocol import sync as protocol
 from armada.sync.outputs.listing import FOLDER, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.foundation.progress import TransferProgress
+    from armada.protocol.sync import RunListing
     from armada.sync.context import SyncContext
     from armada.sync.transfer.stream_transfer import Fetcher
 
@@ -56,10 +58,10 @@ class Hashes:
     """What the host was asked to hash, and what waits for its answer."""
 
     batch: tuple[Listed, ...]
-    answer: Callable[[], dict[str, Any]]
+    answer: Callable[[], protocol.Hashes]
 
 
-def ask_ahead(context: SyncContext, entry: dict[str, Any], log_limit_bytes: int | None) -> Hashes | None:
+def ask_ahead(context: SyncContext, entry: RunListing, log_limit_bytes: int | None) -> Hashes | None:
     """Ask for the hashes that `download_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
 
     Raises:
@@ -70,13 +72,13 @@ def ask_ahead(context: SyncContext, entry: dict[str, Any], log_limit_bytes: int 
     wanted = stale(home, run_id, listed)
     if not wanted or len(wanted) > _BATCH or sum(item.size_bytes for item in wanted) > _AHEAD_BYTES:
         return None
-    answer = context.session.begin("sync.hash", _to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S)
+    answer = context.session.begin(_to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S)
     return Hashes(tuple(wanted), answer)
 
 
-def _to_hash(run_id: str, batch: Sequence[Listed]) -> dict[str, Any]:
-    asked = [[item.source, item.size_bytes, *([item.offset] if item.offset else [])] for item in batch]
-    return {"run_id": run_id, "files": asked}
+def _to_hash(run_id: str, batch: Sequence[Listed]) -> protocol.HashFiles:
+    asked = ((item.source, item.size_bytes, *((item.offset,) if item.offset else ())) for item in batch)
+    return protocol.HashFiles(run_id=run_id, files=tuple(asked))
 
 
 def download_outputs(
@@ -113,8 +115,8 @@ def download_outputs(
         if asked is not None and asked.batch == tuple(batch):
             answer = asked.answer()
         else:
-            answer = context.session.call("sync.hash", _to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
-        came = _bring_batch(answer.get("sha256"), folder, run_id, batch, fetcher, progress)
+            answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+        came = _bring_batch(answer.sha256, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
                 index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
@@ -129,7 +131,7 @@ def download_outputs(
 
 
 def _bring_batch(
-    answer: object,
+    hashes: Sequence[str | None],
     folder: Path,
     run_id: str,
     batch: Sequence[Listed],
@@ -137,11 +139,10 @@ def _bring_batch(
     progress: Callable[[TransferProgress], None],
 ) -> set[str]:
     """The paths of those that are at home now as they were listed."""
-    hashes = answer if isinstance(answer, list) else []
     files = [
         File(item.path, item.size_bytes, sha256, item.source, item.offset)
         for item, sha256 in zip(batch, hashes, strict=False)
-        if isinstance(sha256, str)
+        if sha256 is not None
     ]
     missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
     staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import write_atomically
-from armada.foundation.validation import finite
 from armada.store.files_home import Look
 from armada.sync.outputs.long_logs import Listed, cut
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.paths import HomePaths
+    from armada.protocol.sync import RunListing
 
 FOLDER = "outputs"
 STAGING = ".staging"
@@ -22,32 +22,25 @@ _INDEX = ".index.json"
 _LONGEST_NAME = 1024
 
 
-def coming(
-    home: HomePaths, run_id: str, entry: dict[str, Any], limit_bytes: int | None
-) -> tuple[list[Listed], list[str]]:
+def coming(home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None) -> tuple[list[Listed], list[str]]:
     """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
     listed, skipped = read_listing(entry)
     return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
 
 
-def read_listing(entry: dict[str, Any]) -> tuple[list[Listed], list[str]]:
+def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     """Check a host's listing; names that could mean something else at home are left out and returned beside it."""
     found, skipped = [], []
     seen: set[str] = set()
-    listed = entry.get("outputs")
-    for item in listed if isinstance(listed, list) else []:
-        if not isinstance(item, dict):
-            continue
-        path, size, mtime = item.get("path"), item.get("size_bytes"), finite(item.get("mtime"))
-        if not isinstance(path, str) or not isinstance(size, int) or size < 0 or mtime is None:
-            continue
+    for item in entry.outputs:
+        path = item.path
         parts = path.split("/")
         bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == _INDEX
         if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
             skipped.append(path)
         else:
             seen.add(path)
-            found.append(Listed(path, size, mtime))
+            found.append(Listed(path, item.size_bytes, item.mtime))
     taken = {listed.path for listed in found}
     clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]

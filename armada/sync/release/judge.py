@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
-from armada.errors import NotFound, SchedulerRefused
-from armada.foundation.validation import mapping, positive, whole
+from armada.errors import NotFound, SchedulerRefused, UnexpectedAnswer
+from armada.foundation.validation import mapping
 from armada.home import own
-from armada.monitor.observe import outbox_entries, where
-from armada.paths import RUN_ID
+from armada.monitor.look import Folder, Look, looks, where
+from armada.protocol.message import Misfit
+from armada.protocol.observation import Observe, ObservedRun
+from armada.protocol.runs import ListRuns, StopRun
+from armada.protocol.sync import ListOutboxes, RunToList
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.checkpoints.proof import prove
 from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
-from armada.sync.runs.acknowledgements import registered
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
@@ -40,12 +42,15 @@ from armada.verdicts.release import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from armada.protocol.homes import EnrolledHome
+    from armada.protocol.observation import Observations
+    from armada.protocol.records import Evidence
+    from armada.protocol.sync import RunListing
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
     from armada.sync.context import HostContext, SyncContext
-    from armada.sync.runs.acknowledgements import Registered
 
 _AT_ONCE = 200
 _LOOKS = 30
@@ -92,7 +97,7 @@ def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = tim
     found = [run_id for run_id, life in _evidence(session, listed).items() if was_stopped_and_forgotten(life)]
     for run_id in found:
         with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict says what is left of it
-            session.call("run.stop", {"run_id": run_id, "grace_s": 0.0}, timeout_s=60.0)
+            session.call(StopRun(run_id=run_id, grace_s=0.0), timeout_s=60.0)
     for _ in range(_LOOKS if found else 0):  # a process of its own writes the end
         if not any(was_stopped_and_forgotten(life) for life in _evidence(session, found).values()):
             break
@@ -100,15 +105,16 @@ def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = tim
     return found
 
 
-def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _only_evidence(run_ids: Sequence[str]) -> Observe:
+    asked = (ObservedRun(run_id=run_id, metrics_offset=_BEYOND, events_offset=_BEYOND) for run_id in run_ids)
+    return Observe(runs=tuple(asked))
+
+
+def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Evidence | None]:
+    found: dict[str, Evidence | None] = {}
     for start in range(0, len(run_ids), _AT_ONCE):
-        question = [
-            {"run_id": run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND}
-            for run_id in run_ids[start : start + _AT_ONCE]
-        ]
-        seen = _seen(session.call("run.observe", {"runs": question}, timeout_s=60.0))
-        found.update({run_id: entry.get("evidence") for run_id, entry in seen.items()})
+        answer = session.call(_only_evidence(run_ids[start : start + _AT_ONCE]), timeout_s=60.0)
+        found |= {each.run_id: each.evidence for each in answer.runs if not isinstance(each, Misfit) and each.exists}
     return found
 
 
@@ -117,29 +123,26 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
     missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
     if not missing:
         return []
-    question = {
-        "runs": [{"run_id": run.run_id, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for run in missing[:1000]]
-    }
-    answer = session.call("run.observe", question, timeout_s=60.0)
-    told = _answered(answer)
+    answer = session.call(_only_evidence([run.run_id for run in missing[:1000]]), timeout_s=60.0)
+    told = looks(answer)
     items: list[Item] = []
     for run in missing:
         if run.root_id is None and run.observed_at is None:
             continue  # it never got there
-        seen = _missing(database, run, answer, told.get(run.run_id, {}))
-        items += judge_missing(seen)
+        items += judge_missing(_missing(database, run, answer, told.get(run.run_id)))
     return items
 
 
-def _missing(database: Database, run: Run, answer: dict[str, Any], told: dict[str, Any]) -> RunMissing:
+def _missing(database: Database, run: Run, answer: Observations, told: Look | Misfit | None) -> RunMissing:
     """Put together what a host's part of a `run.observe` answer tells of a run that it does not have."""
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
     may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
+    remains = told.run.remains if isinstance(told, Look) else None
     return RunMissing(
         run.run_id,
-        where(run, {"exists": False, **{key: answer.get(key) for key in ("root", "wiped")}}),
+        where(run, Folder(exists=False, root=answer.root, wiped=answer.wiped)),
         settled=_is_settled(database, run.run_id),
-        processes=positive(mapping(told.get("remains")).get("processes")),
+        processes=(remains.processes if remains is not None else None) or 0,
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
     )
 
@@ -159,13 +162,8 @@ def runs_there(session: HostSession) -> list[str]:
 
 def submissions_there(session: HostSession) -> dict[str, int | None]:
     """The runs that a host has, by id, and how often each was handed over."""
-    listed = session.call("run.list", {}).get("runs")
-    found = [(run.get("run_id"), run) for run in listed if isinstance(run, dict)] if isinstance(listed, list) else []
-    return {
-        run_id: whole(run.get("submission"))
-        for run_id, run in found
-        if isinstance(run_id, str) and RUN_ID.fullmatch(run_id)
-    }
+    listed = session.call(ListRuns()).runs
+    return {run.run_id: run.submission for run in listed if not isinstance(run, Misfit)}
 
 
 def losses(items: Sequence[Item]) -> list[Item]:
@@ -175,22 +173,20 @@ def losses(items: Sequence[Item]) -> list[Item]:
 def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bool) -> list[Item]:
     database, session = context.database, context.session
     specs = {run_id: _spec(database, run_id) for run_id in run_ids}
-    looks = session.call(
-        "sync.look",
-        {"runs": [{"run_id": r, "outputs": list(settings_of(specs[r] or {}).outputs)} for r in run_ids]},
-        timeout_s=300.0,
-    )
-    evidence = session.call(
-        "run.observe",
-        {"runs": [{"run_id": r, "metrics_offset": _BEYOND, "events_offset": _BEYOND} for r in run_ids]},
-        timeout_s=60.0,
-    )
-    looked, observed = _seen(looks), _seen(evidence)
+    to_list = (RunToList(run_id=r, outputs=tuple(settings_of(specs[r] or {}).outputs)) for r in run_ids)
+    try:
+        listings = session.call(ListOutboxes(runs=tuple(to_list)), timeout_s=300.0)
+        evidence = session.call(_only_evidence(run_ids), timeout_s=60.0)
+    except UnexpectedAnswer:
+        return [unseen(run_id, context.host) for run_id in run_ids]
+    looked = {each.run_id: each for each in listings.runs if not isinstance(each, Misfit) and each.exists}
+    told = looks(evidence)
     items: list[Item] = []
     for run_id in run_ids:
-        if run_id in looked and run_id in observed:
-            life = life_of(observed[run_id].get("evidence"))
-        elif run_id in looked and (scraps := _scraps(database, run_id, evidence)) is not None:
+        look = told.get(run_id)
+        if run_id in looked and isinstance(look, Look) and look.run.exists:
+            life = life_of(look.run.evidence)
+        elif run_id in looked and (scraps := _scraps(database, run_id, evidence, look)) is not None:
             items += judge_missing(scraps)
             life = Life.NONE
         else:
@@ -205,34 +201,17 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
     return items
 
 
-def _scraps(database: Database, run_id: str, evidence: dict[str, Any]) -> RunMissing | None:
+def _scraps(database: Database, run_id: str, evidence: Observations, told: Look | Misfit | None) -> RunMissing | None:
     """What may still live of a run of whose folder somebody deleted most; None where the answer does not say that."""
-    told = _answered(evidence).get(run_id, {})
-    if (
-        told.get("exists") is not False
-        or not isinstance(told.get("remains"), dict)
-        or not runs.is_known(database, run_id)
-    ):
+    if not isinstance(told, Look) or told.run.exists or told.run.remains is None or not runs.is_known(database, run_id):
         return None
     missing = _missing(database, runs.find(database, run_id), evidence, told)
     return missing if missing.there is There.REMOVED else None
 
 
-def _answered(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The runs of which an answer says something."""
-    listed = answer.get("runs")
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    return {str(entry.get("run_id")): entry for entry in entries}
-
-
-def _seen(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The runs whose folders an answer has seen."""
-    return {run_id: entry for run_id, entry in _answered(answer).items() if entry.get("exists") is True}
-
-
 def _gather(
     context: SyncContext,
-    entry: dict[str, Any],
+    entry: RunListing,
     spec: dict[str, Any] | None,
     life: Life,
     unnamed: Unnamed,
@@ -241,44 +220,42 @@ def _gather(
     run_id = context.run_id
     listing, skipped = coming(context.home, run_id, entry, settings_of(spec or {}).log_limit_bytes)
     missing = stale(context.home, run_id, listing) if spec is not None else []
-    problem = entry.get("problem")
     return RunThere(
         run_id=run_id,
         host=context.host,
         known=spec is not None,
         life=life,
-        others=[_other(home, entry) for home in registered(entry) or () if home.id != own(context.home).id],
+        others=[_other(home, entry) for home in entry.homes if home.id != own(context.home).id],
         checkpoints=list(_checkpoints(context.database, run_id, entry, known=spec is not None)),
-        announced=positive(entry.get("announced")),
-        finishing=positive(entry.get("finishing")),
+        announced=entry.announced or 0,
+        finishing=entry.finishing or 0,
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
         log_left=left_there(listing) if spec is not None else (0, 0),
-        problem=problem if isinstance(problem, str) else None,
-        truncated=bool(entry.get("truncated")),
+        problem=entry.problem,
+        truncated=entry.truncated,
         unnamed=(unnamed.count, unnamed.size_bytes, unnamed.examples),
         dirty=bool(mapping((spec or {}).get("project")).get("dirty")),
     )
 
 
-def _checkpoints(database: Database, run_id: str, entry: dict[str, Any], *, known: bool) -> Iterator[CheckpointThere]:
+def _checkpoints(database: Database, run_id: str, entry: RunListing, *, known: bool) -> Iterator[CheckpointThere]:
     here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if known else {}
-    for each in outbox_entries(entry):
-        found = here.get(each["digest"])
+    for each in entry.outbox:
+        found = here.get(each.digest)
         proof = Proof.MISSING if found is None else prove(database, found)
         # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
         unwanted = proof is Proof.MISSING and found is not None and found.trouble == NOT_WANTED
         unwanted = unwanted and _keeps_whole(database, here.values())
-        yield CheckpointThere(each["step"], each["size_bytes"], proof, unwanted)
+        yield CheckpointThere(each.step, each.size_bytes, proof, unwanted)
 
 
 def _keeps_whole(database: Database, known: Iterable[Checkpoint]) -> bool:
     return all(prove(database, each) is Proof.PROVEN for each in known if each.home_path is not None)
 
 
-def _other(home: Registered, entry: dict[str, Any]) -> OtherHome:
-    there = {checkpoint["digest"] for checkpoint in outbox_entries(entry)}
-    missing = there - home.held - home.unwanted
+def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:
+    missing = {checkpoint.digest for checkpoint in entry.outbox} - home.spoken_of
     return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
 
 

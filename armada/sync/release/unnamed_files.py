@@ -7,9 +7,10 @@ them. A name or a size is no evidence: the host hashes each file whose size is t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from armada.foundation.validation import mapping, positive
+from armada.protocol.message import Misfit
+from armada.protocol.sync import HashFiles, ListOutboxes, RunToList
 from armada.store import checkpoints
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import prove
@@ -19,6 +20,7 @@ from armada.verdicts.proof import Proof
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.sync.context import SyncContext
@@ -35,12 +37,11 @@ class Unnamed:
     examples: Sequence[str] = ()
 
 
-def read_unnamed(entry: dict[str, Any]) -> Unnamed:
-    """Read the part of a `sync.look` answer; what makes no sense counts as nothing there."""
-    others = mapping(entry.get("others"))
-    examples = others.get("examples")
-    listed = [each for each in examples if isinstance(each, str)] if isinstance(examples, list) else []
-    return Unnamed(positive(others.get("count")), positive(others.get("size_bytes")), listed)
+def read_unnamed(entry: RunListing) -> Unnamed:
+    """Read a run's part of a `sync.look` answer."""
+    if (others := entry.others) is None:
+        return Unnamed()
+    return Unnamed(others.count or 0, others.size_bytes or 0, others.examples)
 
 
 def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
@@ -57,10 +58,11 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
     here = _files_at_home(context.database, context.run_id)
     if not unnamed.count or not here:
         return unnamed
-    question = {"run_id": context.run_id, "outputs": list(outputs), "list_others": True}
-    answer = context.session.call("sync.look", {"runs": [question]}, timeout_s=300.0).get("runs")
-    entry = mapping(answer[0]) if isinstance(answer, list) and answer else {}
-    listed = _listed(mapping(entry.get("others")).get("files"))
+    asked = RunToList(run_id=context.run_id, outputs=tuple(outputs), list_others=True)
+    (entry,) = context.session.call(ListOutboxes(runs=(asked,)), timeout_s=300.0).runs[:1] or (None,)
+    if entry is None or isinstance(entry, Misfit):
+        return unnamed
+    listed = [(path, size) for path, size in dict(entry.others.files if entry.others else ()).items() if size]
     sizes = {size for size, _ in here}
     alike = [(path, size) for path, size in listed if size in sizes]
     home = _same(context, alike, here)
@@ -85,10 +87,9 @@ def _same(
     same = {}
     for start in range(0, len(alike), _HASHED_AT_ONCE):
         batch = alike[start : start + _HASHED_AT_ONCE]
-        question = {"run_id": context.run_id, "files": [list(each) for each in batch]}
-        hashes = context.session.call("sync.hash", question, timeout_s=1800.0).get("sha256")
-        for (path, size), sha256 in zip(batch, hashes if isinstance(hashes, list) else [], strict=False):
-            if isinstance(sha256, str) and any(is_proven(each) for each in here.get((size, sha256), ())):
+        hashes = context.session.call(HashFiles(run_id=context.run_id, files=tuple(batch)), timeout_s=1800.0)
+        for (path, size), sha256 in zip(batch, hashes.sha256, strict=False):
+            if sha256 is not None and any(is_proven(each) for each in here.get((size, sha256), ())):
                 same[path] = size
     return same
 
@@ -107,11 +108,3 @@ def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], lis
             if file.size:
                 found.setdefault((file.size, file.sha256), []).append(checkpoint)
     return found
-
-
-def _listed(value: object) -> list[tuple[str, int]]:
-    found = {}
-    for each in value if isinstance(value, list) else []:
-        if isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and positive(each[1]):
-            found[each[0]] = each[1]
-    return list(found.items())

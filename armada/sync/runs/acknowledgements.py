@@ -6,12 +6,12 @@ The host keeps this apart for each home, and lets a checkpoint go only once ever
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable, NotFound
-from armada.foundation.sanitize import sanitize_line
 from armada.home import own
+from armada.protocol.homes import Settle, asking
+from armada.protocol.outbox import Acknowledge, Prune
 from armada.store import checkpoints
 from armada.sync.causes import cause_of
 from armada.sync.checkpoints.proof import prove
@@ -20,57 +20,14 @@ from armada.sync.schedule import due
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from armada.home import Home
+    from armada.protocol.homes import EnrolledHome
+    from armada.protocol.outbox import Acknowledged
+    from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
     from armada.sync.context import SyncContext
-
-_MOST_HOMES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A home that registered for a run on its host, and which of the checkpoints there it has spoken of."""
-
-    id: str
-    label: str
-    path: str
-    seen_at: float | None
-    held: frozenset[str]
-    unwanted: frozenset[str]
-    settled: bool
-
-    @property
-    def named(self) -> str:
-        return f"{self.label} (home {self.id[:8]})"
-
-
-def registered(entry: Mapping[str, Any]) -> list[Registered] | None:
-    """The homes of a run, by a `sync.look` answer; None of an agent of the first release, which does not say."""
-    listed = entry.get("homes")
-    if not isinstance(listed, list):
-        return None
-    found = []
-    for item in listed[:_MOST_HOMES]:
-        if isinstance(item, dict) and isinstance(item.get("id"), str):
-            seen_at = item.get("seen_at")
-            found.append(
-                Registered(
-                    sanitize_line(item["id"], 32),
-                    sanitize_line(item.get("label") or "another home", 200),
-                    sanitize_line(item.get("path") or "", 200),
-                    float(seen_at) if isinstance(seen_at, int | float) and 0 <= seen_at < 1e11 else None,
-                    _digests(item.get("held")),
-                    _digests(item.get("unwanted")),
-                    item.get("settled") is True,
-                )
-            )
-    return found
-
-
-def _digests(listed: object) -> frozenset[str]:
-    return frozenset(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else frozenset()
 
 
 class Acknowledger:
@@ -87,15 +44,14 @@ class Acknowledger:
         self._session = context.session
         self._run_id = context.run_id
         self._troubles = troubles
-        self._before: Registered | None = None
+        self._before: EnrolledHome | None = None
         self._has_others = False
-        self._unanswered: list[tuple[Checkpoint, bool, Callable[[], dict[str, Any]]]] = []
+        self._unanswered: list[tuple[Checkpoint, bool, Callable[[], Acknowledged]]] = []
 
-    def note_known(self, entry: Mapping[str, Any]) -> None:
+    def note_known(self, entry: RunListing) -> None:
         """Take over what the host knows already."""
-        homes = registered(entry) or []
-        self._before = next((each for each in homes if each.id == self.own.id), None)
-        self._has_others = any(each.id != self.own.id for each in homes)
+        self._before = next((each for each in entry.homes if each.id == self.own.id), None)
+        self._has_others = any(each.id != self.own.id for each in entry.homes)
 
     def acknowledge(self, digest: str | None = None) -> None:
         """Tell the host what is home, or that one checkpoint is; only from then on may it go there.
@@ -127,15 +83,15 @@ class Acknowledger:
         """Ask the host to delete checkpoints; those that it says are gone."""
         if not digests:
             return []
-        question = {"run_id": self._run_id, "digests": list(digests), "home": self.own.as_json()}
+        question = Prune(run_id=self._run_id, digests=tuple(digests), home=asking(self.own))
         try:
-            answer = self._session.call("outbox.prune", question, timeout_s=300.0)
+            answer = self._session.call(question, timeout_s=300.0)
         except HostUnreachable:
             raise
         except ArmadaError as error:
             self._troubles.append(Trouble(cause_of(error), error))
             return []
-        pruned = [digest for digest in digests if digest in (answer.get("pruned") or [])]
+        pruned = [digest for digest in digests if digest in answer.pruned]
         for digest in pruned:
             checkpoints.mark_off_host(self._database, self._run_id, digest)
         return pruned
@@ -145,16 +101,12 @@ class Acknowledger:
         known = [c for c in checkpoints.of_run(self._database, self._run_id) if c.on_host]
         digests = [c.digest for c in known if c.home_path is not None or c.trouble == due.NOT_WANTED]
         before = self._before
-        if before is None or (before.settled and set(digests) <= before.held | before.unwanted):
+        if before is None or (before.settled and set(digests) <= before.spoken_of):
             return
         with contextlib.suppress(ArmadaError):
-            question = {
-                "run_id": self._run_id,
-                "submission": submission,
-                "digests": digests,
-                "home": self.own.as_json(),
-            }
-            self._session.call("homes.settle", question)
+            self._session.call(
+                Settle(run_id=self._run_id, submission=submission, digests=tuple(digests), home=asking(self.own))
+            )
 
     def await_answers(self) -> None:
         """Take the host's answers to what it was told. Until they are here nothing counts as acknowledged.
@@ -178,6 +130,8 @@ class Acknowledger:
 
     def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> None:
         """Tell the host about one checkpoint; the next bytes are not kept waiting for its answer."""
-        word = {"run_id": self._run_id, "digest": checkpoint.digest, "home": self.own.as_json()}
-        answer = self._session.begin("outbox.ack", word if wanted else {**word, "wanted": False})
-        self._unanswered.append((checkpoint, wanted, answer))
+        home = asking(self.own)
+        word = Acknowledge(run_id=self._run_id, digest=checkpoint.digest, home=home)
+        if not wanted:
+            word = Acknowledge(run_id=self._run_id, digest=checkpoint.digest, home=home, wanted=False)
+        self._unanswered.append((checkpoint, wanted, self._session.begin(word)))

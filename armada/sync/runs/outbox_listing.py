@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
-from armada.foundation.validation import positive
 from armada.home import own
+from armada.monitor.look import Folder
 from armada.monitor.observe import observe
+from armada.protocol.homes import asking
+from armada.protocol.message import Misfit
+from armada.protocol.sync import ListOutboxes, RunListing, RunToList
 from armada.rpc.client import Question
 from armada.store import checkpoints, runs
 from armada.sync.schedule import due
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.home import Home
+    from armada.protocol.observation import Wipe
+    from armada.protocol.sync import Listings
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -41,14 +46,21 @@ class OutboxListing:
     That order matters: of a submission that had ended then, the answer shows all there will ever be.
     """
 
-    entry: dict[str, Any]
+    entry: RunListing
     ended: bool
     submission: int = 0
+    root: str | None = None
+    wiped: tuple[Wipe, ...] = ()
+
+    @property
+    def folder(self) -> Folder:
+        """Whether the run's folder is there."""
+        return Folder(self.entry.exists, self.root, self.wiped)
 
     @property
     def finishing(self) -> int:
         """How many checkpoints are hashed there now without their supervisor, which died."""
-        return positive(self.entry.get("finishing"))
+        return self.entry.finishing or 0
 
 
 def look_at(
@@ -61,8 +73,7 @@ def look_at(
 ) -> dict[str, OutboxListing]:
     """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
     moment = time.time() if now is None else now
-    question = _question(database, chosen, asker)
-    answer = session.call(question.method, question.params, timeout_s=question.timeout_s)
+    answer = session.call(_question(database, chosen, asker), timeout_s=_TIMEOUT_S)
     return _read(session, chosen, answer, moment)
 
 
@@ -111,7 +122,7 @@ def observe_and_look(
     """
     if not unseen:
         return look_at(database, session, chosen, now, asker=asker)
-    (answer,) = observe(database, session, unseen, also=[_question(database, chosen, asker)])
+    (answer,) = observe(database, session, unseen, also=[Question.of(_question(database, chosen, asker), _TIMEOUT_S)])
     if isinstance(answer, ArmadaError):
         raise answer
     looks = _read(session, chosen, answer, now)
@@ -121,23 +132,31 @@ def observe_and_look(
     return {**looks, **look_at(database, session, ended, now, asker=asker)} if ended else looks
 
 
-def _question(database: Database, chosen: Sequence[Run], asker: Home | None) -> Question:
-    asked: list[dict[str, Any]] = [
-        {"run_id": run.run_id, "outputs": list(settings_of(runs.spec(database, run.run_id)).outputs)} for run in chosen
-    ]
+def _question(database: Database, chosen: Sequence[Run], asker: Home | None) -> ListOutboxes:
+    patterns = {run.run_id: tuple(settings_of(runs.spec(database, run.run_id)).outputs) for run in chosen}
     if asker is None:
-        return Question("sync.look", {"runs": asked}, _TIMEOUT_S)
-    asked = [{**question, "manifests": _MANIFESTS} for question in asked]
-    return Question("sync.look", {"runs": asked, "home": asker.as_json()}, _TIMEOUT_S)
+        return ListOutboxes(runs=tuple(RunToList(run_id=run_id, outputs=each) for run_id, each in patterns.items()))
+    asked = (RunToList(run_id=run_id, outputs=each, manifests=_MANIFESTS) for run_id, each in patterns.items())
+    return ListOutboxes(runs=tuple(asked), home=asking(asker))
 
 
-def _read(session: HostSession, chosen: Sequence[Run], answer: dict[str, Any], now: float) -> dict[str, OutboxListing]:
-    found = {entry.get("run_id"): entry for entry in answer.get("runs") or [] if isinstance(entry, dict)}
+def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: float) -> dict[str, OutboxListing]:
+    found = {each.run_id: each for each in answer.runs}
     missing = [run.run_id for run in chosen if run.run_id not in found]
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
-    of_all = {key: answer.get(key) for key in ("root", "wiped")}
+    listed = {run.run_id: _listing(run.run_id, found[run.run_id]) for run in chosen}
     return {
-        run.run_id: OutboxListing({**of_all, **found[run.run_id]}, run.is_settled(now), run.submission)
+        run.run_id: OutboxListing(
+            listed[run.run_id], run.is_settled(now), run.submission, root=answer.root, wiped=answer.wiped
+        )
         for run in chosen
     }
+
+
+def _listing(run_id: str, part: RunListing | Misfit) -> RunListing:
+    """A run's part of the answer; one that does not fit says so of this run alone."""
+    if isinstance(part, Misfit):
+        problem = f"its host's answer does not fit: {part.problem}"
+        return RunListing(run_id=run_id, exists=True, truncated=True, problem=problem)
+    return part

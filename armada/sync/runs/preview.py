@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
-from armada.monitor.observe import observe, outbox_entries
+from armada.monitor.observe import observe
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints import apply_retention
 from armada.sync.outputs.listing import coming, stale
@@ -46,7 +46,7 @@ def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
     found = []
     for run in chosen:
         entry = looks[run.run_id].entry
-        checkpoints.record_outbox(database, run.run_id, outbox_entries(entry))
+        checkpoints.record_outbox(database, run.run_id, entry.outbox)
         known = checkpoints.of_run(database, run.run_id)
         settings = settings_of(runs.spec(database, run.run_id))
         chosen_now = apply_retention.wanted(database, run.run_id, known, settings)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
-from armada.monitor.observe import UNKNOWN_WORDS, outbox_entries, where, wiped_by
+from armada.monitor.look import where, wiped_by
+from armada.monitor.observe import UNKNOWN_WORDS
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of
 from armada.sync.checkpoints import apply_retention
 from armada.sync.checkpoints.download import CheckpointDownloader
-from armada.sync.checkpoints.manifest import manifests_of
 from armada.sync.checkpoints.proof import prove
 from armada.sync.checkpoints.repair import repair
 from armada.sync.checkpoints.verify import look_over
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.foundation.progress import Progress
+    from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
     from armada.sync.context import SyncContext
     from armada.sync.transfer.streams import Streams
@@ -108,7 +109,7 @@ class RunSyncer:
             came = _Came(chosen if most is None else chosen[:most], already=self._count_home())
             came.left = len(came.wanted) < len(chosen)
             asked = None if only else ask_ahead(self.context, looked.entry, settings.log_limit_bytes)
-            came.published = self._bring(came.wanted, settings, fetcher, manifests_of(looked.entry))
+            came.published = self._bring(came.wanted, settings, fetcher, looked.entry.manifests)
             self._acknowledger.acknowledge()
             if not only:
                 came.outputs = self._bring_outputs(looked.entry, fetcher, settings, asked)
@@ -126,17 +127,17 @@ class RunSyncer:
         entry = looked.entry
         self._acknowledger.note_known(entry)
         unsettled = run.observed_at is not None and not run_sync.find(database, run_id).final_done
-        there = where(run, entry)
+        there = where(run, looked.folder)
         words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(there)
         if unsettled and words is not None:
             raise ArmadaError(f"{run_id}: {words}", host=self.context.host)
-        if isinstance(problem := entry.get("problem"), str):  # no outbox to be taken for an empty one
+        if (problem := entry.problem) is not None:  # no outbox to be taken for an empty one
             raise ArmadaError(
                 f"the files of {run_id} on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
             )
         if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
-            checkpoints.record_outbox(database, run_id, outbox_entries(entry))
-        if there is There.REMOVED and (wiped := wiped_by(run, entry)) and run.message != wiped:
+            checkpoints.record_outbox(database, run_id, entry.outbox)
+        if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
         apply_retention.tidy(database, self.context.home, run_id)
         return self._choose(checkpoints.of_run(database, run_id), settings, only)
@@ -288,7 +289,7 @@ class RunSyncer:
         self._troubles.append(Trouble(cause, problem, checkpoint.digest, checkpoint.step))
 
     def _bring_outputs(
-        self, entry: dict[str, Any], fetcher: Fetcher, settings: SyncSettings, asked: Hashes | None
+        self, entry: RunListing, fetcher: Fetcher, settings: SyncSettings, asked: Hashes | None
     ) -> Outputs:
         listed, skipped = coming(self.context.home, self.context.run_id, entry, settings.log_limit_bytes)
         if not stale(self.context.home, self.context.run_id, listed):

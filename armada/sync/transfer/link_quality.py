@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.config.hosts import home_bytes_per_s
+from armada.protocol.host import Probe
 from armada.sync.transfer.method import Method, choose_transfer, trouble_here, trouble_there
 
 if TYPE_CHECKING:
@@ -53,5 +54,5 @@ def judge_link(session: HostSession, facts: Mapping[str, Any]) -> Judged:
 
 def _ask(session: HostSession) -> float:
     began = time.monotonic()
-    session.call("host.probe", {"send_bytes": 0, "padding": ""})
+    session.call(Probe(send_bytes=0, padding=""))
     return time.monotonic() - began

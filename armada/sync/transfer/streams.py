@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
+from armada.protocol.sync import ListOutboxes
 from armada.sync.transfer.block_writer import BLOCK_BYTES
 from armada.transport.interface import DIRECT_BYTES
 
@@ -77,7 +78,7 @@ class Streams:
             return known
         if self._round_trip_s is None:
             began = time.monotonic()
-            self._session.call("sync.look", {"runs": []})
+            self._session.call(ListOutboxes(runs=()))
             self._round_trip_s = time.monotonic() - began
         return self._round_trip_s
 

@@ -14,8 +14,10 @@ from armada.doctor.host import examine, judge
 from armada.doctor.measure import Measured
 from armada.paths import HomePaths
 from armada.protocol.host import Examination
+from armada.protocol.scheduler import ClusterQueue
 from armada.rpc.session import HostSession
 from tests import host_facts
+from tests.answers import Answering
 from tests.host_facts import IDENTITY, TOOLS
 
 HOST = Host(name="box", ssh="me@box")
@@ -94,11 +96,13 @@ def test_each_trouble_is_said_with_its_remedy(
 
 def test_a_batch_system_that_is_silent_is_a_failure_and_a_local_root_on_a_cluster_a_question() -> None:
     cluster = Host(name="hpc", ssh="me@hpc", scheduler="slurm")
-    troubles = {f.subject: f for f in found(host=cluster, queue={"error": "slurmctld: timed out"}) if f.outcome != "ok"}
+    troubles = {
+        f.subject: f for f in found(host=cluster, queue=ClusterQueue(error="slurmctld: timed out")) if f.outcome != "ok"
+    }
     assert set(troubles) == {"root", "batch system"}
     assert troubles["batch system"].outcome == "fail"
     assert "timed out" in troubles["batch system"].message
-    shared = found({"root.is_shared": True}, host=cluster, queue={"error": None})
+    shared = found({"root.is_shared": True}, host=cluster, queue=ClusterQueue())
     assert {finding.outcome for finding in shared} == {"ok"}
 
 
@@ -117,6 +121,8 @@ def test_an_answer_out_of_shape_is_a_finding_and_no_end_of_the_report(
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     home.make()
     answers: dict[str, dict[str, Any]] = {"host.facts": {"user": 7}, "host.examine": {}, "host.probe": {"time": "soon"}}
-    monkeypatch.setattr(HostSession, "call", lambda _self, method, _params, **_options: answers[method])
+    answering = Answering()
+    monkeypatch.setattr(answering, "said", lambda method, _params, **_options: answers[method])
+    monkeypatch.setattr(HostSession, "call", lambda _self, request, **options: answering.call(request, **options))
     report = examine(Host(name="local", local=True), home, lambda _: None)
     assert (report.exit_code, [finding.subject for finding in report.findings]) == (3, ["agent"])

@@ -21,19 +21,20 @@ from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.store.runs import Run
 from tests import host_facts
+from tests.answers import Answering
 
 DIGEST = "ab" * 32
 ABSENT = {"present": False, "path": "/root/.armada/x", "staging": "/root/.armada/.x"}
 
 
-class Answers:
+class Answers(Answering):
     """A session whose host answers what a plan asks; a real one would need the training's host as well."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.paths = HostPaths(PurePosixPath("/root/.armada"))
 
-    def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def said(self, method: str, params: dict[str, Any], /, **_: Any) -> dict[str, Any]:
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
         return {"host.facts": host_facts.answer(), "content.check": ABSENT}[method]

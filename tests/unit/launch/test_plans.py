@@ -24,6 +24,7 @@ from armada.paths import HomePaths, HostPaths
 from armada.protocol.spec import WatchSpec
 from armada.store.database import Database
 from tests import host_facts
+from tests.answers import Answering
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
@@ -44,7 +45,7 @@ SCRIPT = "name: s\ntask: script\nscript: train.py\ncode: .\narguments: [--x]\nda
 COMMAND = "name: c\ntask: command\ncommand: [echo, hi]\n"
 
 
-class Answers:
+class Answers(Answering):
     """A session whose host answers what a plan asks."""
 
     def __init__(self, host: dict[str, Any], gpus: int) -> None:
@@ -52,15 +53,16 @@ class Answers:
         self.paths = HostPaths(PurePosixPath("/root/.armada"))
         self._facts = host_facts.answer(gpus=[GPU] * gpus)
 
-    def call(self, method: str, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def said(self, method: str, params: dict[str, Any], /, **_: Any) -> dict[str, Any]:
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
         model = {"commit": "a" * 40, "path": "/root/.armada/models/hub/q", "size_bytes": 5_000_000}
+        model |= {"present": False, "error": None, "refused": False}
         return {
             "host.facts": self._facts,
             "content.check": ABSENT,
             "model.find": model,
-            "scheduler.check": {"starts_in_s": 5.0},
+            "scheduler.check": {"refusal": None, "wait": None, "starts_in_s": 5.0},
         }[method]
 
 

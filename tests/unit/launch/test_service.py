@@ -17,6 +17,7 @@ from armada.launch.service import Caller, carry_out, find_source, launch_of
 from armada.paths import HomePaths
 from armada.store import checkpoints, operations, runs
 from armada.store.database import Database
+from tests.answers import outbox
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
@@ -77,7 +78,7 @@ def trained(database: Database, place: Path) -> None:
     spec = {"task": "sft", "name": "t", "training": {"lora": {"r": 8}}}
     runs.insert(database, run_id="t-1", name="t", host="box", task="sft", experiment=None, spec=spec)
     entry = {"digest": DIGEST, "step": 30, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
-    checkpoints.record_outbox(database, "t-1", [entry])
+    checkpoints.record_outbox(database, "t-1", outbox([entry]))
     checkpoints.mark_home(database, "t-1", DIGEST, place)
 
 

@@ -21,6 +21,7 @@ from armada.paths import HomePaths
 from armada.store import checkpoints, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
+from tests.answers import Answering, answered, outbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ EXPERIMENT = (
 )
 
 
-class Session:
+class Session(Answering):
     """A host that says nothing new of a run."""
 
     host = Host.model_validate({"name": "box", "ssh": "box"})
@@ -45,9 +46,9 @@ class Session:
     manifest = ""
 
     def call_all(self, questions: list[Any]) -> list[Any]:
-        return [{"runs": []} for _ in questions]
+        return answered(questions, [{"runs": []} for _ in questions])
 
-    def call(self, method: str, _params: dict[str, Any], **_: Any) -> Any:
+    def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         assert method == "outbox.manifest"
         return {"text": self.manifest}
 
@@ -64,7 +65,7 @@ def add(database: Database, *, host: str = "box", task: str = "sft", steps: tupl
     entries = [
         {"digest": f"{step:064x}", "step": step, "size_bytes": 1, "file_count": 1, "created_at": 1.0} for step in steps
     ]
-    checkpoints.record_outbox(database, RUN, entries)
+    checkpoints.record_outbox(database, RUN, outbox(entries))
 
 
 def experiment(folder: Path, start: str) -> Sft:
@@ -132,7 +133,7 @@ def test_a_checkpoint_on_the_host_that_holds_no_weights_is_refused_before_the_la
     digest = hashlib.sha256(session.manifest.encode()).hexdigest()
     add(database)
     entry = {"digest": digest, "step": 30, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
-    checkpoints.record_outbox(database, RUN, [entry])
+    checkpoints.record_outbox(database, RUN, outbox([entry]))
     with pytest.raises(NotFound) as refused:
         find_start(database, cast("HostSession", session), experiment(tmp_path, f"start_from: {RUN}"))
     said = f"exp.yaml:6: `start_from.run`: checkpoint 30 of {RUN}, on box: it has no weights"

@@ -13,6 +13,7 @@ from armada.monitor.records import read_lines
 from armada.store import metrics, runs
 from armada.store.database import Database
 from tests import hostile
+from tests.answers import look
 from tests.chance import dice
 
 GOOD = '{"kind": "train", "step": %d, "time": 1800000000.0, "loss": 1.5}'
@@ -62,12 +63,14 @@ def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytes
             + "\n"
         )
         part = {"text": told, "next_offset": offset + len(told)}
-        record_contained(database, runs.find(database, "hostile"), entry("hostile", offset, metrics=part, events=part))
+        record_contained(
+            database, runs.find(database, "hostile"), look(entry("hostile", offset, metrics=part, events=part))
+        )
         offset += len(told)
         innocent = f"{GOOD % number}\n"
         after = runs.find(database, "innocent").metrics_offset
         piece = {"text": innocent, "next_offset": after + len(innocent)}
-        record_contained(database, runs.find(database, "innocent"), entry("innocent", after, metrics=piece))
+        record_contained(database, runs.find(database, "innocent"), look(entry("innocent", after, metrics=piece)))
     found = runs.find(database, "hostile")
     assert (found.metrics_offset, found.events_offset) == (offset, offset), "nothing is asked for again and again"
     assert found.unreadable_count > 0
@@ -109,5 +112,5 @@ def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> Non
         for _ in range(chance.randrange(1, 4)):
             where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
             where[chance.choice(list(where))] = hostile.value(chance)
-        record_contained(database, runs.find(database, "hostile"), broken)
+        record_contained(database, runs.find(database, "hostile"), look(broken))
         assert runs.find(database, "innocent").state == "preparing"

@@ -12,6 +12,7 @@ from armada.monitor.page import gather, stopped_in
 from armada.store import runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
+from tests.answers import observation
 
 RUN = "q-aaaaaa"
 FAILURE = {
@@ -120,4 +121,4 @@ def test_only_findings_about_checkpoints_are_reasons_why_none_was_taken(database
     ],
 )
 def test_stopped_processes_are_read_from_a_look(entry: dict[str, Any], pids: tuple[int, ...]) -> None:
-    assert stopped_in(entry) == pids
+    assert stopped_in(observation(entry)) == pids

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from armada.config.hosts import Host
 from armada.paths import HomePaths
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, ask_hub, cached_content, cached_snapshot
+from tests.answers import Answering
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
@@ -88,15 +90,16 @@ def test_a_requirements_list_has_a_package_or_not(text: str, there: bool) -> Non
     assert has_package(text, "wandb") is there
 
 
-class Asked:
+class Asked(Answering):
     """A session that gives one answer, and keeps what it was asked."""
 
     def __init__(self, **answer: Any) -> None:
-        self.answer = answer
+        self.host = Host(name="box", ssh="box")
+        self.answer = {"commit": None, "path": None, "present": False, **answer}
         self.question: dict[str, Any] = {}
 
-    def call(self, method: str, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        assert (method, timeout_s) == ("model.find", 60.0)
+    def said(self, method: str, question: dict[str, Any], /, **options: Any) -> dict[str, Any]:
+        assert (method, options["timeout_s"]) == ("model.find", 60.0)
         self.question = question
         return self.answer
 

@@ -12,6 +12,7 @@ from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, telemetry
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
+from tests.answers import outbox
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_garbage_in_a_metric_line_is_left_out(database: Database) -> None:
 def test_what_left_the_outbox_is_no_longer_on_the_host_and_stays_home(database: Database) -> None:
     add(database)
     entry = {"digest": "d" * 64, "step": 5, "size_bytes": 9, "file_count": 1, "created_at": 1.0}
-    checkpoints.record_outbox(database, "demo-aaaaaa", [entry])
+    checkpoints.record_outbox(database, "demo-aaaaaa", outbox([entry]))
     place = database.path.parent / "runs" / "demo-aaaaaa" / "checkpoints" / "checkpoint-5"
     checkpoints.mark_home(database, "demo-aaaaaa", "d" * 64, place)
     checkpoints.record_outbox(database, "demo-aaaaaa", [])

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from armada.verdicts.state import decide
+from armada.verdicts import state
+from armada.verdicts.states import Verdict
+from tests.answers import observation
 
 JOB = {"number": 1, "claimed": True, "job": {"submission": 1}}
 RUNNING = {"state": "running", "attempt": 1, "seq": 4}
 ATTEMPT = {"number": 1, "run": {"attempt": 1}, "exit": None}
+
+
+def decide(seen: dict[str, Any], stall_after_s: float | None = None) -> Verdict:
+    return state.decide(observation(seen), stall_after_s)
 
 
 def observed(**evidence: Any) -> dict[str, Any]:

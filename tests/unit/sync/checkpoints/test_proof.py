@@ -15,6 +15,7 @@ from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.sync.checkpoints.proof import DOUBT, is_doubted, prove
 from armada.verdicts.proof import Proof
+from tests.answers import outbox
 
 RUN = "q-aaaaaa"
 FILES = {"model.bin": b"weights", "empty.txt": b""}
@@ -38,7 +39,7 @@ class Home:
         for name, data in FILES.items():
             (self.place / name).write_bytes(data)
         entry = {"digest": self.digest, "step": 5, "size_bytes": 7, "file_count": 2, "created_at": 1.0}
-        checkpoints.record_outbox(self.database, RUN, [entry])
+        checkpoints.record_outbox(self.database, RUN, outbox([entry]))
         checkpoints.mark_home(self.database, RUN, self.digest, self.place)
 
     @property

@@ -18,6 +18,7 @@ from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import Item
 from armada.verdicts.states import Verdict
+from tests.answers import Answering, outbox
 
 RUN = "q-aaaaaa"
 DIGEST = "d" * 64
@@ -26,7 +27,7 @@ OTHER = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann", "held": [D
 CLAIMED = {"number": 1, "claimed": True, "job": None}
 
 
-class World:
+class World(Answering):
     """This home, and a host that shows what a test says."""
 
     host = SimpleNamespace(name="box")
@@ -52,7 +53,7 @@ class World:
 
     remains: dict[str, Any] | None = None
 
-    def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+    def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
         observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
@@ -185,7 +186,7 @@ def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
     assert world.lost() == []
     world.look = {"homes": [{**OTHER, "settled": False}]}
     assert world.lost() == ["ann@desktop (home bbbbbbbb), has not fetched the end of its logs and outputs"]
-    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     world.look = {"homes": [{**OTHER, "held": []}], "outbox": [CHECKPOINT]}
     assert "ann@desktop (home bbbbbbbb), has not fetched 1 checkpoint" in world.lost()
     for words in ({"held": [DIGEST]}, {"held": [], "unwanted": [DIGEST]}):
@@ -197,7 +198,7 @@ def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want
     world.insert()
     world.look = {"outbox": [CHECKPOINT]}
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
-    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     (item,) = world.judge()
@@ -207,7 +208,7 @@ def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want
 def test_what_home_does_not_want_is_wanted_again_where_what_it_keeps_is_not_whole(world: World) -> None:
     world.insert()
     kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
-    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT, kept])
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT, kept]))
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
     world.look = {"outbox": [CHECKPOINT]}
@@ -219,7 +220,7 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
     place = world.paths.run(RUN) / "checkpoints" / "checkpoint-5"
     place.mkdir(parents=True)
     (place / "MANIFEST.json").write_text("{}")
-    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     checkpoints.mark_home(world.database, RUN, DIGEST, place)
     world.look = {"outbox": [CHECKPOINT]}
     assert world.lost() == ["checkpoint-5 is damaged at home: the only intact copy is there"]
@@ -267,7 +268,7 @@ def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(worl
 
 def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.insert()
-    checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     world.look = {"outbox": [CHECKPOINT]}
     monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
@@ -319,7 +320,7 @@ class TestNotThere:
         runs.set_root(world.database, RUN, "its own")
         world.settle()
         assert world.lost() == []
-        checkpoints.record_outbox(world.database, RUN, [CHECKPOINT])
+        checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
         assert len(world.lost()) == 1
         checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
         assert world.lost() == []

@@ -13,9 +13,10 @@ from armada.store import runs
 from armada.store.database import Database
 from armada.sync.context import HostContext
 from armada.sync.release.judge import judge_host, losses, settle_stopped
+from tests.answers import Answering
 
 
-class Session:
+class Session(Answering):
     """A host with one run, all of which is home."""
 
     host = SimpleNamespace(name="box")
@@ -23,7 +24,7 @@ class Session:
     def __init__(self, evidence: dict[str, Any]) -> None:
         self.evidence = evidence
 
-    def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+    def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         looked = {"run_id": "q-aaaaaa", "exists": True, "outbox": [], "announced": 0, "outputs": []}
         answers: dict[str, dict[str, Any]] = {
             "run.list": {"runs": [{"run_id": "q-aaaaaa"}]},
@@ -60,11 +61,11 @@ def test_a_run_that_was_stopped_before_its_scheduler_forgot_it_no_longer_holds_i
     waits: list[float] = []
 
     class Stopping(Session):
-        def call(self, method: str, _params: dict[str, Any], **_: object) -> dict[str, Any]:
+        def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
             if method == "run.stop":
                 asked.append(_params["run_id"])
                 return {"outcome": "stopping"}
-            return super().call(method, _params)
+            return super().said(method, _params)
 
     gone = {"supervisor": "unknown", "processes": processes, "stop_wished": wished, "scheduler": {"state": "gone"}}
     session = Stopping(gone)

@@ -13,6 +13,7 @@ from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.sync.schedule.disk_forecast import BESIDE, Growth, foresee, growth_of, note_forecast
 from armada.verdicts.states import Verdict
+from tests.answers import outbox
 
 NOW = 1_800_000_000.0
 GB = 10**9
@@ -105,7 +106,7 @@ def begin(database: Database, free_bytes: object) -> None:
         {"digest": f"{n:064}", "step": n, "size_bytes": 10 * GB, "file_count": 1, "created_at": NOW + n * 600.0}
         for n in range(4)
     ]
-    checkpoints.record_outbox(database, "r-aaaaaa", listed)
+    checkpoints.record_outbox(database, "r-aaaaaa", outbox(listed))
     hosts.record_facts(database, "box", {"disk": {"free_bytes": free_bytes, "total_bytes": 10**12}})
 
 
