@@ -237,7 +237,7 @@ def test_nothing_is_written_under_an_operation(armada: Armada, home: HomePaths) 
         )
     for options in ([], ["--dry-run"]):
         refused = armada.run("recover", *options)
-        assert (refused.returncode, "launch is going on" in refused.stderr) == (8, True)
+        assert (refused.returncode, "launch is running" in refused.stderr) == (8, True)
 
 
 def test_a_damaged_store_that_somebody_has_open_is_left_in_place(armada: Armada, home: HomePaths) -> None:

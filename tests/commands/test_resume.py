@@ -89,7 +89,7 @@ def test_a_run_that_its_host_does_not_have_cannot_be_resumed(armada: Armada) -> 
     shutil.rmtree(armada.local_runs / run_id)
     refused = armada.run("resume", run_id)
     assert refused.returncode == 7, refused.stderr
-    assert f"local has nothing of {run_id}" in refused.stderr
+    assert f"local has no files of {run_id}" in refused.stderr
     assert "→ launch its experiment again: armada launch --host local FILE" in refused.stderr
     (run,) = armada.json("ps", "--cached")
     assert (run["state"], run["reason"]) == ("failed", "exit_1")

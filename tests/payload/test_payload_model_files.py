@@ -204,10 +204,10 @@ def tokenizer(highest: int, pad: int | None = None, added: tuple[str, ...] = ())
 
 def test_rows_with_tokens_beyond_the_embeddings_are_refused_and_only_those() -> None:
     asked = training(target_modules=["q_proj"])
-    with pytest.raises(PayloadFailure, match=r"none for 'token4' \(token 4\), which stands in train rows") as caught:
+    with pytest.raises(PayloadFailure, match=r"none for 'token4' \(token 4\), which is in train rows") as caught:
         check_fit(asked, model(), tokenizer(9), [part([0, 1], [4])])
     assert caught.value.reason == "data_error"
-    with pytest.raises(PayloadFailure, match="none for the padding, '<pad>'"):
+    with pytest.raises(PayloadFailure, match="none for the padding token, '<pad>'"):
         check_fit(asked, model(), tokenizer(9, pad=4), [part([0])])
     assert check_fit(asked, model(), tokenizer(9), [part([3])]) == []
     hook = Source(Path(), hook="a:b")

@@ -292,7 +292,7 @@ def test_a_taken_port_and_a_wrong_one_are_refused_with_a_sentence(world: World) 
         port = str(taken.getsockname()[1])
         for words, code, said in (
             (["--web", "--port", port], 8, f"cannot listen on port {port}: another program listens on it"),
-            (["--web", "--port", "70000"], 2, "70000 is no port"),
+            (["--web", "--port", "70000"], 2, "70000 is not a port"),
             (["--port", "80"], 2, "--port needs --web"),
         ):
             refused = subprocess.run(

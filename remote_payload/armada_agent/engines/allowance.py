@@ -31,7 +31,7 @@ def ask(argv: List[Any]) -> Tuple[str, bool]:
 
 
 def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> None:
-    """Keep what is left before a submission is handed over; asked once, however often the hand-over is repeated."""
+    """Record what is left before a submission is made; asked once, however often the submission is repeated."""
     argv = settings.get("quota")
     record = paths.submission(submission, "quota.json")
     if isinstance(argv, list) and argv and not os.path.exists(record):
@@ -39,13 +39,13 @@ def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> N
 
 
 def lacks_after(paths: RunPaths, submission: int) -> bool:
-    """Tell whether an ended submission's allowance was asked for before, and not yet after."""
+    """Tell whether an ended submission's allowance was recorded before it, but not yet after it."""
     kept = _read(paths, submission)
     return kept is not None and kept.get("after") is None
 
 
 def note_after(root: str, run_id: str, submission: int) -> int:
-    """Keep what is left after a run, in a process of its own: whoever saw its end first has no time to wait."""
+    """Record what is left after a run, in a separate process, because the process that saw its end cannot wait."""
     if os.fork():
         os._exit(0)
     paths = RunPaths(root, run_id)
@@ -60,7 +60,7 @@ def note_after(root: str, run_id: str, submission: int) -> int:
 
 
 def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer what was left before and after the newest submission of a run; nulls where nobody asked.
+    """Answer what was left before and after the newest submission of a run; null if it was not asked.
 
     Raises:
         AgentError: `not_found`.

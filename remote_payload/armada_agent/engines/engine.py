@@ -52,7 +52,7 @@ def scheduler_status(
     node: Optional[str] = None,
     error: Optional[str] = None,
 ) -> Dict[str, Any]:
-    """What the batch system last said of one submission.
+    """Build the batch system's last answer about one submission.
 
     Args:
         state: One of the words above; `gone`: it says, and goes on saying, that it has no such job.
@@ -129,7 +129,7 @@ def find(name: Any) -> Any:
 def run_tool(
     argv: Sequence[str], stdin: bytes = b"", timeout_s: float = TOOL_S, inherit: Sequence[int] = (), cwd: str = "/"
 ) -> str:
-    """Run one of a batch system's programs, without the settings people keep for their own use of it.
+    """Run one of a batch system's programs, without the user's own settings for it.
 
     Args:
         argv: Program and arguments.

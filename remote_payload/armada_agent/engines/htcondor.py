@@ -49,7 +49,7 @@ _STATUS = {
 
 
 def submit(handed: Handed, lock: int) -> str:
-    """Hand a run's submit file over; the lock outlives us while condor_submit works.
+    """Submit a run's submit file; the lock outlives this process while condor_submit works.
 
     Returns:
         The job's id, `cluster.proc`.
@@ -77,7 +77,7 @@ def look_up(handed: Handed) -> Optional[str]:
 
 
 def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
-    """Say what is to be believed of a submission, from its event log and the job's signs of life.
+    """Decide the state of a submission, from its event log and the job's signs of life.
 
     Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, or speaks of a job that runs and
     is silent, the queue is asked in the end.
@@ -255,7 +255,7 @@ def explain(handed: Handed) -> str:
 
 
 def describe_queue() -> Dict[str, Any]:
-    """Count what is there, what is free, and who waits."""
+    """Count the resources, those that are free, and the waiting jobs."""
     mine, everyone = _read_totals()
     machines: Dict[str, Dict[str, Any]] = {}
     for slot in _read_slots():
@@ -294,7 +294,7 @@ def parse_totals(text: str) -> List[Dict[str, int]]:
 
 
 def follow(seen: Dict[str, Any], text: str, job_id: str = "") -> Dict[str, Any]:
-    """Carry what was seen of a job on through more lines of its event log.
+    """Update a job's state with more lines of its event log.
 
     Args:
         seen: What an earlier call returned, empty at the beginning.

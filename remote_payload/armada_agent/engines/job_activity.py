@@ -60,7 +60,7 @@ class Memory:
         return None if changed is None else self.now_s - float(changed)
 
     def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
-        """Carry the memory on through one more look."""
+        """Update the memory with one more observation."""
         before = self.watch
         self.watch = liveness.follow(before or None, self.now_s, word, answer, sign(paths))
         if self.watch is not before:
@@ -119,7 +119,7 @@ class Memory:
 
 
 def forget(handed: Handed) -> None:
-    """The scheduler and the supervisor agree: what was doubted is no longer."""
+    """Forget the doubt: scheduler and supervisor agree."""
     try:
         files.remove(handed.file(_FILE))
     except OSError:
@@ -166,7 +166,7 @@ def last_word(paths: RunPaths, submission: int) -> str:
 
 
 def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wrote: str) -> Dict[str, Any]:
-    """Put what is believed in the place of what the scheduler said, with words that say both.
+    """Replace the scheduler's state by the decided one, with a message that names both.
 
     Args:
         said: A scheduler status, as the scheduler's word alone gives it.

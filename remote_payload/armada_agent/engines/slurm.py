@@ -43,7 +43,7 @@ Row = Dict[str, str]
 
 
 def submit(handed: Handed, lock: int) -> str:
-    """Hand a run's job script over; the lock outlives us while sbatch, which waits for a busy controller, works.
+    """Submit a run's job script; the lock outlives this process while sbatch waits for a busy controller.
 
     Returns:
         The job's id.
@@ -90,7 +90,7 @@ def look_up(handed: Handed) -> Optional[str]:
 
 
 def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
-    """Say what is to be believed of a submission, from Slurm's word and the job's signs of life.
+    """Decide the state of a submission, from Slurm's answer and the job's signs of life.
 
     Args:
         handed: The submission.
@@ -204,7 +204,7 @@ def explain(handed: Handed) -> str:
 
 
 def describe_queue() -> Dict[str, Any]:
-    """Count what is there, what is free, and who waits."""
+    """Count the resources, those that are free, and the waiting jobs."""
     partitions = slurm_nodes.count_free(slurm_controller.ask(slurm_nodes.COUNTED)[0])
     lines = engine.run_tool(["squeue", "--noheader", "--states=PD,R", "--format=%U|%T"]).splitlines()
     own = str(os.getuid())

@@ -13,7 +13,7 @@ from armada_agent.supervisor import job_variables
 
 
 def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> None:
-    """Run one of the entry points in `__main__`; it forks, and whoever calls this waits no longer than that."""
+    """Run one of the entry points in `__main__`. It forks, so the caller waits only for the fork."""
     python = sys.executable or "python3"  # empty where argv[0] was odd
     argv = [python, "-I", agent_path, command, "--root", paths.root, "--run", paths.run_id]
     environment = job_variables.of_run(paths, host_setup.exported())

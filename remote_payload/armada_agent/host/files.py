@@ -130,7 +130,7 @@ def write_json(path: str, value: Any, mode: int = 0o600) -> None:
 
 
 def keep_json(path: str, value: Any) -> None:
-    """Write what only spares the next look some work: on a full disk it goes unwritten, and the answer is not held up."""
+    """Write a file that only saves the next observation some work. On a full disk it is not written, and the answer is not delayed."""
     try:
         write_json(path, value)
     except OSError as error:
@@ -187,7 +187,7 @@ def fsync_folder(path: str) -> None:
 
 
 def fsync_folders(top: str) -> None:
-    """Force a folder and those below it out to the disk; their files are somebody else's to force out."""
+    """Force a folder and those below it out to the disk, but not their files."""
     for parent, _, _ in os.walk(top):
         fsync_folder(parent)
 
@@ -203,7 +203,7 @@ def fsync_tree(top: str) -> None:
 
 
 def append_line(path: str, value: Any) -> None:
-    """Append one JSON line, or nothing: what a full disk or an earlier crash cut off is taken back first."""
+    """Append one JSON line, or nothing. A line that a full disk or an earlier crash truncated is removed first."""
     line = encode(value)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:

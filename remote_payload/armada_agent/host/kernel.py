@@ -15,12 +15,12 @@ _COUNTER = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def count_oom_kills() -> Dict[str, Optional[int]]:
-    """Count the processes that were ended for memory since boot: in our cgroup, and on this machine; None where nobody says."""
+    """Count the processes that were killed for memory since boot, in this cgroup and on this machine; None if unknown."""
     return {"cgroup": _count(_cgroup_file()), "machine": _count("/proc/vmstat")}
 
 
 def find_oom_kills(before: Any, since_s: Optional[float]) -> List[str]:
-    """Say which processes were ended for memory since an attempt began.
+    """Name the processes that were killed for memory since an attempt began.
 
     Args:
         before: What `count_oom_kills` said then; anything else where nobody asked.
@@ -43,7 +43,7 @@ def find_oom_kills(before: Any, since_s: Optional[float]) -> List[str]:
 
 
 def parse_log(text: str, since_s: float) -> List[str]:
-    """Find the kernel's words for processes that it ended for memory, in records of /dev/kmsg after a moment since boot."""
+    """Find the kernel's messages about processes that it killed for memory, in records of /dev/kmsg after a moment since boot."""
     found = []
     for line in text.splitlines():
         head, _, words = line.partition(";")

@@ -20,7 +20,7 @@ _ACL_USER, _ACL_OWNING_GROUP, _ACL_GROUP, _ACL_MASK = 0x02, 0x04, 0x08, 0x10  # 
 
 
 class UntrustedError(Exception):
-    """Something on the way to what we execute can be changed by somebody else.
+    """Another user can change something on the path to a file that the agent executes.
 
     Args:
         message: The path, its owner and mode, and what could happen.

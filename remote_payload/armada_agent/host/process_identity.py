@@ -63,7 +63,7 @@ def current_host() -> Dict[str, str]:
 
 
 def identify(pid: Optional[int] = None) -> Dict[str, Any]:
-    """Describe a process of this host, this one by default, so that nobody mistakes another for it later."""
+    """Describe a process of this host, this one by default, so that it can be identified later."""
     pid = os.getpid() if pid is None else pid
     stat = read_stat(pid)
     identity: Dict[str, Any] = dict(current_host())
@@ -72,7 +72,7 @@ def identify(pid: Optional[int] = None) -> Dict[str, Any]:
 
 
 def moment() -> Dict[str, Any]:
-    """Say when it is, in a way that no clock that is set changes: seconds since a boot, and which one."""
+    """Return the time independent of clock changes: seconds since a boot, and which boot."""
     host = current_host()
     return {"boot": ":".join(host[key] for key in _HOST_KEYS), "seconds": time.monotonic()}
 
@@ -109,7 +109,7 @@ def judge(recorded: Any) -> str:
 
 
 def was_rebooted(recorded: Any) -> bool:
-    """Tell whether this machine or container has started anew since a process was recorded on it."""
+    """Tell whether this machine or container has restarted since a process was recorded on it."""
     return compare(recorded) == "before"
 
 
