@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.config.hosts import Host
     from armada.protocol.facts import Facts, Gpu
+    from armada.protocol.scheduler import ClusterQueue
     from armada.store.hosts import DiskForecast
     from armada.sync.transfer.link_quality import Judged
 
@@ -38,7 +39,7 @@ class _Checked:
 
     facts: Facts
     link: Judged
-    queue: dict[str, Any] | None
+    queue: ClusterQueue | None
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -307,7 +308,9 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
-        told = answer.facts.as_json() | ({"queue": answer.queue} if host.batch is not None else {})
+        told = answer.facts.as_json() | (
+            {"queue": answer.queue.model_dump(mode="json")} if answer.queue is not None else {}
+        )
         records.record_facts(context.database, host.name, told)
         forecast = note_forecast(context.database, host.name)
         disk = dataclasses.asdict(forecast) if forecast is not None else None
@@ -362,11 +365,11 @@ def _say_gpus(gpus: Sequence[Gpu]) -> None:
     print(f"    {len(gpus)} × {gpus[0].name} ({busy} in use), driver {gpus[0].driver_version}")
 
 
-def _say_queue(host: Host, queue: dict[str, Any] | None) -> None:
+def _say_queue(host: Host, queue: ClusterQueue | None) -> None:
     """What a batch system has; the GPUs of the machine one logs in to say nothing about its workers."""
     from armada.monitor.queue import describe_queue
 
-    for line in describe_queue(queue or {}, host.scheduler, time.time()):
+    for line in describe_queue(queue, host.scheduler, time.time()) if queue is not None else ():
         print(f"    {line}")
     if host.profile is None:
         where = "hosts.yaml" if host.origin is None else host.origin

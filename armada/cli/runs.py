@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.cli.disks import foreseen, say_full_soon
 from armada.cli.homes import add_flag, ask_owner, owner
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from armada.cli.context import Context
+    from armada.protocol.runs import Quota
     from armada.store.runs import Run
 
 
@@ -207,7 +208,14 @@ def _show(options: argparse.Namespace) -> int:
     quota = _allowance(context, run, spec)
     if options.json:
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": quota})
+        print_json(
+            {
+                **summary(run),
+                "spec": spec,
+                "checkpoints": listed,
+                "quota": quota.model_dump(mode="json") if quota is not None else None,
+            }
+        )
         return 0
     now = time.time()
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
@@ -278,14 +286,14 @@ def _say_log(context: Context, run: Run) -> None:
     print(f"  log        {sizes}; the middle is only on {run.host} (sync.log_limit): {begin.parent}")
 
 
-def _allowance(context: Context, run: Run, spec: Mapping[str, object]) -> dict[str, Any] | None:
+def _allowance(context: Context, run: Run, spec: Mapping[str, object]) -> Quota | None:
     """What the site said was left before and after a run, where its host has a `quota:`."""
     if not mapping(spec.get("scheduler")).get("quota"):
         return None
     from armada.monitor.queue import kept_allowance, look_at_allowance
 
     kept = kept_allowance(context.home, run.run_id)
-    if kept is not None and kept.get("after") is not None:
+    if kept is not None and kept.after is not None:
         return kept
     try:
         with context.session(run.host, patience_s=0) as session:

@@ -14,6 +14,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
+from armada.protocol.host import AskLoad, Load
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.daemon.host_status import HostStatusRegistry
     from armada.paths import HomePaths
+    from armada.protocol.scheduler import ClusterQueue
     from armada.store.runs import Run
 
 log = logging.getLogger(__name__)
@@ -85,7 +87,7 @@ class Watcher:
         self._session = HostSession(host, home, patience_s=0.0)
         self._failures = 0
         self._asked_at: dict[str, float] = {}
-        self._queue: dict[str, Any] | None = None
+        self._queue: ClusterQueue | None = None
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
         board.add(host.name)
@@ -158,21 +160,23 @@ class Watcher:
             self._asked_at.pop("facts", None)  # the answer is kept with them
         due = {"facts": FACTS_S, "load": LOAD_S}
         asked = [what for what, every_s in due.items() if self._due(what, every_s)]
-        answers = observe(database, self._session, active, [Question(f"host.{what}", {}) for what in asked])
+        # What a host says of itself is kept as it is: another armada's daemon may know more of its fields.
+        questions = {"facts": Question[Any]("host.facts", {}), "load": Question.of(AskLoad())}
+        answers = observe(database, self._session, active, [questions[what] for what in asked])
         for what, answer in zip(asked, answers, strict=True):
             if isinstance(answer, ArmadaError):
                 raise answer
-            self._take(database, what, answer)
+            self._take(database, answer)
             self._asked_at[what] = self._now()
         if self._due("thin", THIN_S):
             telemetry.thin(database, self.host.name, self._now())
             self._asked_at["thin"] = self._now()
 
-    def _take(self, database: Database, what: str, answer: dict[str, Any]) -> None:
-        if what == "load":
+    def _take(self, database: Database, answer: Load | dict[str, object]) -> None:
+        if isinstance(answer, Load):
             telemetry.record(database, self.host.name, points_of(answer, self._now()))
             return
-        queue = {"queue": self._queue} if self._queue is not None else {}
+        queue = {"queue": self._queue.model_dump(mode="json")} if self._queue is not None else {}
         host_records.record_facts(database, self.host.name, {**answer, **queue})
         note_forecast(database, self.host.name, now=self._now())
 
@@ -217,28 +221,9 @@ def watchable_ids(database: Database) -> list[tuple[str, str]]:
     return [(run_id, host) for run_id, host, state in active if state != "preparing" or run_id not in launching]
 
 
-def points_of(load: dict[str, Any], now: float) -> list[telemetry.Point]:
-    """The GPUs of a `host.load` answer as points in home's time; what is no number is None."""
-    listed = load.get("gpus")
-    points = []
-    for gpu in (listed if isinstance(listed, list) else [])[:64]:
-        if isinstance(gpu, dict) and isinstance(gpu.get("index"), int):
-            memory = _number(gpu.get("memory_used_bytes"))
-            points.append(
-                telemetry.Point(
-                    gpu["index"],
-                    now,
-                    _number(gpu.get("utilization")),
-                    None if memory is None else int(memory),
-                    _number(gpu.get("power_w")),
-                    _number(gpu.get("temperature_c")),
-                )
-            )
-    return points
-
-
-def _number(value: object) -> float | None:
-    """A finite number of a size the store can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -1e18 < value < 1e18 else None
+def points_of(load: Load, now: float) -> list[telemetry.Point]:
+    """The GPUs of a `host.load` answer as points in home's time."""
+    return [
+        telemetry.Point(gpu.index, now, gpu.utilization, gpu.memory_used_bytes, gpu.power_w, gpu.temperature_c)
+        for gpu in load.gpus[:64]
+    ]

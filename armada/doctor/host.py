@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, UnexpectedAnswer
@@ -11,13 +11,14 @@ from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from armada.config.hosts import Host
     from armada.doctor.measure import Measured
     from armada.paths import HomePaths
     from armada.protocol.facts import Facts
     from armada.protocol.host import Examination
+    from armada.protocol.scheduler import ClusterQueue
 
 CLOCK_S = 120.0
 LOW_BYTES = 5_000_000_000
@@ -83,7 +84,7 @@ def judge(
     seen: Examination,
     measured: Measured,
     *,
-    queue: Mapping[str, Any] | None = None,
+    queue: ClusterQueue | None = None,
     noise: str = "",
 ) -> list[Finding]:
     """What a host said, as findings; everything in it is hostile until it is made inert.
@@ -353,8 +354,8 @@ def _leftovers(seen: Examination) -> Finding:
     return warn("leftovers", said, _on(seen, find))
 
 
-def _batch(host: Host, queue: Mapping[str, Any] | None) -> Finding:
-    problem = (queue or {}).get("error")
+def _batch(host: Host, queue: ClusterQueue | None) -> Finding:
+    problem = queue.error if queue is not None else None
     if queue is None or problem:
         return fail(
             "batch system",

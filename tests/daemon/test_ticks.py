@@ -22,6 +22,7 @@ from armada.daemon.instance import only_instance
 from armada.daemon.scheduler import MOST_AT_ONCE, SyncScheduler
 from armada.daemon.service import IDLE_S, Clock, Daemon, serve
 from armada.paths import HomePaths
+from armada.protocol.host import Load
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
 from armada.sync.context import HostContext
@@ -327,10 +328,10 @@ def test_numbers_from_a_host_are_numbers_or_nothing() -> None:
             {"index": 2, "utilization": float("nan"), "memory_used_bytes": 1e300},
         ]
     }
-    first, third = watcher.points_of(load, 5.0)
+    first, third = watcher.points_of(Load.model_validate(load), 5.0)
     assert first == telemetry.Point(0, 5.0, 97.0, 5, None, None)
     assert third == telemetry.Point(2, 5.0, None, None, None, None)
-    assert watcher.points_of({}, 5.0) == []
+    assert watcher.points_of(Load.model_validate({}), 5.0) == []
 
 
 def test_old_telemetry_is_thinned_and_new_is_kept(database: Database) -> None:

@@ -14,6 +14,7 @@ from armada.doctor.host import examine, judge
 from armada.doctor.measure import Measured
 from armada.paths import HomePaths
 from armada.protocol.host import Examination
+from armada.protocol.scheduler import ClusterQueue
 from armada.rpc.session import HostSession
 from tests import host_facts
 from tests.answers import Answering
@@ -95,11 +96,13 @@ def test_each_trouble_is_said_with_its_remedy(
 
 def test_a_batch_system_that_is_silent_is_a_failure_and_a_local_root_on_a_cluster_a_question() -> None:
     cluster = Host(name="hpc", ssh="me@hpc", scheduler="slurm")
-    troubles = {f.subject: f for f in found(host=cluster, queue={"error": "slurmctld: timed out"}) if f.outcome != "ok"}
+    troubles = {
+        f.subject: f for f in found(host=cluster, queue=ClusterQueue(error="slurmctld: timed out")) if f.outcome != "ok"
+    }
     assert set(troubles) == {"root", "batch system"}
     assert troubles["batch system"].outcome == "fail"
     assert "timed out" in troubles["batch system"].message
-    shared = found({"root.is_shared": True}, host=cluster, queue={"error": None})
+    shared = found({"root.is_shared": True}, host=cluster, queue=ClusterQueue(error=None))
     assert {finding.outcome for finding in shared} == {"ok"}
 
 

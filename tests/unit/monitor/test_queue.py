@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from armada.monitor.queue import allowance_moved, describe_allowance, describe_queue
+from armada.monitor import queue as queues
+from armada.monitor.queue import allowance_moved, describe_allowance
+from armada.protocol.runs import Quota
+from armada.protocol.scheduler import ClusterQueue
+
+
+def describe_queue(answer: dict[str, Any], scheduler: str, now: float) -> list[str]:
+    return queues.describe_queue(ClusterQueue.model_validate(answer), scheduler, now)
 
 
 def part(name: str, **more: Any) -> dict[str, Any]:
@@ -73,17 +80,17 @@ def test_no_answer_of_a_host_breaks_the_lines(answer: dict[str, Any]) -> None:
     ],
 )
 def test_the_last_numbers_are_compared(before: str, after: str, moved: tuple[float, float] | None) -> None:
-    assert allowance_moved({"before": look(before), "after": look(after)}) == moved
+    assert allowance_moved(Quota.model_validate({"before": look(before), "after": look(after)})) == moved
 
 
 def test_an_allowance_nobody_could_ask_for_has_no_difference() -> None:
-    quota = {"before": look("left 5"), "after": look("saldo: exit code 1", answered=False)}
+    quota = Quota.model_validate({"before": look("left 5"), "after": look("saldo: exit code 1", answered=False)})
     assert allowance_moved(quota) is None
     assert describe_allowance(quota) == ["before: left 5", "after: could not be asked: saldo: exit code 1"]
 
 
 def test_an_allowance_before_the_end_says_what_is_missing() -> None:
-    assert describe_allowance({"before": look("left 5\nof 7"), "after": None}) == [
+    assert describe_allowance(Quota.model_validate({"before": look("left 5\nof 7"), "after": None})) == [
         "before: left 5",
         "        of 7",
         "after: not asked yet",
