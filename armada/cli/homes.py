@@ -126,6 +126,7 @@ def _homes(options: argparse.Namespace) -> int:
 def _forget(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.home import own
+    from armada.protocol.homes import AskingHome, ForgetHome
 
     context = Context()
     here = own(context.home)
@@ -144,10 +145,10 @@ def _forget(options: argparse.Namespace) -> int:
             )
         if chosen[0] == here.id:
             raise UsageError("that is this home", hint=f"armada hosts homes {options.name} shows the others")
-        answer = session.call("homes.forget", {"home": here.as_json(), "forget": chosen[0]})
+        answer = session.call(ForgetHome(home=AskingHome(**here.as_json()), forget=chosen[0]))
     records = found[chosen[0]]
     missing = sum(count for *_, count in records)
-    count = len(answer.get("runs") or [])
+    count = len(answer.runs)
     if options.json:
         print_json({"host": options.name, "forgotten": chosen[0], "runs": count, "not_fetched": missing})
         return 0

@@ -308,9 +308,7 @@ def _report(context: Context, wanted: list[Host], *, as_json: bool) -> int:
                 if answer.hint:
                     print(f"    → {answer.hint}")
             continue
-        told = answer.facts.as_json() | (
-            {"queue": answer.queue.model_dump(mode="json")} if answer.queue is not None else {}
-        )
+        told = answer.facts.as_json() | ({"queue": answer.queue.model_dump()} if answer.queue is not None else {})
         records.record_facts(context.database, host.name, told)
         forecast = note_forecast(context.database, host.name)
         disk = dataclasses.asdict(forecast) if forecast is not None else None
@@ -344,7 +342,7 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     if not host.local and not facts.tools.rsync:
         print("    no rsync: files go there as a tar stream, slower on long links")
     print(f"    checkpoints come by {'rsync' if link.method == 'rsync' else 'the stream'}: {link.reason}")
-    if host.batch is not None:
+    if checked.queue is not None:
         _say_queue(host, checked.queue)
         if host.profile is None:
             return
@@ -365,11 +363,11 @@ def _say_gpus(gpus: Sequence[Gpu]) -> None:
     print(f"    {len(gpus)} × {gpus[0].name} ({busy} in use), driver {gpus[0].driver_version}")
 
 
-def _say_queue(host: Host, queue: ClusterQueue | None) -> None:
+def _say_queue(host: Host, queue: ClusterQueue) -> None:
     """What a batch system has; the GPUs of the machine one logs in to say nothing about its workers."""
     from armada.monitor.queue import describe_queue
 
-    for line in describe_queue(queue, host.scheduler, time.time()) if queue is not None else ():
+    for line in describe_queue(queue, host.scheduler, time.time()):
         print(f"    {line}")
     if host.profile is None:
         where = "hosts.yaml" if host.origin is None else host.origin

@@ -115,26 +115,29 @@ class _Reading:
         from armada.foundation import process_identity
         from armada.monitor.follow import goes_on
         from armada.monitor.observe import observe
+        from armada.protocol.runs import ReadLog
         from armada.store import runs
 
         database, run_id, options = self._context.database, self._run.run_id, self._options
         reader = process_identity.process_info(options.pid) if options.pid else None
         with self._context.session_about(self._run) as session:
-            question: dict[str, object] = {"run_id": run_id}
-            question |= {"tail_lines": options.tail} if options.offset is None else {"offset": options.offset}
+            if options.offset is None:
+                question = ReadLog(run_id=run_id, tail_lines=options.tail)
+            else:
+                question = ReadLog(run_id=run_id, offset=options.offset)
             while True:
                 if options.follow:
                     observe(database, session, [runs.find(database, run_id)])
                 run = runs.find(database, run_id)
-                answer = session.call("run.log", question)
+                answer = session.call(question)
                 if not self.has_begun and options.offset is None:
-                    _say_cut(answer["offset"], answer["next_offset"], str(answer["text"]), options.tail)
+                    _say_cut(answer.offset, answer.next_offset, answer.text, options.tail)
                 self.has_begun = True
-                _print(self._printed, str(answer["text"]), answer["offset"], run_id, "host", as_json=options.json)
+                _print(self._printed, answer.text, answer.offset, run_id, "host", as_json=options.json)
                 if takes_no_more():
                     return 0  # `logs | head`: the reader has what it wanted
-                question = {"run_id": run_id, "offset": answer["next_offset"]}
-                if answer["next_offset"] < answer["size_bytes"]:
+                question = ReadLog(run_id=run_id, offset=answer.next_offset)
+                if answer.next_offset < answer.size_bytes:
                     continue
                 if not options.follow:
                     return 0

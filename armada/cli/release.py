@@ -54,6 +54,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.protocol.host import ForgetSecrets
     from armada.provision.admission import begin_clearing, putting
     from armada.sync.context import HostContext
     from armada.sync.release.judge import judge_host, losses, settle_stopped
@@ -80,7 +81,7 @@ def _release(options: argparse.Namespace) -> int:
         lost = losses(items)
         if progress is not None:
             begin_clearing(context.database, progress.id, host.name, there)
-        secrets = {} if options.dry_run else session.call("host.forget_secrets", {})
+        secrets = None if options.dry_run else session.call(ForgetSecrets())
         wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
         if wiped is not None and progress is not None:
             progress.step(WIPED)
@@ -92,10 +93,10 @@ def _release(options: argparse.Namespace) -> int:
         reporter.line(f"{'✗' if item.lost else '·'} {item.run_id}: {item.what}")
         if item.hint:
             reporter.line(f"    → {item.hint}")
-    if secrets.get("removed"):
-        reporter.line(f"secrets of {counted(len(secrets['removed']), 'run')} deleted there")
-    if secrets.get("kept"):
-        reporter.line(f"secrets of {', '.join(map(sanitize_line, secrets['kept']))} are still in use")
+    if secrets is not None and secrets.removed:
+        reporter.line(f"secrets of {counted(len(secrets.removed), 'run')} deleted there")
+    if secrets is not None and secrets.kept:
+        reporter.line(f"secrets of {', '.join(secrets.kept)} are still in use")
     if wiped is not None:
         reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:
@@ -183,6 +184,8 @@ def _drain(context: Context, session: HostSession, listener: Listener) -> None:
 
 def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -> list[str]:
     from armada.home import own
+    from armada.protocol.homes import AskingHome
+    from armada.protocol.host import WipeRoot
     from armada.store import checkpoints, runs
     from armada.store import hosts as host_records
 
@@ -192,9 +195,9 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
         if answer.strip().lower() not in ("y", "yes"):
             raise Conflict("not wiped; nothing there was deleted but secrets", host=session.host.name)
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
-    answered = session.call("host.wipe", {"home": own(context.home).as_json()}, timeout_s=900.0)
-    if isinstance(wiped := answered.get("root"), str):
-        runs.mark_wiped(context.database, session.host.name, wiped)
+    answered = session.call(WipeRoot(home=AskingHome(**own(context.home).as_json())), timeout_s=900.0)
+    if answered.root is not None:
+        runs.mark_wiped(context.database, session.host.name, answered.root)
     for run in runs.every(context.database, host=session.host.name):
         checkpoints.record_outbox(context.database, run.run_id, [])
-    return [str(name) for name in answered.get("removed") or []]
+    return list(answered.removed)

@@ -119,6 +119,8 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     from armada.home import own
     from armada.monitor.look import where
     from armada.monitor.observe import ask_about, observe
+    from armada.protocol.homes import AskingHome
+    from armada.protocol.runs import RemoveRun
     from armada.store import checkpoints, runs
     from armada.sync.checkpoints.apply_retention import tidy, wanted
     from armada.verdicts.presence import AWAY_WORDS, There
@@ -151,10 +153,11 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
         return 0
     ask_owner(context, run, options, "rm")
-    question = {"run_id": run.run_id, "home": own(context.home).as_json(), "despite_homes": options.other_home}
+    home = AskingHome(**own(context.home).as_json())
+    request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
     note = ""
     try:
-        session.call("run.remove", question, timeout_s=300)
+        session.call(request, timeout_s=300.0)
     except NotFound:
         if not options.force and where(run, ask_about(session, run).folder) is There.AWAY:
             raise Conflict(

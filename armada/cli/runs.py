@@ -207,15 +207,9 @@ def _show(options: argparse.Namespace) -> int:
     kept = checkpoints.of_run(context.database, run.run_id)
     quota = _allowance(context, run, spec)
     if options.json:
+        told = quota.model_dump(exclude_unset=True) if quota is not None else None
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print_json(
-            {
-                **summary(run),
-                "spec": spec,
-                "checkpoints": listed,
-                "quota": quota.model_dump(mode="json") if quota is not None else None,
-            }
-        )
+        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": told})
         return 0
     now = time.time()
     print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")

@@ -378,20 +378,21 @@ def _row(run: Run, where: str, decision: Decision) -> tuple[str, ...]:
 
 
 def _prune(context: Context, run: Run, digests: list[str]) -> int:
+    from armada.protocol.homes import AskingHome
+    from armada.protocol.outbox import Prune
     from armada.store import checkpoints
 
     if not digests:
         return 0
     try:
         with context.session(run.host, patience_s=10) as session:
-            question = {"run_id": run.run_id, "digests": digests, "home": own(context.home).as_json()}
-            answer = session.call("outbox.prune", question, timeout_s=300.0)
+            home = AskingHome(**own(context.home).as_json())
+            answer = session.call(Prune(run_id=run.run_id, digests=tuple(digests), home=home), timeout_s=300.0)
     except ArmadaError as error:
         sys.stderr.write(f"armada: {sanitize_line(error)}\n")
         return error.exit_code
-    for digest in answer.get("pruned") or []:
-        checkpoints.mark_off_host(context.database, run.run_id, str(digest))
-    refused = answer.get("refused")
-    for why in sorted({sanitize_line(why) for why in refused.values()}) if isinstance(refused, dict) else ():
+    for digest in answer.pruned:
+        checkpoints.mark_off_host(context.database, run.run_id, digest)
+    for why in sorted(set(answer.refused.values())):
         sys.stderr.write(f"armada: {run.run_id}: not deleted on {run.host}: {why}\n")
     return 0

@@ -85,6 +85,7 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
     """
     from armada.monitor.observe import ask_about, observe
     from armada.monitor.page import stopped_in
+    from armada.protocol.runs import ExplainRun
     from armada.store import runs
 
     with context.session_about(run, patience_s=0) as session:
@@ -93,18 +94,20 @@ def _ask(context: Context, run: Run, engine: str) -> Told:
         stopped = stopped_in(ask_about(session, now).run) if now.state == "running" else ()
         if not engine or now.ended or now.state in ("preparing", "submitted"):
             return Told(stopped=stopped)
-        answer = session.call("run.explain", {"run_id": run.run_id}, timeout_s=150.0)
-        return Told(sanitize_text(last_states(str(answer.get("text") or ""))), stopped)
+        answer = session.call(ExplainRun(run_id=run.run_id), timeout_s=150.0)
+        return Told(sanitize_text(last_states(answer.text)), stopped)
 
 
 def _read_log(context: Context, run: Run) -> list[str]:
     """The last lines of what a run printed, where nobody recorded them and its host answers."""
+    from armada.protocol.runs import ReadLog
+
     try:
         with context.session_about(run, patience_s=0) as session:
-            answer = session.call("run.log", {"run_id": run.run_id, "tail_lines": _LAST_LINES})
+            answer = session.call(ReadLog(run_id=run.run_id, tail_lines=_LAST_LINES))
     except ArmadaError:
         return []  # the page says how old the rest of it is
-    return [sanitize_line(line, 300) for line in str(answer.get("text") or "").splitlines() if line.strip()]
+    return [sanitize_line(line, 300) for line in answer.text.splitlines() if line.strip()]
 
 
 def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: ArmadaError | None) -> dict[str, object]:

@@ -9,11 +9,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from armada import operations
-from armada.errors import ArmadaError, HostUnreachable
+from armada.errors import ArmadaError, HostUnreachable, UnexpectedAnswer
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
+from armada.protocol.facts import AskFacts
 from armada.protocol.host import AskLoad, Load
 from armada.rpc.client import Question
 from armada.rpc.session import HostSession
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.daemon.host_status import HostStatusRegistry
     from armada.paths import HomePaths
+    from armada.protocol.facts import Facts
+    from armada.protocol.message import Request
     from armada.protocol.scheduler import ClusterQueue
     from armada.store.runs import Run
 
@@ -158,26 +161,28 @@ class Watcher:
         elif self._queue_look is not None and not self._queue_look.is_alive():
             self._queue_look = None
             self._asked_at.pop("facts", None)  # the answer is kept with them
-        due = {"facts": FACTS_S, "load": LOAD_S}
-        asked = [what for what, every_s in due.items() if self._due(what, every_s)]
-        # What a host says of itself is kept as it is: another armada's daemon may know more of its fields.
-        questions = {"facts": Question[Any]("host.facts", {}), "load": Question.of(AskLoad())}
-        answers = observe(database, self._session, active, [questions[what] for what in asked])
+        due: dict[str, tuple[float, Request[Any]]] = {"facts": (FACTS_S, AskFacts()), "load": (LOAD_S, AskLoad())}
+        asked = {what: request for what, (every_s, request) in due.items() if self._due(what, every_s)}
+        answers = observe(database, self._session, active, [Question.of(request) for request in asked.values()])
         for what, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, ArmadaError):
-                raise answer
-            self._take(database, answer)
             self._asked_at[what] = self._now()
+            if isinstance(answer, UnexpectedAnswer):
+                log.warning("%s: %s; what it said before stays", self.host.name, sanitize_line(answer.message))
+            elif isinstance(answer, ArmadaError):
+                self._asked_at.pop(what)
+                raise answer
+            else:
+                self._take(database, answer)
         if self._due("thin", THIN_S):
             telemetry.thin(database, self.host.name, self._now())
             self._asked_at["thin"] = self._now()
 
-    def _take(self, database: Database, answer: Load | dict[str, object]) -> None:
+    def _take(self, database: Database, answer: Facts | Load) -> None:
         if isinstance(answer, Load):
             telemetry.record(database, self.host.name, points_of(answer, self._now()))
             return
-        queue = {"queue": self._queue.model_dump(mode="json")} if self._queue is not None else {}
-        host_records.record_facts(database, self.host.name, {**answer, **queue})
+        queue = {"queue": self._queue.model_dump()} if self._queue is not None else {}
+        host_records.record_facts(database, self.host.name, {**answer.as_json(), **queue})
         note_forecast(database, self.host.name, now=self._now())
 
     def _look_at_queue(self) -> None:
@@ -222,8 +227,19 @@ def watchable_ids(database: Database) -> list[tuple[str, str]]:
 
 
 def points_of(load: Load, now: float) -> list[telemetry.Point]:
-    """The GPUs of a `host.load` answer as points in home's time."""
+    """The GPUs of a `host.load` answer as points in home's time; what the store cannot hold is None."""
     return [
-        telemetry.Point(gpu.index, now, gpu.utilization, gpu.memory_used_bytes, gpu.power_w, gpu.temperature_c)
+        telemetry.Point(
+            gpu.index,
+            now,
+            _stored(gpu.utilization),
+            gpu.memory_used_bytes,
+            _stored(gpu.power_w),
+            _stored(gpu.temperature_c),
+        )
         for gpu in load.gpus[:64]
     ]
+
+
+def _stored(value: float | None) -> float | None:
+    return value if value is not None and -1e18 < value < 1e18 else None

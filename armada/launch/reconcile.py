@@ -20,6 +20,8 @@ from armada.errors import Conflict, NotFound
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.operations import is_alive
+from armada.protocol.homes import AskingHome
+from armada.protocol.runs import RemoveRun, SubmitRun
 from armada.store import operations as records
 from armada.store import runs
 from armada.verdicts.state import NOT_ON_HOST
@@ -141,11 +143,11 @@ def find_former(database: Database, session: HostSession, key: str, now: float) 
     if run.state == "preparing":
         # Made, never claimed: it holds nothing, and its spec may be older than the files it names.
         with contextlib.suppress(NotFound):
-            question = {"run_id": run.run_id, "home": own(session.home).as_json()}
-            session.call("run.remove", question, timeout_s=300.0)
+            home = AskingHome(**own(session.home).as_json())
+            session.call(RemoveRun(run_id=run.run_id, home=home), timeout_s=300.0)
         return InterruptedLaunch(run, started=False)
     if run.state == "submitted":
-        session.call("run.submit", {"run_id": run.run_id, "submission": run.submission})
+        session.call(SubmitRun(run_id=run.run_id, submission=run.submission))
         observe(database, session, [run])
     return InterruptedLaunch(runs.find(database, run.run_id), started=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UnexpectedAnswer, UsageError
 from armada.monitor.observe import observe
 from armada.protocol.recorded import recorded_spec
 from armada.protocol.runs import SubmitRun
@@ -75,7 +75,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     host_records.mark_released(database, run.host, None)
     try:
         # A batch system's controller may take its time.
-        session.call(request.method, request.as_params(), timeout_s=60.0 if session.host.batch is None else 240.0)
+        session.call(request, timeout_s=60.0 if session.host.batch is None else 240.0)
     except HostUnreachable as error:
         runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
         raise OutcomeUnknown(
@@ -83,6 +83,10 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
             hint=f"armada show {run.run_id} finds out; nothing is started twice",
             host=run.host,
         ) from error
+    except UnexpectedAnswer as error:
+        runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        hint = f"armada show {run.run_id} finds out; nothing is started twice"
+        raise OutcomeUnknown(error.message, hint=hint, host=run.host) from error
     except OutcomeUnknown as error:
         runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise

@@ -11,12 +11,13 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
 from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.protocol.homes import AskingHome
+from armada.protocol.runs import StopRun
 from armada.protocol.spec import CreateRun
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
@@ -128,10 +129,14 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     try:
         # A batch system's controller may take its time, and answers late rather than never.
         patience_s = 60.0 if plan.host.batch is None else 240.0
-        session.call(request.method, request.as_params(), timeout_s=patience_s)
+        session.call(request, timeout_s=patience_s)
     except OutcomeUnknown as error:
         runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise
+    except UnexpectedAnswer as error:
+        runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        hint = f"armada show {plan.run_id} finds out; nothing is started twice"
+        raise OutcomeUnknown(error.message, hint=hint, host=plan.host.name) from error
     except HostUnreachable as error:
         runs.set_state(database, plan.run_id, "unknown", reason="link_lost", message=error.message)
         raise OutcomeUnknown(
@@ -146,7 +151,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         raise
     if runs.find(database, plan.run_id).ended:
         # Stopped while the question was on its way: whoever stopped it was told that the host has nothing of it.
-        session.call("run.stop", {"run_id": plan.run_id, "grace_s": plan.experiment.stop_grace_s}, timeout_s=60.0)
+        session.call(StopRun(run_id=plan.run_id, grace_s=plan.experiment.stop_grace_s), timeout_s=60.0)
         raise _stopped(plan)
     runs.set_state(database, plan.run_id, "submitted")
 

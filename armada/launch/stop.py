@@ -11,6 +11,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.monitor.look import where
 from armada.monitor.observe import ask_about, observe
 from armada.protocol.recorded import recorded_spec
+from armada.protocol.runs import StopRun
 from armada.store import runs
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
@@ -52,25 +53,24 @@ def stop_run(
     if grace_s is None:
         told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
         grace_s = told_s if told_s is not None else _GRACE_S
-    question = {"run_id": run.run_id, "grace_s": grace_s, "root": run.root_id}
+    request = StopRun(run_id=run.run_id, grace_s=grace_s, root=run.root_id)
     try:
-        answer = session.call("run.stop", question, timeout_s=60.0)
+        answer = session.call(request, timeout_s=60.0)
     except NotFound:
         observe(database, session, [run])
         return _conclude(database, session, runs.find(database, run.run_id))
-    problem = answer.get("problem")
     recorded = ""
-    if isinstance(problem, str):
+    if answer.problem is not None:
         recorded = (
             f"the stop is recorded on {run.host}, and the run's supervisor ends it; its batch system did not answer:"
-            f" {sanitize_line(problem, 200)}"
+            f" {sanitize_line(answer.problem, 200)}"
         )
-    asked = answer.get("submission")  # agents of the first release do not say
+    asked = answer.submission  # agents of the first release do not say
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
-        if isinstance(asked, int) and run.submission > asked:
+        if asked is not None and run.submission > asked:
             raise Conflict(
                 f"{run.run_id} ended, was resumed by another armada a moment ago, and is {run.state}",
                 hint=f"armada stop {run.run_id} ends it again",

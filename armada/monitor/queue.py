@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
 from armada.protocol.runs import AskQuota, Quota
-from armada.protocol.scheduler import AskQueue, ClusterQueue
+from armada.protocol.scheduler import AskQueue, ClusterQueue, Partition
 from armada.units import span
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.paths import HomePaths
-    from armada.protocol.scheduler import BatchSystem, Partition
     from armada.rpc.session import HostSession
 
 TIMEOUT_S = 240.0
@@ -35,19 +36,18 @@ def look_at_queue(session: HostSession) -> ClusterQueue | None:
         HostUnreachable: The host itself does not answer.
     """
     host = session.host
-    if host.batch is None:
+    if host.batch is None or host.scheduler == "direct":
         return None
-    question = AskQueue(scheduler=cast("BatchSystem", host.scheduler), quota=tuple(host.quota) or None)
     try:
-        return session.call(question, timeout_s=TIMEOUT_S)
+        return session.call(AskQueue(scheduler=host.scheduler, quota=host.quota or None), timeout_s=TIMEOUT_S)
     except HostUnreachable:
         raise
     except ArmadaError as error:
-        return ClusterQueue(error=error.message)
+        return ClusterQueue(error=sanitize_line(error.message))
 
 
 def describe_queue(queue: ClusterQueue, scheduler: str, now: float) -> list[str]:
-    """A queue as lines for a person; every word of the host's is sanitized."""
+    """A queue as lines for a person; every word of the host's is inert."""
     lines = []
     if queue.error:
         lines.append(f"⚠ {scheduler} does not answer: {sanitize_line(queue.error, 400)}")
@@ -104,7 +104,7 @@ def look_at_allowance(session: HostSession, home: HomePaths, run_id: str) -> Quo
     folder = home.run(run_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = folder / f".{_KEPT}.{os.getpid()}"
-    temporary.write_text(answer.model_dump_json())
+    temporary.write_text(json.dumps(answer.model_dump(exclude_unset=True)))
     temporary.replace(folder / _KEPT)
     return answer
 
@@ -113,7 +113,7 @@ def kept_allowance(home: HomePaths, run_id: str) -> Quota | None:
     """The answer that was kept; None where there is none."""
     try:
         return Quota.model_validate(json.loads((home.run(run_id) / _KEPT).read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # pydantic's error is one, too
         return None
 
 
@@ -121,13 +121,11 @@ def _describe_part(part: Partition, scheduler: str) -> str:
     cores = f"{part.cpus_free} of {part.cpus} cores"
     gpus = f", {part.gpus_free} of {part.gpus} GPU{'' if part.gpus == 1 else 's'}" if part.gpus else ""
     limit = f", at most {part.time_limit}" if part.time_limit else ""
-    nodes = part.nodes
     state = f", {part.state}" if part.state not in (None, "up") else ""
-    size = f" ({nodes} node{'' if nodes == 1 else 's'}{limit}{state})" if scheduler == "slurm" else state
+    size = f" ({part.nodes} node{'' if part.nodes == 1 else 's'}{limit}{state})" if scheduler == "slurm" else state
     return f"{part.name}{size}: free {cores}{gpus}"
 
 
-def _count(jobs: dict[str, int]) -> str:
-    counts = sorted(jobs.items())
-    said = [f"{count} {sanitize_line(word, 20).lower()}" for word, count in counts if count]
+def _count(jobs: Mapping[str, int]) -> str:
+    said = [f"{count} {sanitize_line(word, 20).lower()}" for word, count in sorted(jobs.items()) if count]
     return ", ".join(said[:8]) or "none"

@@ -11,6 +11,7 @@ from armada.home import own
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
 from armada.protocol.facts import AskFacts
+from armada.protocol.homes import AskingHome, Enroll
 from armada.protocol.message import Misfit
 from armada.protocol.runs import ListedRun, ListRuns, ReadSpecs, StoredSpec
 from armada.recovery.published import adopt_spec
@@ -79,7 +80,8 @@ def read_host(
 def _enroll(session: HostSession, run_ids: list[str]) -> None:
     """Have the host keep for this home what it has not fetched; an agent of the first release knows no homes."""
     with contextlib.suppress(ArmadaError):
-        session.call("homes.enroll", {"home": own(session.home).as_json(), "run_ids": run_ids}, timeout_s=120.0)
+        home = AskingHome(**own(session.home).as_json())
+        session.call(Enroll(home=home, run_ids=tuple(run_ids)), timeout_s=120.0)
 
 
 def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:

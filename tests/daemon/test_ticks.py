@@ -331,7 +331,7 @@ def test_numbers_from_a_host_are_numbers_or_nothing() -> None:
     first, third = watcher.points_of(Load.model_validate(load), 5.0)
     assert first == telemetry.Point(0, 5.0, 97.0, 5, None, None)
     assert third == telemetry.Point(2, 5.0, None, None, None, None)
-    assert watcher.points_of(Load.model_validate({}), 5.0) == []
+    assert watcher.points_of(Load(), 5.0) == []
 
 
 def test_old_telemetry_is_thinned_and_new_is_kept(database: Database) -> None:

@@ -102,7 +102,7 @@ def test_a_batch_system_that_is_silent_is_a_failure_and_a_local_root_on_a_cluste
     assert set(troubles) == {"root", "batch system"}
     assert troubles["batch system"].outcome == "fail"
     assert "timed out" in troubles["batch system"].message
-    shared = found({"root.is_shared": True}, host=cluster, queue=ClusterQueue(error=None))
+    shared = found({"root.is_shared": True}, host=cluster, queue=ClusterQueue())
     assert {finding.outcome for finding in shared} == {"ok"}
 
 

@@ -11,6 +11,7 @@ from armada.config.hosts import Host
 from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown
 from armada.launch.resume import resume_run
 from armada.paths import HomePaths
+from armada.protocol.runs import SubmitRun
 from armada.store import run_sync, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
@@ -40,8 +41,8 @@ class Session:
     def call_all(self, questions: list[Any]) -> list[Any]:
         return answered(questions, [{"runs": [ENTRY]} for _ in questions])
 
-    def call(self, _method: str, params: dict[str, Any], **_: Any) -> Any:
-        assert params["submission"] == 2
+    def call(self, request: SubmitRun, /, **_: Any) -> Any:
+        assert request.submission == 2
         raise self._error
 
 

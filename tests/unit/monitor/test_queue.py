@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from armada.monitor import queue as queues
-from armada.monitor.queue import allowance_moved, describe_allowance
-from armada.protocol.runs import Quota
+from armada.config.hosts import Host
+from armada.monitor.queue import allowance_moved, describe_allowance, describe_queue, look_at_queue
+from armada.protocol.runs import Allowance, Quota
 from armada.protocol.scheduler import ClusterQueue
+from tests.answers import Answering
 
-
-def describe_queue(answer: dict[str, Any], scheduler: str, now: float) -> list[str]:
-    return queues.describe_queue(ClusterQueue.model_validate(answer), scheduler, now)
+if TYPE_CHECKING:
+    from armada.rpc.session import HostSession
 
 
 def part(name: str, **more: Any) -> dict[str, Any]:
@@ -24,15 +24,28 @@ def part(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def queue(**more: Any) -> dict[str, Any]:
-    return {"time": 1000.0, "partitions": [part("boost")], "mine": {"RUNNING": 1}, "others": {}, "error": None} | {
+def queue(**more: Any) -> ClusterQueue:
+    said = {"time": 1000.0, "partitions": [part("boost")], "mine": {"RUNNING": 1}, "others": {}, "error": None} | {
         "quota": None,
         **more,
     }
+    return ClusterQueue.model_validate(said)
 
 
-def look(text: str, *, answered: bool = True) -> dict[str, Any]:
-    return {"time": 1.0, "text": text, "answered": answered}
+def look(text: str, *, answered: bool = True) -> Allowance:
+    return Allowance(time=1.0, text=text, answered=answered)
+
+
+class Answers(Answering):
+    """A session with a cluster that gives one answer."""
+
+    host = Host(name="hpc", ssh="hpc", scheduler="htcondor")
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+
+    def said(self, method: str, params: dict[str, Any], /, **_: Any) -> dict[str, Any]:
+        return self.answer
 
 
 def test_a_queue_is_partitions_then_jobs() -> None:
@@ -65,7 +78,9 @@ def test_a_partition_that_is_down_says_so() -> None:
     ],
 )
 def test_no_answer_of_a_host_breaks_the_lines(answer: dict[str, Any]) -> None:
-    lines = describe_queue(answer, "htcondor", 0.0)
+    found = look_at_queue(cast("HostSession", Answers(answer)))
+    assert found is not None
+    lines = describe_queue(found, "htcondor", 0.0)
     assert lines
     assert not any("\x1b" in line or "\n" in line for line in lines)
 
@@ -80,17 +95,17 @@ def test_no_answer_of_a_host_breaks_the_lines(answer: dict[str, Any]) -> None:
     ],
 )
 def test_the_last_numbers_are_compared(before: str, after: str, moved: tuple[float, float] | None) -> None:
-    assert allowance_moved(Quota.model_validate({"before": look(before), "after": look(after)})) == moved
+    assert allowance_moved(Quota(before=look(before), after=look(after))) == moved
 
 
 def test_an_allowance_nobody_could_ask_for_has_no_difference() -> None:
-    quota = Quota.model_validate({"before": look("left 5"), "after": look("saldo: exit code 1", answered=False)})
+    quota = Quota(before=look("left 5"), after=look("saldo: exit code 1", answered=False))
     assert allowance_moved(quota) is None
     assert describe_allowance(quota) == ["before: left 5", "after: could not be asked: saldo: exit code 1"]
 
 
 def test_an_allowance_before_the_end_says_what_is_missing() -> None:
-    assert describe_allowance(Quota.model_validate({"before": look("left 5\nof 7"), "after": None})) == [
+    assert describe_allowance(Quota(before=look("left 5\nof 7"), after=None)) == [
         "before: left 5",
         "        of 7",
         "after: not asked yet",
