@@ -129,6 +129,9 @@ Flag = Annotated[bool, OnMisfit(default=False)]
 Many = Annotated[tuple[T, ...], Strict(strict=False)]
 """A list of JSON's, as a tuple."""
 
+CountOrZero = Annotated[int, Field(ge=0, le=MOST), OnMisfit(default=0)]
+"""A count; 0 where it is something else."""
+
 ManyOrNone = Annotated[tuple[T, ...], Strict(strict=False), EMPTY]
 """The same; empty where one of it does not fit."""
 

@@ -112,6 +112,7 @@ def names(database: Database, run_id: str) -> list[str]:
     ]
 
 
-def events(database: Database, run_id: str) -> list[dict[str, Any]]:
+def events(database: Database, run_id: str) -> list[str]:
+    """The lines of a run's events, in their order; `armada.protocol.files.read_event` reads them."""
     rows = database.connection.execute("SELECT data FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
-    return [json.loads(row["data"]) for row in rows]
+    return [row["data"] for row in rows]
