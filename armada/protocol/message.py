@@ -40,7 +40,7 @@ class Message(BaseModel):
         frozen=True,
         extra="ignore",  # a newer side's fields
         strict=True,
-        defer_build=True,  # 2 ms a family, paid by the commands that use it
+        defer_build=True,  # each is built when it is first used: 12 ms for `run.observe`
         hide_input_in_errors=True,
         allow_inf_nan=False,
         protected_namespaces=(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class HostRecord:
     """
 
     name: str
-    facts: dict[str, Any] | None
+    facts: dict[str, object] | None
     observed_at: float | None
     unreachable_since: float | None
     unreachable_why: str | None

@@ -32,7 +32,7 @@ def _point(value: float) -> float | None:
 
 
 def record_metrics(
-    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+    database: Database, run_id: str, lines: Iterable[dict[str, object]], *, offset: int, next_offset: int
 ) -> bool:
     """Store metric lines that stand in the host's file between two offsets.
 
@@ -45,7 +45,7 @@ def record_metrics(
         row = connection.execute("SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None or row["metrics_offset"] != offset:
             return False
-        newest: dict[str, Any] = {"metrics_offset": next_offset}
+        newest: dict[str, object] = {"metrics_offset": next_offset}
         series = {
             r["name"]: r["id"] for r in connection.execute("SELECT name, id FROM series WHERE run_id = ?", (run_id,))
         }
@@ -77,7 +77,7 @@ def record_metrics(
 
 
 def record_events(
-    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+    database: Database, run_id: str, lines: Iterable[dict[str, object]], *, offset: int, next_offset: int
 ) -> bool:
     """Store numbered events; see `record_metrics`."""
     with database.transaction() as connection:
