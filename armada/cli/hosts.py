@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.protocol.facts import Facts, Gpu
     from armada.protocol.scheduler import ClusterQueue
-    from armada.store.hosts import DiskForecast
+    from armada.store.hosts import DiskForecast, HostRecord
     from armada.sync.transfer.link_quality import Judged
 
 
@@ -256,7 +256,7 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def _seen(record: Any) -> str:
+def _seen(record: HostRecord | None) -> str:
     if record is None or record.observed_at is None:
         return "not yet"
     if record.unreachable_since is not None:

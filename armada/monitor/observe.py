@@ -169,8 +169,9 @@ def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
     if not runs.is_known(database, run.run_id):
         return False  # another armada has forgotten it since we asked
     if isinstance(look, Misfit):
-        # It keeps the state that it was last seen in; the next look is another answer.
-        runs.note_unreadable(database, run.run_id, 1, f"its host's answer does not fit: {look.problem}")
+        # It keeps the state that it was last seen in. Noted once, not with every look.
+        if run.unreadable is None:
+            runs.note_unreadable(database, run.run_id, 1, f"its host's answer does not fit: {look.problem}")
         return False
     try:
         with database.part():

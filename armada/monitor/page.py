@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping, whole
+from armada.protocol.files import Event, FailureEvent, FindingEvent, read_event
 from armada.store import checkpoints, metrics, runs
 from armada.verdicts.advice import Situation, Step, next_steps
 from armada.verdicts.again import resumes_from
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.protocol.files import Complaint
     from armada.protocol.observation import Observation
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
@@ -67,10 +70,10 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         run: As last observed.
         stopped: What the host said of its processes.
     """
-    events = metrics.events(database, run.run_id)
+    events = [read_event(line) for line in metrics.events(database, run.run_id)]
     failure = _failure_of(run, events)
     kept = checkpoints.of_run(database, run.run_id)
-    rank, signal = whole(failure.get("rank")), whole(failure.get("signal"))
+    signal = failure.signal if failure is not None else None
     there = [checkpoint.step for checkpoint in kept if checkpoint.on_host]
     situation = Situation(
         run_id=run.run_id,
@@ -86,13 +89,13 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
     return Page(
         exit=_exit(run, signal),
         signal=signal,
-        rank=rank,
-        lines=[sanitize_line(line, 400) for line in _list(failure.get("lines"))[-_LINES:]],
-        others=[_complaint(mapping(other)) for other in _list(failure.get("others"))[:8]],
+        rank=failure.rank if failure is not None else None,
+        lines=list(failure.lines[-_LINES:]) if failure is not None else [],
+        others=[_complaint(other) for other in failure.others[:8]] if failure is not None else [],
         kept=kept,
         not_taken=_not_taken(events),
         retries=_retries(database, run, events),
-        is_told=bool(failure),
+        is_told=failure is not None,
         stopped=stopped,
         steps=next_steps(situation),
     )
@@ -103,12 +106,12 @@ def stopped_in(seen: Observation) -> tuple[int, ...]:
     return seen.evidence.stopped[:20] if seen.evidence is not None else ()
 
 
-def _failure_of(run: Run, events: list[dict[str, Any]]) -> dict[str, Any]:
+def _failure_of(run: Run, events: Sequence[Event]) -> FailureEvent | None:
     """The failure of the newest attempt, if that ended the run."""
     if run.state != "failed":
-        return {}
-    found = [event for event in events if event.get("kind") == "failure" and event.get("attempt") == run.attempt]
-    return found[-1] if found else {}
+        return None
+    found = [event for event in events if isinstance(event, FailureEvent) and event.attempt == run.attempt]
+    return found[-1] if found else None
 
 
 def _exit(run: Run, number: int | None) -> str | None:
@@ -118,31 +121,24 @@ def _exit(run: Run, number: int | None) -> str | None:
     return None if run.exit_code is None else f"code {run.exit_code}"
 
 
-def _complaint(other: dict[str, Any]) -> str:
-    rank = whole(other.get("rank"))
-    whose = "" if rank is None else f"rank {rank}: "
-    return f"{whose}{sanitize_line(other.get('message') or '', 300)}"
+def _complaint(other: Complaint) -> str:
+    whose = "" if other.rank is None else f"rank {other.rank}: "
+    return f"{whose}{other.message or ''}"
 
 
-def _not_taken(events: list[dict[str, Any]]) -> list[str]:
+def _not_taken(events: Sequence[Event]) -> list[str]:
     """The newest attempt's findings about checkpoints that cannot be used."""
-    newest = max((whole(event.get("attempt")) or 0 for event in events), default=0)
-    said = [
-        sanitize_line(event.get("message") or "", 300)
-        for event in events
-        if event.get("kind") == "finding" and event.get("attempt") == newest
-    ]
+    newest = max((event.attempt or 0 for event in events), default=0)
+    said = [event.message or "" for event in events if isinstance(event, FindingEvent) and event.attempt == newest]
     return [words for words in said if any(part in words for part in _NOT_TAKEN)][-10:]
 
 
-def _retries(database: Database, run: Run, events: list[dict[str, Any]]) -> Retries | None:
+def _retries(database: Database, run: Run, events: Sequence[Event]) -> Retries | None:
     batch = mapping(runs.spec(database, run.run_id).get("scheduler"))
     if allowed := whole(batch.get("max_retries")):
-        failures = [event for event in events if event.get("kind") == "failure"]
+        failures = [event for event in events if isinstance(event, FailureEvent)]
         # A person who resumes a run wants it to be tried as often again; hosts of the first release do not say which hand-over.
-        tried = {
-            event.get("attempt") for event in failures if event.get("submission", run.submission) == run.submission
-        }
+        tried = {event.attempt for event in failures if event.submission in (None, run.submission)}
         used = min(allowed, len(tried - {run.attempt}))
         return Retries(used, allowed, "of `max_retries`, for attempts that failed")
     allowed = whole(runs.setting(database, run.run_id, "retries")) or 0
@@ -153,7 +149,3 @@ def _retries(database: Database, run: Run, events: list[dict[str, Any]]) -> Retr
     if run.state == "failed" and run.reason not in LOST:
         words += "; this failure counts for neither"
     return Retries(used, allowed, words)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

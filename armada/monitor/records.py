@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from armada.foundation.sanitize import sanitize_line
 
@@ -19,7 +18,7 @@ _BRACKET = re.compile(r"[\[\]{}]")
 class Lines:
     """Records, and how many lines were none; `first` says what was wrong with the first of those."""
 
-    records: list[dict[str, Any]]
+    records: list[dict[str, object]]
     unreadable: int = 0
     first: str = ""
 
@@ -43,7 +42,7 @@ def read_lines(text: str, name: str) -> Lines:
     return Lines(records, unreadable, first)
 
 
-def _read(line: str) -> dict[str, Any]:
+def _read(line: str) -> dict[str, object]:
     if line.count("[") + line.count("{") > _DEEPEST and _is_deep(line):
         raise ValueError("nested too deep")
     value = json.loads(line)

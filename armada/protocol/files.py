@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from armada.protocol.host import GpuLoad
 from armada.protocol.message import (
+    EMPTY,
     MAY_MISS,
     Count,
     Digest,
     EnvironmentKey,
+    Fitting,
     HomeId,
     Integer,
     Line,
     Many,
-    ManyOrNone,
     Message,
     Positive,
     Reason,
@@ -84,14 +86,14 @@ class FindingEvent(Event):
 
     open_ended = False
     kind: Literal["finding"] = "finding"
-    message: Annotated[str, line(300)] = ""
+    message: Unsaid[Annotated[str, line(300)]] = None
 
 
 class Complaint(Message):
     """What another rank complained of: no cause."""
 
     rank: UnsaidOrNull[Count] = None
-    message: Annotated[str, line(300)] = ""
+    message: Unsaid[Annotated[str, line(300)]] = None
 
 
 class FailureEvent(Event):
@@ -106,10 +108,22 @@ class FailureEvent(Event):
     reason: UnsaidOrNull[Reason] = None
     message: UnsaidOrNull[Text] = None
     rank: UnsaidOrNull[Count] = None
-    lines: ManyOrNone[Annotated[str, line(400)]] = ()
-    others: ManyOrNone[Complaint] = ()
+    lines: Annotated[Fitting[Annotated[str, line(400)]], EMPTY] = ()
+    others: Annotated[Fitting[Complaint], EMPTY] = ()
     exit_code: UnsaidOrNull[Integer] = None
     signal: UnsaidOrNull[Integer] = None
+
+
+def read_event(text: str) -> Event:
+    """Read a line of events.jsonl; what its kind requires and it lacks leaves what every event has.
+
+    Raises:
+        ValueError: It is no object of JSON's.
+    """
+    value = json.loads(text)
+    kind = value.get("kind") if isinstance(value, dict) else None
+    models: dict[object, type[Event]] = {"failure": FailureEvent, "finding": FindingEvent}
+    return models.get(kind if isinstance(kind, str) else None, Event).model_validate(value)
 
 
 AnyEvent = StateEvent | CheckpointEvent | ThinnedEvent | FindingEvent | FailureEvent
@@ -219,6 +233,7 @@ class CheckpointWatch(Message):
     came: Annotated[dict[str, Text], MAY_MISS] = Field(default_factory=dict)
     origins: Annotated[
         dict[str, Annotated[Many[float], Field(min_length=2, max_length=2)]],
+        EMPTY,
         MAY_MISS,
     ] = Field(default_factory=dict)
 

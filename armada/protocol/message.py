@@ -40,7 +40,7 @@ class Message(BaseModel):
         frozen=True,
         extra="ignore",  # a newer side's fields
         strict=True,
-        defer_build=True,  # 2 ms a family, paid by the commands that use it
+        defer_build=True,  # each is built when it is first used: 12 ms for `run.observe`
         hide_input_in_errors=True,
         allow_inf_nan=False,
         protected_namespaces=(),
@@ -128,6 +128,9 @@ Flag = Annotated[bool, OnMisfit(default=False)]
 
 Many = Annotated[tuple[T, ...], Strict(strict=False)]
 """A list of JSON's, as a tuple."""
+
+CountOrZero = Annotated[int, Field(ge=0, le=MOST), OnMisfit(default=0)]
+"""A count; 0 where it is something else."""
 
 ManyOrNone = Annotated[tuple[T, ...], Strict(strict=False), EMPTY]
 """The same; empty where one of it does not fit."""

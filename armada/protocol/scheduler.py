@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armada.protocol.message import (
+    EMPTY,
     MAY_MISS,
     Count,
+    CountOrZero,
     Fitting,
     Line,
     Many,
     Message,
+    OnMisfit,
     Request,
     Seconds,
     Text,
@@ -46,24 +49,24 @@ class Partition(Message):
     """A part of a cluster: a partition of Slurm's, a kind of worker of HTCondor's."""
 
     name: Annotated[str, line(60)]
-    state: Annotated[str, line(20)] | None = None
-    time_limit: Annotated[str, line(40)] | None = None
-    nodes: Count = 0
-    cpus: Count = 0
-    cpus_free: Count = 0
-    gpus: Count = 0
-    gpus_free: Count = 0
+    state: UnsaidOrNull[Annotated[str, line(20)]] = None
+    time_limit: UnsaidOrNull[Annotated[str, line(40)]] = None
+    nodes: CountOrZero = 0
+    cpus: CountOrZero = 0
+    cpus_free: CountOrZero = 0
+    gpus: CountOrZero = 0
+    gpus_free: CountOrZero = 0
 
 
 class ClusterQueue(Message):
     """What a cluster has room for, who waits in it, and what is left of one's allowance."""
 
     time: Unsaid[UnixTime] = None
-    partitions: Fitting[Partition] = ()
-    mine: dict[str, Count] = Field(default_factory=dict)
-    others: dict[str, Count] = Field(default_factory=dict)
-    quota: Text | None = None
-    error: Line | None = None
+    partitions: Annotated[Fitting[Partition], EMPTY] = ()
+    mine: Annotated[dict[Text, Count], OnMisfit(default={})] = Field(default_factory=dict)
+    others: Annotated[dict[Text, Count], OnMisfit(default={})] = Field(default_factory=dict)
+    quota: UnsaidOrNull[Text] = None
+    error: UnsaidOrNull[Line] = None
 
 
 class AskQueue(Request[ClusterQueue]):

@@ -53,7 +53,7 @@ LINES: dict[str, type[Message]] = {
     "progress": handshake.ProgressLine,
 }
 
-FILES: dict[str, Any] = {
+FILES: JsonSchemaValue = {
     "spec.json": spec.Spec,
     "state.json": records.State,
     "events.jsonl": files.AnyEvent,
@@ -122,10 +122,10 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
-def document() -> dict[str, Any]:
+def document() -> JsonSchemaValue:
     """The whole of protocol.json."""
     methods = requests()
-    wanted: dict[str, Any] = {f"params {name}": asked for name, asked in methods.items()}
+    wanted: JsonSchemaValue = {f"params {name}": asked for name, asked in methods.items()}
     wanted |= {f"result {name}": asked.answer for name, asked in methods.items()}
     wanted |= {f"line {name}": model for name, model in LINES.items()}
     wanted |= {f"file {name}": model for name, model in FILES.items()}
@@ -133,8 +133,8 @@ def document() -> dict[str, Any]:
         [(name, "validation", TypeAdapter(model)) for name, model in wanted.items()], schema_generator=_Schema
     )
     schemas = {name: schema for (name, _), schema in made.items()}
-    definitions: dict[str, Any] = shared.get("$defs", {})
-    found: dict[str, Any] = {
+    definitions: JsonSchemaValue = shared.get("$defs", {})
+    found: JsonSchemaValue = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What crosses between home and a host, and what lies on a host",
         "description": _ABOUT,
@@ -151,9 +151,9 @@ def document() -> dict[str, Any]:
     return found
 
 
-def _used(found: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _used(found: JsonSchemaValue, definitions: JsonSchemaValue) -> JsonSchemaValue:
     """Leave out what nothing refers to: parts of a field whose schema is given by hand."""
-    kept: dict[str, Any] = {}
+    kept: JsonSchemaValue = {}
     where = json.dumps({**found, "$defs": {}})
     while more := {name: made for name, made in definitions.items() if name not in kept and f'/{name}"' in where}:
         kept |= more

@@ -19,7 +19,7 @@ from armada.transport import connect
 from armada.transport.interface import DIRECT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import BaseModel
@@ -87,22 +87,22 @@ class HostSession:
     def call(
         self,
         request: str,
-        params: dict[str, Any],
+        params: Mapping[str, object],
         /,
         *,
         timeout_s: float = 30.0,
         on_progress: Callable[[str, float | None], None] | None = None,
-    ) -> dict[str, Any]: ...
+    ) -> Any: ...
 
     def call(
         self,
         request: Request[M] | str,
-        params: dict[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         /,
         *,
         timeout_s: float = 30.0,
         on_progress: Callable[[str, float | None], None] | None = None,
-    ) -> M | dict[str, Any]:
+    ) -> Any:
         """Ask the host's agent: a request of `armada.protocol` is answered by its model, a method by its name with an object.
 
         Raises:
@@ -130,13 +130,11 @@ class HostSession:
     def begin(self, request: Request[M], /, *, timeout_s: float = 30.0) -> Callable[[], M]: ...
 
     @overload
-    def begin(
-        self, request: str, params: dict[str, Any], /, *, timeout_s: float = 30.0
-    ) -> Callable[[], dict[str, Any]]: ...
+    def begin(self, request: str, params: Mapping[str, object], /, *, timeout_s: float = 30.0) -> Callable[[], Any]: ...
 
     def begin(
-        self, request: Request[M] | str, params: dict[str, Any] | None = None, /, *, timeout_s: float = 30.0
-    ) -> Callable[[], M] | Callable[[], dict[str, Any]]:
+        self, request: Request[M] | str, params: Mapping[str, object] | None = None, /, *, timeout_s: float = 30.0
+    ) -> Callable[[], Any]:
         """Ask something idempotent without waiting for the answer.
 
         Returns:
@@ -378,5 +376,9 @@ class HostSession:
             self._transport = None
 
 
-def _question(request: Request[M] | str, params: dict[str, Any] | None, timeout_s: float) -> Question[M]:
-    return Question(request, params or {}, timeout_s) if isinstance(request, str) else Question.of(request, timeout_s)
+def _question(request: Request[M] | str, params: Mapping[str, object] | None, timeout_s: float) -> Question[M]:
+    return (
+        Question(request, dict(params or {}), timeout_s)
+        if isinstance(request, str)
+        else Question.of(request, timeout_s)
+    )

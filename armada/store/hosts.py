@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.store.database import Database
 
 
@@ -34,7 +36,7 @@ class HostRecord:
     """
 
     name: str
-    facts: dict[str, Any] | None
+    facts: dict[str, object] | None
     observed_at: float | None
     unreachable_since: float | None
     unreachable_why: str | None
@@ -43,7 +45,7 @@ class HostRecord:
     forecast: DiskForecast | None = None
 
 
-def record_facts(database: Database, name: str, facts: dict[str, Any], *, origin: str | None = None) -> None:
+def record_facts(database: Database, name: str, facts: Mapping[str, object], *, origin: str | None = None) -> None:
     """Take what a host said; it is reachable, then. What its batch system said stays until somebody asks that again."""
     with database.transaction() as connection:
         row = connection.execute("SELECT facts FROM hosts WHERE name = ?", (name,)).fetchone()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import finite, moment, whole
@@ -24,7 +24,7 @@ def _point(value: float) -> float | None:
 
 
 def record_metrics(
-    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+    database: Database, run_id: str, lines: Iterable[dict[str, object]], *, offset: int, next_offset: int
 ) -> bool:
     """Store metric lines that stand in the host's file between two offsets.
 
@@ -37,7 +37,7 @@ def record_metrics(
         row = connection.execute("SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None or row["metrics_offset"] != offset:
             return False
-        newest: dict[str, Any] = {"metrics_offset": next_offset}
+        newest: dict[str, object] = {"metrics_offset": next_offset}
         series = {
             r["name"]: r["id"] for r in connection.execute("SELECT name, id FROM series WHERE run_id = ?", (run_id,))
         }
@@ -69,7 +69,7 @@ def record_metrics(
 
 
 def record_events(
-    database: Database, run_id: str, lines: Iterable[dict[str, Any]], *, offset: int, next_offset: int
+    database: Database, run_id: str, lines: Iterable[dict[str, object]], *, offset: int, next_offset: int
 ) -> bool:
     """Store numbered events; see `record_metrics`."""
     with database.transaction() as connection:
@@ -104,6 +104,7 @@ def names(database: Database, run_id: str) -> list[str]:
     ]
 
 
-def events(database: Database, run_id: str) -> list[dict[str, Any]]:
+def events(database: Database, run_id: str) -> list[str]:
+    """The lines of a run's events, in their order; `armada.protocol.files.read_event` reads them."""
     rows = database.connection.execute("SELECT data FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
-    return [json.loads(row["data"]) for row in rows]
+    return [row["data"] for row in rows]

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
@@ -83,7 +83,7 @@ class Answer:
         return last_of(self.err) or f"it ended with {self.exit_code}"
 
     @property
-    def json(self) -> dict[str, Any] | None:
+    def json(self) -> dict[str, object] | None:
         """The object it printed; None if it printed none because it failed or was killed."""
         found = self._printed
         return found if isinstance(found, dict) and "error" not in found else None

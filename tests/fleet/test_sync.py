@@ -261,9 +261,9 @@ def test_runs_with_nothing_new_cost_one_question_together(
     asked: list[str] = []
     original = HostSession.call
 
-    def counting(self: HostSession, method: str, *arguments: Any, **options: Any) -> dict[str, Any]:
-        asked.append(method)
-        return original(self, method, *arguments, **options)
+    def counting(self: HostSession, request: Any, *arguments: Any, **options: Any) -> Any:
+        asked.append(getattr(request, "method", request))
+        return original(self, request, *arguments, **options)
 
     monkeypatch.setattr(HostSession, "call", counting)
     sync_host(run.context, [run.run_id])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
@@ -212,7 +212,7 @@ def _scraps(database: Database, run_id: str, evidence: Observations, told: Look 
 def _gather(
     context: SyncContext,
     entry: RunListing,
-    spec: dict[str, Any] | None,
+    spec: dict[str, object] | None,
     life: Life,
     unnamed: Unnamed,
 ) -> RunThere:
@@ -259,7 +259,7 @@ def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:
     return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
 
 
-def _spec(database: Database, run_id: str) -> dict[str, Any] | None:
+def _spec(database: Database, run_id: str) -> dict[str, object] | None:
     try:
         return runs.spec(database, runs.find(database, run_id).run_id) if runs.is_known(database, run_id) else None
     except NotFound:

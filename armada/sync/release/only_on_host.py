@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, run_sync
 from armada.units import amount, counted, span
@@ -33,7 +33,7 @@ class OnlyOnHost:
             said.append(f"{count} ({size}) only on {host}: step {more}{steps}")
         return [*said, *filter(None, (self.outputs, self.job))]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in self.checkpoints]
         return {"checkpoints": listed, "outputs": self.outputs, "job": self.job}
 

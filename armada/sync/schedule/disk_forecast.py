@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.config.sync import SyncSettings, settings_of
 from armada.store import checkpoints, hosts, run_sync, runs
@@ -146,14 +146,14 @@ def _is_synced(record: RunSync | None, settings: SyncSettings, now: float) -> bo
     return now - record.last_at < patience_s
 
 
-def _outbox_keep(spec: dict[str, Any]) -> int:
+def _outbox_keep(spec: dict[str, object]) -> int:
     """How many the run's supervisor and trainer leave there."""
     outbox = spec.get("outbox")
     keep = outbox.get("keep") if isinstance(outbox, dict) else None
     return keep if isinstance(keep, int) else 3
 
 
-def _free_bytes(facts: dict[str, Any] | None) -> int | None:
+def _free_bytes(facts: dict[str, object] | None) -> int | None:
     disk = (facts or {}).get("disk")
     free = disk.get("free_bytes") if isinstance(disk, dict) else None
     return free if isinstance(free, int) and not isinstance(free, bool) and 0 <= free < 2**63 else None

@@ -114,3 +114,13 @@ def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> Non
             where[chance.choice(list(where))] = hostile.value(chance)
         record_contained(database, runs.find(database, "hostile"), look(broken))
         assert runs.find(database, "innocent").state == "preparing"
+
+
+def test_a_run_whose_entry_does_not_fit_keeps_its_state_and_says_why(database: Database) -> None:
+    record_contained(database, runs.find(database, "hostile"), look(entry("hostile", 0)))
+    assert runs.find(database, "hostile").state == "running"
+    for _ in range(2):
+        record_contained(database, runs.find(database, "hostile"), look({**entry("hostile", 0), "exists": "maybe"}))
+    found = runs.find(database, "hostile")
+    assert (found.state, found.unreadable_count) == ("running", 1)
+    assert found.unreadable == "its host's answer does not fit: exists: should be a valid boolean"
