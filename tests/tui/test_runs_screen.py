@@ -307,7 +307,7 @@ def test_read_only_refuses_every_key_that_changes_something(world: World, way: s
             await pilot.press("k")
             await shows(pilot, "checkpoint-7")
         if way == "3":
-            await shows(pilot, "not checked yet")
+            await shows(pilot, "not checked: press k")
             await pilot.press("home")
         before = len(pilot.app.screen_stack)
         await pilot.press(key.keys.split(",")[0])
