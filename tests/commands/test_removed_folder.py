@@ -63,7 +63,7 @@ def test_a_run_whose_folder_was_deleted_is_said_to_be_and_can_be_stopped_and_for
     assert f"its folder on local was removed while it ran; the job continues: armada stop {run_id} ends it" in " ".join(
         armada.run("show", run_id).stdout.split()
     )
-    assert "of its processes live" in armada.run("why", run_id).stdout
+    assert "of its processes are alive there" in armada.run("why", run_id).stdout
     for refused in (("rm", run_id, "--force"), ("resume", run_id)):
         assert armada.run(*refused).returncode == 8
     assert living(armada, run_id)

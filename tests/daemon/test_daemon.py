@@ -35,7 +35,7 @@ def test_a_daemon_watches_a_run_and_brings_all_of_it_home(armada: Armada, home: 
         run = runs.find(database, run_id)
     assert run.state == "succeeded"
     assert condition(armada)["condition"] == "fresh"
-    assert "all of" in armada.run("daemon", "logs").stdout
+    assert "everything of" in armada.run("daemon", "logs").stdout
     assert armada.run("daemon", "stop").returncode == 0
     assert not instance.is_held(home)
     said = armada.run("daemon", "status")
@@ -102,7 +102,7 @@ def test_the_second_daemon_says_who_is_the_first(armada: Armada, home: HomePaths
     assert f"process {first}" in second.stderr
     again = armada.run("daemon", "start")
     assert again.returncode == 0
-    assert f"running already (process {first})" in again.stdout
+    assert f"already running (process {first})" in again.stdout
 
 
 def test_many_starts_at_once_give_one_daemon(armada: Armada, home: HomePaths) -> None:
@@ -184,7 +184,7 @@ def test_a_dead_host_does_not_delay_another(armada: Armada, home: HomePaths, bla
     assert len(black_hole.taken) >= 2
     eventually(lambda: "dead: does not answer" in armada.run("daemon", "logs").stdout)
     log = armada.run("daemon", "logs", "--tail", "1000").stdout
-    assert log.index(f"all of {run_id} is home") < log.index("dead: does not answer")
+    assert log.index(f"everything of {run_id} is home") < log.index("dead: does not answer")
     seen = condition(armada)
     assert seen["condition"] == "fresh"
     assert {seen["hosts"][name]["state"] for name in ("dead", "also-dead")} <= {"new", "unreachable"}

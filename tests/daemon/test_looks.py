@@ -97,8 +97,8 @@ def test_of_daemons_started_at_once_one_was_started_and_the_others_were_running_
     assert {each.returncode for each in starts} == {0}
     pid = condition(armada)["pid"]
     assert sorted(said) == [
-        f"the daemon is running (process {pid})\n",
         *2 * [f"the daemon is already running (process {pid})\n"],
+        f"the daemon is running (process {pid})\n",
     ]
 
 

@@ -253,7 +253,7 @@ def test_a_disk_that_will_be_full_within_the_hours_asked_for_is_told(database: D
     (event,) = find_events(database, now, sync_failing_s=1, disk_full_s=6 * 3600)
     assert event.kind == "disk_soon_full"
     assert "full in about 5 h 00 m" in event.body
-    assert "180 GB an hour" in event.body
+    assert "180 GB per hour" in event.body
 
 
 def test_the_desktop_gets_plain_text(
