@@ -404,7 +404,7 @@ def test_a_plan_too_large_for_an_answer_keeps_no_other_plan_back(host: HostUnder
     (host.hostile / "spec.json").write_text(json.dumps({"x": "\N{COLLISION SYMBOL}" * 900_000}, ensure_ascii=False))
     specs = host.ask("run.specs", run_ids=list(ASKED))["result"]["specs"]
     assert specs[0]["spec"] is None
-    assert "too many" in specs[0]["problem"]
+    assert "too large" in specs[0]["problem"]
     assert specs[1]["spec"]["run_id"] == "innocent"
 
 
