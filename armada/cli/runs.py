@@ -1,4 +1,4 @@
-"""`armada ps | show | stop`."""
+"""`armada ps | stop`, and how one run is described in a line."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.disks import foreseen, say_full_soon
-from armada.cli.homes import add_flag, ask_owner, owner
+from armada.cli.disks import say_full_soon
+from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_run
 from armada.cli.printing import FORMAT, print_json
-from armada.errors import HostUnreachable, NotFound, OutcomeUnknown, RunFailed
+from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping
-from armada.units import amount, counted, span
+from armada.units import span
 from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from armada.cli.context import Context
-    from armada.protocol.runs import Quota
     from armada.store.runs import Run
 
 
@@ -37,15 +33,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
-
-    show = commands.add_parser(
-        "show",
-        help="Show the details of a run",
-        description="Show the details of a run: its state, history, checkpoints and command.",
-    )
-    add_run(show)
-    show.add_argument("--json", action="store_true", help="Print a JSON object, including the run's spec")
-    show.set_defaults(handler=_show)
 
     stop = commands.add_parser(
         "stop", help="Stop a run", description="Stop a run: send SIGTERM, wait for the grace period, then send SIGKILL."
@@ -178,122 +165,6 @@ def _evidence(run: Run, now: float) -> tuple[str, ...]:
     if run.unreachable_since is not None:
         because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
-
-
-def _look(context: Context, run: Run) -> Run:
-    """The run as it is now; as last known, with its age, where the host does not answer."""
-    from armada.monitor.observe import observe
-    from armada.store import runs
-
-    if context.is_read_only:
-        return run
-    try:
-        with context.session_about(run, patience_s=0) as session:
-            observe(context.database, session, [run])
-    except (HostUnreachable, NotFound) as error:
-        sys.stderr.write(f"armada: {sanitize_line(error)}; showing the last known state\n")
-    return runs.find(context.database, run.run_id)
-
-
-def _show(options: argparse.Namespace) -> int:
-    from armada.cli.context import Context
-    from armada.store import checkpoints, hosts, metrics, runs
-
-    context = Context(reads=True)
-    run = context.run(options.run)
-    if not run.ended or run.is_guess:
-        run = _look(context, run)
-    spec = runs.spec(context.database, run.run_id)
-    kept = checkpoints.of_run(context.database, run.run_id)
-    quota = _allowance(context, run, spec)
-    if options.json:
-        told = quota.model_dump(exclude_unset=True) if quota is not None else None
-        listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": told})
-        return 0
-    now = time.time()
-    print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, now)}")
-    if launcher := owner(context, run):
-        print(f"  launched by {launcher.named}, not by this home")
-    if run.message:
-        print(f"  {sanitize_line(run.message)}")
-    if run.step is not None:
-        # A script's step is that of its last checkpoint, and all that is known of it.
-        facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
-        facts += [f"{span(run.eta_s)} left"] if run.eta_s else []
-        loss = run.loss_not_finite if run.loss is None else str(run.loss)
-        facts += [f"loss {loss}"] if loss is not None else []
-        facts += [f"{run.tokens_per_s:,.0f} tok/s"] if run.tokens_per_s is not None else []
-        print(f"  {', '.join(facts)}")
-    for when, state, reason, message in runs.transitions(context.database, run.run_id):
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
-        print(
-            f"  {stamp}  {state}{f': {reason}' if reason else ''}{f' ({sanitize_line(message, 120)})' if message else ''}"
-        )
-    if run.unreadable_count:
-        print(
-            f"  unreadable {counted(run.unreadable_count, 'line')} in its records; the first: {sanitize_line(run.unreadable)}"
-        )
-    losses = metrics.curve(context.database, run.run_id, "eval_loss")
-    if losses:
-        print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))
-    if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
-        clause = foreseen(host.forecast)
-        print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")
-    _say_log(context, run)
-    for checkpoint in kept:
-        trouble = f"  ({sanitize_line(checkpoint.trouble)})" if checkpoint.trouble else ""
-        if checkpoint.is_good_home:
-            where = f"home, verified: {checkpoint.home_path}"
-        elif checkpoint.home_path:
-            where = f"damaged at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
-        elif checkpoint.nowhere:
-            where, trouble = checkpoint.nowhere, ""
-        else:
-            where = f"only on {run.host}"
-        print(f"  checkpoint-{checkpoint.step}  {amount(checkpoint.size_bytes)}  {where}{trouble}")
-    if quota is not None:
-        from armada.monitor.queue import describe_allowance
-
-        print("".join(f"  quota {line}\n" for line in describe_allowance(quota)), end="")
-    if run.state in ("failed", "cancelled"):
-        from armada.verdicts.again import resumes_from, resuming_words
-
-        step = resumes_from(spec, (c.step for c in kept if c.on_host))
-        verb = "goes on" if step is not None else "starts it again"
-        print(f"  next       armada resume {run.run_id} {verb} {resuming_words(step)}")
-    argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
-    print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
-    return 0
-
-
-def _say_log(context: Context, run: Run) -> None:
-    """Say of a log that came home in two parts that its middle did not."""
-    from armada.sync.outputs.listing import output_log
-    from armada.sync.outputs.long_logs import END
-
-    begin = output_log(context.home, run.run_id)
-    end = begin.with_name(END) if begin is not None else None
-    if begin is None or end is None or not end.is_file() or end.is_symlink():
-        return
-    sizes = f"its first {amount(begin.stat().st_size)} and its last {amount(end.stat().st_size)} are at home"
-    print(f"  log        {sizes}; the middle is only on {run.host} (sync.log_limit): {begin.parent}")
-
-
-def _allowance(context: Context, run: Run, spec: Mapping[str, object]) -> Quota | None:
-    """What the site said was left before and after a run, where its host has a `quota:`."""
-    if not mapping(spec.get("scheduler")).get("quota"):
-        return None
-    from armada.monitor.queue import kept_allowance, look_at_allowance
-
-    kept = kept_allowance(context.home, run.run_id)
-    if kept is not None and kept.after is not None:
-        return kept
-    try:
-        with context.session(run.host, patience_s=0) as session:
-            return look_at_allowance(session, context.home, run.run_id)
-    except (HostUnreachable, NotFound):
-        return kept  # the age of what is shown is on the first line
 
 
 def _stop(options: argparse.Namespace) -> int:
