@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.tools.reflow import WIDTH, reflow
+from tests.tools.reflow import ROOT, WIDTH, pages, reflow
 
 LONG = "word " * 40
 
@@ -45,3 +47,9 @@ def test_no_line_begins_a_list_by_accident_and_no_code_or_link_is_parted() -> No
     assert "\n1. " not in folded
     assert "`a code span with blanks`" in folded
     assert reflow(folded) == folded
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_page_is_folded(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert reflow(text) == text, "`make format` folds it"
