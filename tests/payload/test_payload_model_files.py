@@ -83,7 +83,7 @@ def test_a_model_that_fits_has_no_findings(tmp_path: Path) -> None:
             {"target_modules": ["q_proj", "q_porj"]},
             r"lora.target_modules`: .* has no module named q_porj; did you mean q_proj",
         ),
-        ({"target_modules": ["zzz"]}, r"called zzz; it has down_proj, embed_tokens, k_proj"),
+        ({"target_modules": ["zzz"]}, r"named zzz; it has down_proj, embed_tokens, k_proj"),
         ({"modules_to_save": ["embed_tokenz"]}, r"lora.modules_to_save`: .* embed_tokenz; did you mean embed_tokens\?"),
     ],
 )
@@ -228,5 +228,5 @@ def test_rows_beyond_positions_are_refused_where_positions_were_learned_and_else
 
 
 def test_a_module_that_the_loaded_model_lacks_is_refused() -> None:
-    with pytest.raises(PayloadFailure, match="called q_porj; did you mean q_proj"):
+    with pytest.raises(PayloadFailure, match="named q_porj; did you mean q_proj"):
         check_fit(training(target_modules=["q_proj", "q_porj"]), model(), tokenizer(3), [])
