@@ -44,7 +44,7 @@ def plan(home: Path, overrides: tuple[str, ...] = (), profile: str = "cpu", gpus
 
 def test_the_payload_reads_what_home_plans(tmp_path: Path) -> None:
     planned = plan(tmp_path)
-    training = parse_training(Section(planned.section(), "training"))
+    training = parse_training(Section(planned.section().as_json(), "training"))
     assert training.is_stream
     assert training.train_data[0].hook == "puzzles:sample"
     assert (training.workers, training.evaluation.samples, training.save_every_minutes) == (1, 4, 10.0)
@@ -53,7 +53,7 @@ def test_the_payload_reads_what_home_plans(tmp_path: Path) -> None:
     assert planned.argv()[-2:] == ["--spec", "/armada/runs/arc-1/spec.json"]
 
     changed = ("resume.accept_changes=true", "train.kernels=hub", "train.compile=true", "train.neftune_alpha=5.0")
-    training = parse_training(Section(plan(tmp_path, changed, "rtx3090-2x", gpus=2).section(), "training"))
+    training = parse_training(Section(plan(tmp_path, changed, "rtx3090-2x", gpus=2).section().as_json(), "training"))
     assert training.peak_flops == 71e12
     assert training.accept_changes
     assert (training.schedule.kernels, training.schedule.compile) == ("hub", True)
@@ -69,7 +69,7 @@ def test_a_saved_dataset_travels_with_all_its_files(tmp_path: Path) -> None:
     planned = plan(tmp_path, (override,))
     data = next(content for content in planned.contents() if content.kind == "data")
     assert {entry[0] for entry in data.manifest} == {"saved/state.json", "saved/data.arrow", "saved/part/deep.arrow"}
-    assert planned.section().data.eval[0].path.endswith(f"{data.sha}/saved")
+    assert planned.section().as_json().data.eval[0].path.endswith(f"{data.sha}/saved")
 
 
 @pytest.mark.payload
@@ -81,7 +81,7 @@ def test_the_example_trains_on_puzzles_made_on_the_spot(payload_python: Interpre
     assert ours == made
 
     section: dict[str, Any] = json.loads(
-        json.dumps(plan(tmp_path, ("train.max_steps=3", "train.warmup_steps=0")).section())
+        json.dumps(plan(tmp_path, ("train.max_steps=3", "train.warmup_steps=0")).section().as_json())
     )
     section["data"]["eval"] = [{"path": str(ARC / "data" / "eval.jsonl")}]
     run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
