@@ -69,7 +69,7 @@ def test_a_saved_dataset_travels_with_all_its_files(tmp_path: Path) -> None:
     planned = plan(tmp_path, (override,))
     data = next(content for content in planned.contents() if content.kind == "data")
     assert {entry[0] for entry in data.manifest} == {"saved/state.json", "saved/data.arrow", "saved/part/deep.arrow"}
-    assert planned.section().as_json().data.eval[0].path.endswith(f"{data.sha}/saved")
+    assert planned.section().data.eval[0].path.endswith(f"{data.sha}/saved")
 
 
 @pytest.mark.payload
