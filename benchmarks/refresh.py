@@ -31,7 +31,8 @@ from armada.rpc.client import Question
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
-from armada.transport.ssh.host_keys import pin, scan
+from armada.transport.ssh.handshake import scan
+from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from tests.fleet import machines
 
