@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from armada.foundation.progress import NullProgress
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
 from armada.store import runs
@@ -49,16 +50,6 @@ class Wanted:
     size_mb: int
     rounds: int
     cases: frozenset[str]
-
-
-class Quiet:
-    """A listener for syncs nobody watches."""
-
-    def transfer(self, _what: str, _seen: object) -> None:
-        pass
-
-    def done(self, _what: str) -> None:
-        pass
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -154,7 +145,7 @@ def short(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
 
 def drop(run: Remote) -> None:
     """Make room on the host for what is measured next."""
-    run.session.close()
+    run.session.disconnect()
     run.fleet.run(run.machine, f"rm -rf {run.folder}/outbox")
 
 
@@ -187,7 +178,7 @@ def hosts(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
             run = Remote(home, fleet, machine, root(), port, name=name)
             run.create()
             run.save(1, {"model": part})
-            run.session.close()
+            run.session.disconnect()
             everything.append(run)
         slowest = max(timed(lambda run=run: armada_once(run)) for run in everything[:3])  # type: ignore[misc]  # a default binds it
         for run in everything:
@@ -199,7 +190,7 @@ def hosts(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
         chosen = [runs.find(run.database, run.run_id) for run in everything]
         began = time.monotonic()
         watch = Finished(len(everything) - 1)
-        thread = threading.Thread(target=lambda: sync_hosts(home, configured, chosen, listener=watch, patience_s=0))
+        thread = threading.Thread(target=lambda: sync_hosts(home, configured, chosen, progress=watch, patience_s=0))
         thread.start()
         watch.all_home.wait()
         together = time.monotonic() - began
@@ -218,14 +209,14 @@ def silent_port(stack: contextlib.ExitStack) -> int:
     return int(server.getsockname()[1])
 
 
-class Finished(Quiet):
+class Finished(NullProgress):
     """Notes when so many checkpoints have come home."""
 
     def __init__(self, count: int) -> None:
         self.all_home = threading.Event()
         self._left = count
 
-    def done(self, _what: str) -> None:
+    def stage(self, _name: str, _message: str) -> None:
         self._left -= 1
         if not self._left:
             self.all_home.set()
@@ -247,11 +238,11 @@ def idle(fleet: Fleet, home: HomePaths, wanted: Wanted) -> dict[str, float]:
     asked = []
     original = HostSession.call
 
-    def counting(self: HostSession, method: str, *arguments: object, **options: object) -> dict[str, object]:
-        asked.append(method)
-        return original(self, method, *arguments, **options)  # type: ignore[arg-type]
+    def counting(self: HostSession, asking: object, *arguments: object, **options: object) -> object:
+        asked.append(asking)
+        return original(self, asking, *arguments, **options)  # type: ignore[call-overload]
 
-    HostSession.call = counting  # type: ignore[method-assign]
+    HostSession.call = counting  # type: ignore[method-assign, assignment]
     began, cpu = time.monotonic(), time.process_time()
     sync_host(HostContext(first.database, first.session, home), [run.run_id for run in everything])
     took, cpu = time.monotonic() - began, time.process_time() - cpu
