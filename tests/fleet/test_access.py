@@ -6,7 +6,8 @@ import json
 import shlex
 import socket
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,25 @@ def test_a_port_is_forwarded_until_ctrl_c(armada: Armada, add: Add, transport: s
     armada.run("stop", run_id, "--grace", "0")
 
 
+@pytest.fixture
+def short_home(armada: Armada) -> Iterator[None]:
+    """A home whose sockets an editor can use wherever the tests' own folders lie."""
+    with tempfile.TemporaryDirectory(prefix="armada-") as folder:
+        armada.env["ARMADA_HOME"] = folder
+        yield
+        armada.run("hosts", "disconnect", "workstation")
+
+
+def test_an_editor_cannot_use_a_shared_connection_far_down(armada: Armada, add: Add, tmp_path: Path) -> None:
+    armada.env["ARMADA_HOME"] = str(tmp_path / ("h" * 100))
+    add("workstation", "--transport", "openssh")
+    refused = armada.run("code", "workstation")
+    assert refused.returncode == 2
+    assert "the path of its socket has more than 100 bytes" in refused.stderr
+    armada.run("hosts", "disconnect", "workstation")
+
+
+@pytest.mark.usefixtures("short_home")
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 def test_the_editors_lines_reach_the_host_by_the_pinned_key(
     armada: Armada, add: Add, transport: str, tmp_path: Path

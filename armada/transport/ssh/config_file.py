@@ -6,6 +6,7 @@ Where the host has one shared connection (`transport: openssh`), the file says t
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from armada.paths import HomePaths
 from armada.transport.interface import HostLike
 from armada.transport.ssh.host_keys import pinned_keys
 from armada.transport.ssh.resolve import HostSpec, resolve
+
+LONGEST_SOCKET = 100
+"""In bytes. The address of a Unix socket has 108 at most, on macOS 104, and OpenSSH refuses what does not fit."""
 
 KEPT_OPEN_S = 600
 """How long a shared connection stays after its last use: commands that follow each other need no new login."""
@@ -78,7 +82,13 @@ def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
     path = home.ssh / f"{spec.name}.editor.conf"
     own = ["  BatchMode no", "  ClearAllForwardings no", "  RequestTTY auto"]
     if spec.shared:  # only `armada hosts connect` opens that one, or whatever armada does next
-        own += [f"  ControlPath {_quoted(shared_socket(spec, home))}", "  ProxyCommand false"]
+        socket = shared_socket(spec, home)
+        if len(os.fsencode(socket)) > LONGEST_SOCKET:
+            raise ConfigError(
+                f"an editor cannot use the shared connection: the path of its socket has more than {LONGEST_SOCKET} bytes: {socket}",
+                hint="set ARMADA_HOME to a shorter path, or use `transport: fabric` for this host",
+            )
+        own += [f"  ControlPath {_quoted(socket)}", "  ProxyCommand false"]
         blocks = []
     else:
         own.append(f"  ProxyJump {','.join(hop.alias for hop in spec.hops) or 'none'}")
