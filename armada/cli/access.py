@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
-
-_PLACE = "Run id or its first characters, or the name of a host"
+    from armada.transport.forwarding import Port
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,7 +26,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "of the run's job, except its secrets. While the run is running, the shell sees the run's GPUs. The shell is not "
         "part of the run: it continues when the run ends.",
     )
-    shell.add_argument("place", metavar="RUN", help=_PLACE)
+    _add_place(shell)
     shell.set_defaults(handler=_ssh)
     execute = commands.add_parser(
         "exec",
@@ -39,7 +38,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     execute.add_argument(
         "-t", "--tty", action="store_true", help="Give the command a terminal, as editors and pagers need"
     )
-    execute.add_argument("place", metavar="RUN", help=_PLACE)
+    _add_place(execute)
     execute.add_argument(
         "words", metavar="COMMAND", nargs=argparse.REMAINDER, help="The command and its arguments, after --"
     )
@@ -50,7 +49,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Make a port of the host reachable on this machine, for TensorBoard or Jupyter, until you press Ctrl-C.",
         epilog="example: armada forward RUN 6006, then open http://localhost:6006",
     )
-    forward.add_argument("place", metavar="RUN", help=_PLACE)
+    _add_place(forward)
     forward.add_argument(
         "ports", metavar="PORT[:LOCAL]", nargs="+", help="Port on the host, and the port here if it is another one"
     )
@@ -61,9 +60,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Print the lines for your SSH configuration, once, and the command that opens the folder in VS Code by "
         "Remote-SSH, through the host keys that armada has pinned.",
     )
-    code.add_argument("place", metavar="RUN", help=_PLACE)
+    _add_place(code)
     code.add_argument("--json", action="store_true", help="Print a JSON object")
     code.set_defaults(handler=_code)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="RUN", help="Run id or its first characters, or the name of a host")
 
 
 def find_place(context: Context, word: str) -> tuple[Host, Run | None]:
@@ -145,9 +148,11 @@ def _forward(options: argparse.Namespace) -> int:
     host, _ = find_place(context, options.place)
     if host.local:
         raise UsageError("the ports of this machine are reachable already", hint=f"http://localhost:{ports[0].remote}")
-    for port in ports:
+
+    def say(port: Port) -> None:
         sys.stderr.write(f"localhost:{port.local} is port {port.remote} of {host.name} until you press Ctrl-C\n")
-    return forward(host, context.home, ports)
+
+    return forward(host, context.home, ports, say)
 
 
 def _code(options: argparse.Namespace) -> int:

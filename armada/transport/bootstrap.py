@@ -36,7 +36,7 @@ COMMAND = f"sh -c '{START_PYTHON} python3 -c \"{LOADER}\"'"
 
 # Python 3.6, and no import before the working folder has left sys.path: that is the user's home folder, where a file
 # called json.py is not unusual. PYTHONPATH goes for the same reason.
-_BEGIN = """\
+BEGIN = """\
 import os, sys
 
 strangers = {"", os.getcwd()} | set(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
@@ -191,7 +191,7 @@ def stage_1() -> str:
     The rules are the agent's own (`host/ownership.py`), without their docstrings: they travel with each connection.
     """
     rules = bundled("remote_payload", "armada_agent", "host", "ownership.py").read_text("ascii")
-    return _BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
+    return BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
 
 
 def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = (), looks: bool = False) -> bytes:

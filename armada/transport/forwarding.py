@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,8 +54,17 @@ def parse_ports(text: str) -> Port:
     return Port(numbers[0], numbers[-1])
 
 
-def forward(host: HostLike, home: HomePaths, ports: Sequence[Port], *, deadline_s: float = 30.0) -> int:
+def forward(
+    host: HostLike, home: HomePaths, ports: Sequence[Port], begins: Callable[[Port], None], *, deadline_s: float = 30.0
+) -> int:
     """Forward ports until Ctrl-C.
+
+    Args:
+        host: Whose ports.
+        home: Where the pinned keys lie.
+        ports: Which.
+        begins: Called for each, once all ports here are known to be free.
+        deadline_s: How long opening a shared connection may take.
 
     Returns:
         0 after Ctrl-C.
@@ -67,6 +76,8 @@ def forward(host: HostLike, home: HomePaths, ports: Sequence[Port], *, deadline_
     """
     for port in ports:
         _require_free(port)
+    for port in ports:
+        begins(port)
     spec = resolve(host)
     config = write_ssh_config(spec, home)
     options = [word for port in ports for word in ("-L", port.option)]

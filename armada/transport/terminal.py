@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from armada.errors import HostUnreachable
-from armada.transport.bootstrap import START_PYTHON
+from armada.transport.bootstrap import BEGIN, START_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _RUN_HEX = "import sys;exec(bytes.fromhex(sys.argv[1]).decode())"
 _PROGRAM = """\
-import json, sys
+import json
 asked = json.loads({asked!r})
-sys.path[:] = [asked["agent"]] + [entry for entry in sys.path if entry]
+sys.path.insert(0, asked["agent"])
 from armada_agent.runs.shell import enter
 sys.exit(enter(asked))
 """
@@ -106,7 +106,7 @@ def attach(way: Way, asked: Mapping[str, object] | None, *, terminal: bool) -> i
     Raises:
         HostUnreachable: There is no ssh here.
     """
-    program = None if asked is None else _PROGRAM.format(asked=json.dumps(asked)).encode().hex()
+    program = None if asked is None else (BEGIN + _PROGRAM.format(asked=json.dumps(asked))).encode().hex()
     arguments = way.arguments(program, ["-t" if terminal else "-T"])
     # With a terminal, Ctrl-C is for the program there.
     before = signal.signal(signal.SIGINT, lambda *_: None) if terminal else None
