@@ -27,7 +27,7 @@ from armada.config.hosts import Host
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.paths import HomePaths
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
@@ -75,7 +75,7 @@ def watch(home: HomePaths, number: int, runs_each: int, rtt_ms: float, folder: P
     pin(home, host.name, scan(resolve(host), home))
     run_ids = [f"run-{number}-{each:06}" for each in range(runs_each)]
     with HostSession(host, home) as session, Database(home.store) as database:
-        session.call_all([Question("run.create", creation(run_id), 300.0) for run_id in run_ids])
+        session.call_all([Call("run.create", creation(run_id), 300.0) for run_id in run_ids])
         for run_id in run_ids:
             runs.insert(database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec={})
     return Watched(host.name, link, count, Watcher(host, home, HostStatusRegistry()))

@@ -11,7 +11,7 @@ from armada.protocol.message import Misfit, Request, parse
 from armada.protocol.observation import Observation, Observations
 from armada.protocol.records import Checkpoint
 from armada.protocol.sync import RunListing
-from armada.rpc.client import Question, parse_answer
+from armada.rpc.client import Call, parse_answer
 
 HOST = "box"
 
@@ -38,7 +38,7 @@ def outbox(entries: Iterable[Mapping[str, Any]]) -> list[Checkpoint]:
     return [parse(Checkpoint, entry, host=HOST, method="run.observe") for entry in entries]
 
 
-def answered(questions: Sequence[Question[Any]], answers: Sequence[Any]) -> list[Any]:
+def answered(questions: Sequence[Call[Any]], answers: Sequence[Any]) -> list[Any]:
     """The answers to several questions, parsed as `HostSession.call_all` does."""
     return [
         answer if isinstance(answer, ArmadaError) else parse_answer(question.answer, answer, question.method, HOST)

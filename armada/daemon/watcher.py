@@ -15,7 +15,7 @@ from armada.monitor.observe import observe
 from armada.monitor.queue import look_at_queue
 from armada.protocol.facts import AskFacts
 from armada.protocol.host import AskLoad, Load
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
 from armada.store import running_operations, runs, telemetry
@@ -167,7 +167,7 @@ class Watcher:
             self._asked_at.pop("facts", None)  # the answer is kept with them
         due: dict[str, tuple[float, Request[Any]]] = {"facts": (FACTS_S, AskFacts()), "load": (LOAD_S, AskLoad())}
         asked = {what: request for what, (every_s, request) in due.items() if self._due(what, every_s)}
-        answers = observe(database, self._session, active, [Question.of(request) for request in asked.values()])
+        answers = observe(database, self._session, active, [Call.of(request) for request in asked.values()])
         for what, answer in zip(asked, answers, strict=True):
             self._asked_at[what] = self._now()
             if isinstance(answer, UnexpectedAnswer):

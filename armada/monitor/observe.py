@@ -15,7 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.monitor.look import TIMEOUT_S, Look, looks, nothing_there, question, where, wiped_by
 from armada.monitor.records import read_lines
 from armada.protocol.message import Misfit
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
@@ -48,7 +48,7 @@ SHORTEST_STALL_S = 10.0
 
 
 def observe(
-    database: Database, session: HostSession, wanted: Iterable[Run], also: Sequence[Question[Any]] = ()
+    database: Database, session: HostSession, wanted: Iterable[Run], also: Sequence[Call[Any]] = ()
 ) -> list[Any]:
     """Ask one host about runs of its, and record the answers: one round trip, unless a run has more to tell than fits.
 
@@ -71,7 +71,7 @@ def observe(
         questions = [
             question(asked[start : start + RUNS_PER_QUESTION]) for start in range(0, len(asked), RUNS_PER_QUESTION)
         ]
-        flight: list[Question[Any]] = [*(Question.of(each, TIMEOUT_S) for each in questions), *beside]
+        flight: list[Call[Any]] = [*(Call.of(each, TIMEOUT_S) for each in questions), *beside]
         try:
             answers = session.call_all(flight)
         except NothingThere as error:

@@ -5,7 +5,6 @@ The far end is the same agent behind the same bootstrap; only `file.read` is ask
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -14,8 +13,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.protocol.message import parse
 from armada.rpc import agent_archive
 from armada.rpc.agent_errors import call_error
-from armada.rpc.greeting import Greeter, read_object, request_line
-from armada.transport.bootstrap import opening
+from armada.rpc.connection import AgentConnection, Response
 from armada.transport.interface import root_of
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from armada.transport.interface import Channel
 
 M = TypeVar("M", bound="BaseModel")
-
-_LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +54,11 @@ class Stream:
     def __init__(self, channel: Channel, host: Host, home: HomePaths, *, most_bytes: int | None = None) -> None:
         self.is_direct = most_bytes is not None
         self._left_bytes = most_bytes
-        self._channel = channel
         self._host = host.name
-        nonce = secrets.token_hex(16)
-        program, sha256 = agent_archive.build()
-        self._greeter = Greeter(program, nonce, channel.write, host=host.name)
-        self._rest = b""
         self._asked: dict[int, Block] = {}
-        self._count = 0
-        self._channel.write(opening(root=root_of(host, home), sha256=sha256, nonce=nonce))
+        self._connection = AgentConnection(
+            channel, host=host.name, root=root_of(host, home), archive=agent_archive.build()
+        )
 
     @property
     def outstanding(self) -> list[Block]:
@@ -76,7 +68,7 @@ class Stream:
     @property
     def is_greeted(self) -> bool:
         """The agent at the far end has answered."""
-        return self._greeter.greeting is not None
+        return self._connection.greeting is not None
 
     @property
     def is_spent(self) -> bool:
@@ -90,8 +82,8 @@ class Stream:
             HostUnreachable: No connection could be made, or (LinkLost) it went away.
             ArmadaError: The agent could not start.
         """
-        while self._greeter.greeting is None:
-            self._greeter.take(self._line())  # what the login prints is passed over
+        if self._connection.greet() is None:
+            raise self._ended()
 
     def ask(self, block: Block) -> None:
         """Ask for a block; answers come in any order.
@@ -99,13 +91,13 @@ class Stream:
         Raises:
             LinkLost: The channel is gone.
         """
-        self._count += 1
-        self._asked[self._count] = block
-        if self._left_bytes is not None:
-            self._left_bytes -= block.length
         params: dict[str, object] = {"run_id": block.run_id, "path": block.path}
         params |= {"offset": block.offset, "length": block.length}
-        self._channel.write(request_line(self._count, "file.read", params))
+        number, line = self._connection.new_request("file.read", params)
+        self._asked[number] = block
+        if self._left_bytes is not None:
+            self._left_bytes -= block.length
+        self._connection.write(line)
 
     def receive(self, sink: Callable[[Block, int, bytes | memoryview], None]) -> tuple[Block, int]:
         """Take the next answer whole.
@@ -127,9 +119,7 @@ class Stream:
             raise LinkLost(f"the agent sent {size} of {block.length} requested bytes", host=self._host)
         done = 0
         while done < size:
-            data = self._rest or self._more()
-            part = data if len(data) <= size - done else memoryview(data)[: size - done]
-            self._rest = data[len(part) :] if len(part) < len(data) else b""
+            part = self._some_bytes(size - done)
             sink(block, block.offset + done, part)
             done += len(part)
         del self._asked[number]
@@ -146,16 +136,16 @@ class Stream:
             ArmadaError: The agent said no, in the middle too.
             LinkLost: The channel went away.
         """
-        self._send(request)
+        number = self._send(request)
         try:
-            fill(self._channel.write)
+            fill(self._connection.write)
         except LinkLost as lost:
-            # An agent that cannot go on answers and leaves; its words say more than the closed channel.
+            # An agent that cannot continue answers and leaves; its words say more than the closed channel.
             try:
-                return self._final_answer(request)
+                return self._answer_to(number, request)
             except LinkLost:
                 raise lost from None
-        return self._final_answer(request)
+        return self._answer_to(number, request)
 
     def exchange(self, request: Request[M], size_of: Callable[[M], int]) -> M:
         """Ask a method whose answer's line is followed by bytes, and let those pass.
@@ -168,65 +158,53 @@ class Stream:
             ArmadaError: The agent said no.
             LinkLost: The channel went away.
         """
-        self._send(request)
-        answer = self._final_answer(request)
-        left = size_of(answer)
-        while left > 0:
-            data = self._rest or self._more()
-            self._rest = data[left:]
-            left -= len(data)
+        answer = self._answer_to(self._send(request), request)
+        left_bytes = size_of(answer)
+        while left_bytes > 0:
+            left_bytes -= len(self._some_bytes(left_bytes))
         return answer
 
     def close(self) -> None:
-        """Hang up; whoever is receiving gets LinkLost."""
-        self._channel.close()
+        """Hang up; a thread that is receiving gets LinkLost."""
+        self._connection.close()
 
-    def _send(self, request: Request[M]) -> None:
+    def _send(self, request: Request[M]) -> int:
         self.greet()
-        self._count += 1
-        self._channel.write(request_line(self._count, request.method, request.as_params()))
+        number, line = self._connection.new_request(request.method, request.as_params())
+        self._connection.write(line)
+        return number
 
     def _answer(self) -> tuple[int, int]:
-        while True:
-            message = read_object(self._line()) or {}
-            number = message.get("id")
-            if not isinstance(number, int) or number not in self._asked:
-                continue
-            if "error" in message:
-                error = call_error(message["error"], "file.read", host=self._host)
-                kind = NotFound if isinstance(error, NotFound) else ArmadaError
-                raise kind(f"{self._asked[number].path}: {sanitize_line(error.message)}", host=self._host)
-            result = message.get("result")
-            size = result.get("size_bytes") if isinstance(result, dict) else None
-            if not isinstance(size, int):
-                raise LinkLost("the agent's answer has no size", host=self._host)
-            return number, size
+        """Wait for the answer to any block: its number, and how many bytes follow."""
+        while (response := self._response()).number not in self._asked:
+            pass
+        if response.error is not None:
+            error = call_error(response.error, "file.read", host=self._host)
+            kind = NotFound if isinstance(error, NotFound) else ArmadaError
+            raise kind(f"{self._asked[response.number].path}: {sanitize_line(error.message)}", host=self._host)
+        size = response.result.get("size_bytes") if isinstance(response.result, dict) else None
+        if not isinstance(size, int):
+            raise LinkLost("the agent's answer has no size", host=self._host)
+        return response.number, size
 
-    def _final_answer(self, request: Request[M]) -> M:
-        while True:
-            message = read_object(self._line()) or {}
-            if message.get("id") != self._count:
-                continue
-            if "error" in message:
-                raise call_error(message["error"], request.method, host=self._host)
-            model = cast("type[M]", request.answer)
-            return parse(model, message.get("result"), host=self._host, method=request.method)
+    def _answer_to(self, number: int, request: Request[M]) -> M:
+        while (response := self._response()).number != number:
+            pass
+        if response.error is not None:
+            raise call_error(response.error, request.method, host=self._host)
+        return parse(cast("type[M]", request.answer), response.result, host=self._host, method=request.method)
 
-    def _line(self) -> bytes:
-        parts: list[bytes] = []
-        held = 0
-        while True:
-            data = self._rest or self._more()
-            line, end, self._rest = data.partition(b"\n")
-            parts.append(line)
-            held += len(line)
-            if held > _LONGEST_LINE:
-                raise LinkLost("the agent sent a line of more than 1 MiB", host=self._host)
-            if end:
-                return b"".join(parts)
+    def _response(self) -> Response:
+        while message := self._connection.receive():
+            if isinstance(message, Response):
+                return message
+        raise self._ended()
 
-    def _more(self) -> bytes:
-        data = self._channel.read()
+    def _some_bytes(self, most_bytes: int) -> bytes | memoryview:
+        data = self._connection.some_bytes(most_bytes)
         if not data:
-            raise LinkLost(f"the agent ended: {self._channel.diagnosis()}", hint="run it again", host=self._host)
+            raise self._ended()
         return data
+
+    def _ended(self) -> LinkLost:
+        return LinkLost(f"the agent ended: {self._connection.diagnosis()}", hint="run it again", host=self._host)

@@ -1,11 +1,9 @@
-"""The home side of the agent's protocol: JSON-RPC 2.0 over one channel, many calls in flight."""
+"""Call the agent's methods from any thread: JSON-RPC over one channel, many calls in flight."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,11 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from armada.errors import ArmadaError, LinkLost, NothingThere
-from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.paths import HomePaths
-from armada.rpc.agent_errors import call_error, start_error
-from armada.rpc.greeting import Greeter, Greeting, read_object, request_line
-from armada.transport.bootstrap import opening
+from armada.rpc.agent_errors import start_error
+from armada.rpc.connection import AgentConnection, ProgressNote, Response
+from armada.rpc.greeting import Greeting
 from armada.transport.interface import Channel, Transport, root_of
 
 if TYPE_CHECKING:
@@ -29,10 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LINE_LIMIT_BYTES = 8 << 20
-NOISE_LIMIT_BYTES = 64 << 10
 HELLO_TIMEOUT_S = 60.0
-_NOISE_LINE_BYTES = 4 << 10
 _JOIN_S = 2.0
 
 _T = TypeVar("_T")
@@ -41,8 +35,8 @@ OnProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[M]):
-    """One of several things asked at once; without `answer` the answer is not parsed."""
+class Call(Generic[M]):
+    """One call of a method; its result is parsed as `answer`, where that is given."""
 
     method: str
     params: dict[str, object]
@@ -50,13 +44,13 @@ class Question(Generic[M]):
     answer: type[M] | None = None
 
     @classmethod
-    def of(cls, request: Request[M], timeout_s: float = 30.0) -> Question[M]:
-        """Ask this, and parse the answer."""
-        return Question(request.method, request.as_params(), timeout_s, cast("type[M]", request.answer))
+    def of(cls, request: Request[M], timeout_s: float = 30.0) -> Call[M]:
+        """The call that sends `request` and parses its answer."""
+        return Call(request.method, request.as_params(), timeout_s, cast("type[M]", request.answer))
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingCall:
     method: str
     on_progress: OnProgress | None
     answer: Future[dict[str, object]] = field(default_factory=Future)
@@ -81,18 +75,14 @@ class Agent:
     ) -> None:
         self._channel = channel
         self._host = host
-        program, sha256 = archive
-        nonce = secrets.token_hex(16)
-        self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _PendingCall] = {}
         self._ending: ArmadaError | None = None
         self._hello: Future[Greeting] = Future()
-        self._noise = bytearray()
-        self._received_bytes = 0
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outgoing.put(opening(root=root, sha256=sha256, nonce=nonce, setup=setup, looks=looks))
-        self._greeter = Greeter(program, nonce, self._outgoing.put, host=host)
+        self._connection = AgentConnection(
+            channel, host=host, root=root, archive=archive, setup=setup, looks=looks, write=self._outgoing.put
+        )
         self._threads = [
             threading.Thread(target=self._write, name=f"to agent on {host}", daemon=True),
             threading.Thread(target=self._read, name=f"from agent on {host}", daemon=True),
@@ -152,14 +142,13 @@ class Agent:
 
     @property
     def noise(self) -> str:
-        """What the host printed before the agent spoke (start-up files, banners), cleaned."""
-        with self._lock:
-            return sanitize_text(self._noise.decode("utf-8", "replace")).strip()
+        """What the host printed beside the agent's lines (start-up files, banners), cleaned."""
+        return self._connection.noise
 
     @property
     def received_bytes(self) -> int:
-        """How much has come over this channel: Paramiko should carry no more than about 256 MiB on one connection."""
-        return self._received_bytes
+        """How many bytes this channel has delivered: Paramiko should carry no more than about 256 MiB on one connection."""
+        return self._connection.received_bytes
 
     def call(
         self,
@@ -187,33 +176,34 @@ class Agent:
         asked = self._ask(method, params)
         return lambda timeout_s: self._answer_to(asked, timeout_s)
 
-    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
-        """Ask several things in one flight, and wait for all answers; what the agent refused stands in its answer's place.
+    def call_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Send several calls at once and wait for all answers.
 
-        An answer is the model that its question names, or else an object of JSON's; one that does not fit stands as an error.
+        Returns:
+            For each call its answer: the model that the call names, else a JSON object; or an `ArmadaError`, where the
+            agent refused or the answer does not fit.
 
         Raises:
             LinkLost: As `call` does.
         """
         began = time.monotonic()
-        asked = [(self._ask(question.method, question.params), question.timeout_s) for question in questions]
+        asked = [self._ask(call.method, call.params) for call in calls]
         answers: list[Any] = []
-        for question, ((number, call), timeout_s) in zip(questions, asked, strict=True):
+        for call, pending in zip(calls, asked, strict=True):
             try:
-                answer = self._answer_to((number, call), max(0.0, began + timeout_s - time.monotonic()))
-                answers.append(parse_answer(question.answer, answer, question.method, self._host))
+                answer = self._answer_to(pending, max(0.0, began + call.timeout_s - time.monotonic()))
+                answers.append(parse_answer(call.answer, answer, call.method, self._host))
             except LinkLost:
                 raise
             except ArmadaError as error:
                 answers.append(error)
         return answers
 
-    def _ask(self, method: str, params: dict[str, object], on_progress: OnProgress | None = None) -> tuple[int, _Call]:
-        call = _Call(method, on_progress)
-        number = next(self._ids)
-        line = request_line(number, method, params)
-        if len(line) > LINE_LIMIT_BYTES:
-            raise ArmadaError(f"the request {method} is {len(line)} bytes; the limit is 8 MiB", host=self._host)
+    def _ask(
+        self, method: str, params: dict[str, object], on_progress: OnProgress | None = None
+    ) -> tuple[int, _PendingCall]:
+        call = _PendingCall(method, on_progress)
+        number, line = self._connection.new_request(method, params)
         with self._lock:
             if self._ending:
                 raise _again(self._ending)
@@ -221,7 +211,7 @@ class Agent:
         self._outgoing.put(line)
         return number, call
 
-    def _answer_to(self, asked: tuple[int, _Call], timeout_s: float) -> dict[str, object]:
+    def _answer_to(self, asked: tuple[int, _PendingCall], timeout_s: float) -> dict[str, object]:
         number, call = asked
         try:
             return self._wait(call.answer, timeout_s, f"no answer to {call.method}")
@@ -268,14 +258,14 @@ class Agent:
                 return  # the reader finds out why, and tells everybody
 
     def _read(self) -> None:
-        lines = LineSplitter(LINE_LIMIT_BYTES)
         try:
-            while data := self._channel.read():
-                self._received_bytes += len(data)
-                for line in lines.feed(data):
-                    self._receive(line)
-                if lines.overlong and self._hello.done():
-                    raise LinkLost("the agent sent a line of more than 8 MiB", host=self._host)
+            if greeting := self._connection.greet():
+                self._hello.set_result(greeting)
+                while message := self._connection.receive():
+                    if isinstance(message, Response):
+                        self._answer(message)
+                    else:
+                        self._report_progress(message)
             self._end(self._explain_end())
         except ArmadaError as error:
             self._end(error)
@@ -285,55 +275,25 @@ class Agent:
             self._end(LinkLost(f"reading from the agent failed: {error}", host=self._host))
             self._channel.close()
 
-    def _receive(self, line: bytes) -> None:
-        if self._hello.done():
-            message = read_object(line)
-            if message is None:
-                self._keep_noise(line)
-            elif "method" in message:
-                self._report_progress(message.get("params"))
-            else:
-                self._answer(message)
-            return
-        if not self._greeter.take(line):
-            self._keep_noise(line)
-        elif self._greeter.greeting is not None:
-            self._hello.set_result(self._greeter.greeting)
-
-    def _answer(self, message: dict[str, object]) -> None:
-        number = message.get("id")
+    def _answer(self, response: Response) -> None:
         with self._lock:
-            call = self._calls.pop(number, None) if isinstance(number, int) else None
+            call = self._calls.pop(response.number, None)
         if call is None:
-            return  # it gave up waiting
-        result = message.get("result")
-        if "error" in message:
-            call.answer.set_exception(call_error(message["error"], call.method, host=self._host))
-        elif isinstance(result, dict):
-            call.answer.set_result(result)
-        else:
-            call.answer.set_exception(ArmadaError(f"the answer to {call.method} is not an object", host=self._host))
+            return  # the caller gave up waiting
+        try:
+            call.answer.set_result(response.outcome(call.method, host=self._host))
+        except ArmadaError as error:
+            call.answer.set_exception(error)
 
-    def _report_progress(self, params: object) -> None:
-        if not isinstance(params, dict):
-            return
-        number, fraction = params.get("id"), params.get("fraction")
+    def _report_progress(self, note: ProgressNote) -> None:
         with self._lock:
-            call = self._calls.get(number) if isinstance(number, int) else None
+            call = self._calls.get(note.number)
         if call is None or call.on_progress is None:
             return
         try:
-            call.on_progress(
-                sanitize_line(params.get("message", "")),
-                float(fraction) if isinstance(fraction, int | float) else None,
-            )
+            call.on_progress(note.message, note.fraction)
         except Exception:  # a fault in drawing progress must not end everybody's calls
             log.exception("progress of %s on %s could not be shown", call.method, self._host)
-
-    def _keep_noise(self, line: bytes) -> None:
-        with self._lock:
-            self._noise += line[:_NOISE_LINE_BYTES] + b"\n"
-            del self._noise[:-NOISE_LIMIT_BYTES]
 
     def _end(self, error: ArmadaError) -> None:
         with self._lock:
@@ -348,7 +308,7 @@ class Agent:
             answer.set_exception(error)
 
     def _explain_end(self) -> ArmadaError:
-        diagnosis = self._channel.diagnosis()
+        diagnosis = self._connection.diagnosis()
         if self._hello.done():
             return LinkLost(f"the agent ended: {diagnosis}", hint="run the same command again", host=self._host)
         return start_error(self.noise, diagnosis, host=self._host)
@@ -365,35 +325,6 @@ def parse_answer(model: type[M] | None, answer: dict[str, object], method: str, 
     from armada.protocol.message import parse
 
     return parse(model, answer, host=host, method=method)
-
-
-class LineSplitter:
-    """Cuts a stream into lines and drops those longer than `limit`, remembering that there was one."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._held_bytes = 0
-        self._dropping = False
-        self.overlong = False
-
-    def feed(self, data: bytes) -> list[bytes]:
-        *ends, rest = data.split(b"\n")
-        lines = []
-        for end in ends:
-            self._hold(end)
-            if not self._dropping:
-                lines.append(b"".join(self._parts))
-            self._parts, self._held_bytes, self._dropping = [], 0, False
-        self._hold(rest)
-        return lines
-
-    def _hold(self, part: bytes) -> None:
-        self._held_bytes += len(part)
-        if self._held_bytes > self._limit:
-            self._parts, self._dropping, self.overlong = [], True, True
-        elif part:
-            self._parts.append(part)
 
 
 def _again(error: ArmadaError) -> ArmadaError:

@@ -13,7 +13,7 @@ from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded
 from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
-from armada.rpc.client import Agent, Question, parse_answer
+from armada.rpc.client import Agent, Call, parse_answer
 from armada.rpc.outage import RECONNECT, SAY_AFTER_S, Outage, waiting_for
 from armada.transport import connect
 from armada.transport.interface import DIRECT_BYTES
@@ -110,14 +110,14 @@ class HostSession:
             UnexpectedAnswer: The answer is not what the request's model says.
             ArmadaError: The agent answered with an error.
         """
-        asked: Question[M] = _question(request, params, timeout_s)
+        asked: Call[M] = _as_call(request, params, timeout_s)
         with self._heard_if_controller_is_slow((asked.method,)):
             answer = self.persist(
                 lambda: self._open().call(asked.method, asked.params, timeout_s=timeout_s, on_progress=on_progress)
             )
         return parse_answer(asked.answer, answer, asked.method, self.host.name)
 
-    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
+    def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
         """Ask several things at the price of one round trip; see `Agent.call_all`.
 
         Raises:
@@ -143,7 +143,7 @@ class HostSession:
         Raises:
             HostUnreachable: It could not be asked within the session's patience.
         """
-        asked: Question[M] = _question(request, params, timeout_s)
+        asked: Call[M] = _as_call(request, params, timeout_s)
         answer = self.persist(lambda: self._open().begin(asked.method, asked.params))
 
         def wait() -> Any:
@@ -376,9 +376,5 @@ class HostSession:
             self._transport = None
 
 
-def _question(request: Request[M] | str, params: Mapping[str, object] | None, timeout_s: float) -> Question[M]:
-    return (
-        Question(request, dict(params or {}), timeout_s)
-        if isinstance(request, str)
-        else Question.of(request, timeout_s)
-    )
+def _as_call(request: Request[M] | str, params: Mapping[str, object] | None, timeout_s: float) -> Call[M]:
+    return Call(request, dict(params or {}), timeout_s) if isinstance(request, str) else Call.of(request, timeout_s)

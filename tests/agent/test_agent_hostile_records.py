@@ -24,7 +24,7 @@ from armada_agent.runs import leftover_processes, submissions
 from armada_agent.supervisor.journal import Journal
 
 from armada.monitor.observe import record_contained
-from armada.rpc.client import LINE_LIMIT_BYTES
+from armada.rpc.connection import LINE_LIMIT_BYTES
 from armada.store import runs
 from armada.store.database import Database
 from tests import hostile

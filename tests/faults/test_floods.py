@@ -17,7 +17,7 @@ from armada.config.hosts import Host
 from armada.errors import ArmadaError
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.store.database import Database
@@ -102,7 +102,7 @@ def test_hundreds_of_runs_on_one_host_are_started_seen_and_ended(
             runs.insert(database, run_id=run_id, name="many", host="local", task="command", experiment=None, spec={})
         script = "echo start >> starts; exec sleep 1000"
         started = session.call_all(
-            [Question("run.create", creation(run_id, "sh", "-c", script), timeout_s=600.0) for run_id in run_ids]
+            [Call("run.create", creation(run_id, "sh", "-c", script), timeout_s=600.0) for run_id in run_ids]
         )
         try:
             assert [str(answer) for answer in started if isinstance(answer, ArmadaError)] == []
@@ -113,12 +113,10 @@ def test_hundreds_of_runs_on_one_host_are_started_seen_and_ended(
                 return {word: words.count(word) for word in words}
 
             eventually(lambda: states() == {"running": RUNS}, within_s=300)
-            again = session.call_all(
-                [Question("run.create", creation(run_id, "sh", "-c", script)) for run_id in run_ids]
-            )
+            again = session.call_all([Call("run.create", creation(run_id, "sh", "-c", script)) for run_id in run_ids])
             assert {answer["submitted"]["outcome"] for answer in again if isinstance(answer, dict)} == {"already"}
         finally:
-            session.call_all([Question("run.stop", {"run_id": run_id, "grace_s": 1.0}, 600.0) for run_id in run_ids])
+            session.call_all([Call("run.stop", {"run_id": run_id, "grace_s": 1.0}, 600.0) for run_id in run_ids])
         eventually(lambda: states() == {"cancelled": RUNS}, within_s=300)
     counts = {(tmp_path / "root" / "runs" / run_id / "work" / "starts").read_text() for run_id in run_ids}
     assert counts == {"start\n"}

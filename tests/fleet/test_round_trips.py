@@ -24,7 +24,7 @@ from armada.launch.plans.registry import task_of
 from armada.launch.plans.task import Order
 from armada.launch.start import start
 from armada.paths import HomePaths
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
@@ -63,7 +63,7 @@ class Counted(HostSession):
 
         return noting
 
-    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
+    def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
         answers = super().call_all(questions)
         self.taken |= {question.method: newest(self._count) for question in questions}
         return answers
@@ -111,7 +111,7 @@ def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path]
     host, count = far
     run_ids = [f"many-{number:06}" for number in range(55)]
     with HostSession(host, home) as session:
-        made = session.call_all([Question("run.create", creation(run_id), 120.0) for run_id in run_ids])
+        made = session.call_all([Call("run.create", creation(run_id), 120.0) for run_id in run_ids])
         assert not [answer for answer in made if isinstance(answer, ArmadaError)]
     clock = [1_800_000_000.0]
     watcher = Watcher(host, home, HostStatusRegistry(), now=lambda: clock[0])

@@ -12,7 +12,7 @@ from armada.errors import ArmadaError, HostUnreachable
 from armada.paths import HomePaths, HostPaths
 from armada.protocol.message import Request
 from armada.rpc.byte_stream import Block
-from armada.rpc.client import Question, parse_answer
+from armada.rpc.client import Call, parse_answer
 from armada.rpc.outage import Outage
 from tests import host_facts
 
@@ -64,16 +64,16 @@ class SimSession:
         self.paths = HostPaths(PurePosixPath(host.root))
 
     def call(self, request: Request[Any] | str, params: dict[str, Any] | None = None, /, **_: Any) -> Any:
-        question = _question(request, params)
+        question = _as_call(request, params)
         return parse_answer(question.answer, self._said(question), question.method, self.host.name)
 
-    def _said(self, question: Question[Any]) -> dict[str, Any]:
+    def _said(self, question: Call[Any]) -> dict[str, Any]:
         method, params = question.method, question.params
         if method == "host.facts":
             return host_facts.answer()  # a real one starts programs, and nobody here asks what a machine is made of
         return self._there.ask(method, params)
 
-    def call_all(self, questions: Sequence[Question[Any]]) -> list[Any]:
+    def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
         answers: list[Any] = []
         for question in questions:
             try:
@@ -88,7 +88,7 @@ class SimSession:
     def begin(
         self, request: Request[Any] | str, params: dict[str, Any] | None = None, /, **_: Any
     ) -> Callable[[], Any]:
-        (answer,) = self.call_all([_question(request, params)])
+        (answer,) = self.call_all([_as_call(request, params)])
 
         def wait() -> Any:
             if isinstance(answer, ArmadaError):
@@ -112,5 +112,5 @@ class SimSession:
         pass
 
 
-def _question(request: Request[Any] | str, params: dict[str, Any] | None) -> Question[Any]:
-    return Question(request, params or {}) if isinstance(request, str) else Question.of(request)
+def _as_call(request: Request[Any] | str, params: dict[str, Any] | None) -> Call[Any]:
+    return Call(request, params or {}) if isinstance(request, str) else Call.of(request)

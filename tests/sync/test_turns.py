@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from armada.foundation.progress import NullProgress
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.store import checkpoints, run_sync
 from armada.sync.runs.sync_host import sync_host
 from tests.answers import outbox
@@ -88,7 +88,7 @@ def test_what_a_run_saves_right_before_its_end_comes_although_its_host_was_asked
     place.create()
     original = place.session.call_all
 
-    def crossing(questions: Sequence[Question[Any]]) -> list[Any]:
+    def crossing(questions: Sequence[Call[Any]]) -> list[Any]:
         answers = original(questions)
         place.save(1, {"model": b"1"})  # after the listing was made, before the state was read
         place.end()

@@ -14,7 +14,7 @@ from armada.monitor.observe import observe
 from armada.protocol.homes import asking
 from armada.protocol.message import Misfit
 from armada.protocol.sync import ListOutboxes, RunListing, RunToList
-from armada.rpc.client import Question
+from armada.rpc.client import Call
 from armada.store import checkpoints, runs
 from armada.sync.schedule import due
 from armada.sync.transfer.stream_transfer import Fetcher
@@ -122,7 +122,7 @@ def observe_and_look(
     """
     if not unseen:
         return look_at(database, session, chosen, now, asker=asker)
-    (answer,) = observe(database, session, unseen, also=[Question.of(_question(database, chosen, asker), _TIMEOUT_S)])
+    (answer,) = observe(database, session, unseen, also=[Call.of(_question(database, chosen, asker), _TIMEOUT_S)])
     if isinstance(answer, ArmadaError):
         raise answer
     looks = _read(session, chosen, answer, now)

@@ -18,7 +18,8 @@ import pytest
 
 from armada.errors import ArmadaError, Conflict, LinkLost, NotFound, ProvisionFailed
 from armada.paths import HomePaths
-from armada.rpc.client import LINE_LIMIT_BYTES, Agent, LineSplitter
+from armada.rpc.client import Agent
+from armada.rpc.connection import LINE_LIMIT_BYTES
 from armada.transport.interface import Channel
 from armada.transport.local import LocalTransport
 from tests import interpreters
@@ -379,22 +380,6 @@ def test_a_hello_with_a_hostile_root_is_refused(root: object) -> None:
 def test_a_far_end_that_only_talks_and_ends_is_explained() -> None:
     with pytest.raises(ProvisionFailed, match="This account is currently not available"):
         _ = talk(lambda _: [b"This account is currently not available.\n"]).hello
-
-
-def test_lines_are_cut_wherever_the_pieces_end() -> None:
-    text = b"one\ntwo\n\nthree\n" * 50
-    for size in (1, 2, 3, 5, 1000):
-        splitter = LineSplitter(100)
-        lines = [line for start in range(0, len(text), size) for line in splitter.feed(text[start : start + size])]
-        assert lines == text.split(b"\n")[:-1]
-        assert not splitter.overlong
-
-
-def test_an_overlong_line_is_dropped_and_the_next_is_read() -> None:
-    splitter = LineSplitter(10)
-    lines = [line for byte in b"x" * 50 + b"\nshort\n" for line in splitter.feed(bytes([byte]))]
-    assert lines == [b"short"]
-    assert splitter.overlong
 
 
 def test_closing_ends_the_agent(connect: Callable[..., Agent], tmp_path: Path) -> None:
