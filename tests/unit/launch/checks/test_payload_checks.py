@@ -76,5 +76,5 @@ def test_the_checks_are_those_of_the_bundled_payload_and_bring_no_library() -> N
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
-    folder = Path(__file__).parents[3] / "remote_payload" / "armada_train"
+    folder = Path(__file__).parents[4] / "remote_payload" / "armada_train"
     assert all(Path(line).is_relative_to(folder) for line in said if line)

@@ -13,7 +13,7 @@ from armada.config.schema import schema_of
 from armada.config.tasks.registry import TASKS, TaskKind
 from armada.errors import ConfigError
 
-HERE = "tests.unit.launch.echo_task"
+HERE = "tests.unit.launch.plans.echo_task"
 TEXT = "name: e\ntask: echo\nsentence: hello\n"
 
 
