@@ -58,3 +58,7 @@ class Answering:
             return self.said(request, params or {}, **options)
         answer = self.said(request.method, request.as_params(), **options)
         return parse(request.answer, answer, host=HOST, method=request.method)
+
+    def call_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Answer as `HostSession.call_all` does."""
+        return answered(calls, [self.said(call.method, call.params) for call in calls])

@@ -43,6 +43,16 @@ def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
         there = "to be sent" if content in plan.missing else "already there"
         what = f"{content.kind} {content.sha[:12]} · {counted(len(content.manifest), 'file')} · {amount(content.size_bytes)}"
         reporter.stage("files", f"{what} ({there}) from {content.source}")
+    for file in plan.job_files.found:
+        there = (
+            "already there"
+            if file.link
+            else "downloaded at home, then sent"
+            if file.through_home
+            else "to be downloaded"
+        )
+        size = f" · {amount(file.size_bytes)}" if file.size_bytes is not None else ""
+        reporter.stage("files", f"{file.name}{size} ({there}) from {file.written}")
     for name, text in plan.files.items():
         reporter.line(f"\n--- {name}")
         for line in text.splitlines():

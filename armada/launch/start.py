@@ -23,8 +23,9 @@ from armada.provision.content import send
 from armada.provision.environment import ensure_environment
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.hub import fetch_model
+from armada.provision.sources import fetch
 from armada.store import runs
-from armada.units import amount, span
+from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,7 @@ def start(
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
+            plan = _fetch_files(database, session, plan, progress)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
@@ -107,6 +109,20 @@ def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
             + (f", {there} already there" if sent and there else "")
         )
     progress.stage("provision", " · ".join(parts) or "nothing needed")
+
+
+def _fetch_files(database: Database, session: HostSession, plan: Plan, progress: Progress) -> Plan:
+    """Have what `files:` name elsewhere downloaded; where it lies then is known only now, and goes into the plan."""
+    waiting = plan.job_files.to_fetch
+    if not waiting:
+        return plan
+    variables, secrets = plan.spec.job.env, plan.experiment.secrets
+    links = [fetch(session, session.home, file, variables, secrets, progress) for file in waiting]
+    progress.stage("provision", f"{counted(len(links), 'file')} of `files:` downloaded")
+    job = plan.spec.job.model_copy(update={"data": (*plan.spec.job.data, *links)})
+    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"job": job}))
+    runs.set_spec(database, plan.run_id, plan.spec.as_json())
+    return plan
 
 
 def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: bool) -> None:

@@ -22,6 +22,7 @@ from armada.protocol import (
     records,
     runs,
     scheduler,
+    sources,
     spec,
     sync,
 )
@@ -81,7 +82,7 @@ FILES: JsonSchemaValue = {
     "homes/<home>/<digest>.unwanted": files.Dated,
 }
 
-_FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs, scheduler, spec, sync)
+_FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs, scheduler, sources, spec, sync)
 
 
 def requests() -> dict[str, type[Request[Any]]]:

@@ -27,14 +27,15 @@ Task = Annotated[str, any_word("sft", "script", "command", "merge", "prepare")]
 
 
 class JobLink(Message):
-    """A content of the host, and its name in the folder that the job works in."""
+    """A content of the host, and its name in the folder that the job works in; `outside`: a path of the host's own instead."""
 
     content: Text
     name: Text
+    outside: Annotated[bool, MAY_MISS] = False
 
 
 class JobSpec(Message):
-    """What is started; `data` of a script or command alone."""
+    """What is started; `data` are its data and files, where they are linked for it."""
 
     argv: Annotated[Many[Text], Field(min_length=1)]
     env: dict[str, Text]

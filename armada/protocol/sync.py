@@ -53,6 +53,7 @@ class RunListing(Message):
     """What of one run may come home.
 
     `problem` says why nothing whole can be said of this run; `truncated` is true then. `manifests` holds files byte for byte.
+    `submission` is the newest, 0 before the first: a home that knows an older one has not seen all there will be.
     """
 
     run_id: RunId
@@ -60,6 +61,7 @@ class RunListing(Message):
     outbox: Fitting[Checkpoint] = ()
     announced: Unsaid[Count] = None
     finishing: Unsaid[Count] = None
+    submission: Unsaid[Count] = None
     outputs: Annotated[Fitting[Output], EMPTY] = ()
     truncated: Flag = False
     others: Unsaid[OtherFiles] = None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed, RsyncUnusable
 from armada.protocol.content import CheckContent, ContentPlace, Mode, PublishContent
+from armada.rpc.client import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from armada.foundation.progress import TransferProgress
     from armada.rpc.session import HostSession
@@ -84,6 +85,18 @@ def find(session: HostSession, content: Content) -> ContentPlace:
         ProvisionFailed: What lies there under the content's name is somebody else's, or other files.
     """
     return session.call(CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
+
+
+def find_missing(session: HostSession, contents: Sequence[Content]) -> tuple[Content, ...]:
+    """Ask, in one flight, which contents a host lacks; raises as `find` does."""
+    calls = [Call.of(CheckContent(kind=content.kind, sha=content.sha), CHECK_S) for content in contents]
+    missing = []
+    for content, answer in zip(contents, session.call_all(calls), strict=True):
+        if isinstance(answer, ArmadaError):
+            raise answer
+        if not answer.present:
+            missing.append(content)
+    return tuple(missing)
 
 
 def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:

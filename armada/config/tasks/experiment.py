@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, shown
+from armada.config.files import Files
 from armada.config.schedulers import Duration, Size
 from armada.config.settings import (
     Environment,
@@ -85,6 +86,8 @@ class Experiment(Settings):
     """Folder whose git-tracked and not-ignored files travel; the run works in a copy."""
     data: Data | None = None
     """What is trained on, or what a script or command reads."""
+    files: Files = Field(default_factory=dict)
+    """Further files and folders that the job finds in its folder, by their names there; each is put on the host once."""
     checkpoint: Checkpoint | None = None
     """None where no pattern finds any."""
     resume: ResumeSettings | None = None
@@ -142,6 +145,10 @@ class Experiment(Settings):
                 if item.path is not None and not self.is_data(item.path):
                     place = document.value_place(("data", split, index, "path"))
                     raise place.error(f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}")
+        for name, source in self.files.items():
+            if source.path is not None and not (source.path.is_file() or source.path.is_dir()):
+                place = document.value_place(("files", name))
+                raise place.error(f"`files.{name}`: there is no file or folder {shown(str(source.path), 500)}")
         return self
 
     def is_data(self, path: Path) -> bool:

@@ -23,7 +23,9 @@ CLOCK_S = 120.0
 def check_disk(subject: Subject) -> Answer:
     """Compare the size of environment, files and checkpoints with the free space."""
     free = subject.facts.disk.free_bytes
-    travelling, checkpoints = subject.travelling_bytes + subject.fetched_bytes, subject.checkpoint_bytes
+    downloads = sum(file.size_bytes or 0 for file in subject.files if file.link is None)
+    travelling = subject.travelling_bytes + subject.fetched_bytes + downloads
+    checkpoints = subject.checkpoint_bytes
     environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
     needed = travelling + environment + checkpoints + FLOOR_BYTES
     parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"

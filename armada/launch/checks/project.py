@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.launch.checks.check import Answer, ok, warn
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.units import amount
 
 if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject
@@ -29,3 +30,23 @@ def check_revision(subject: Subject) -> Answer:
     if snapshot.dirty:
         return warn("the project has uncommitted changes; they are sent, but no revision contains them", "git commit")
     return ok(f"project at {(snapshot.revision or 'no revision')[:12]}")
+
+
+def check_files(subject: Subject) -> Answer | None:
+    """Say what of `files:` cannot be had. None where all of them are at home."""
+    if not subject.files:
+        return None
+    if wrong := [file for file in subject.files if file.problem is not None]:
+        first = wrong[0]
+        more = f"; {len(wrong) - 1} more: {', '.join(file.name for file in wrong[1:6])}" if len(wrong) > 1 else ""
+        hint = "correct `files:`"
+        if first.gated:
+            hint += ", or accept its terms on its page at the hub and add HF_TOKEN to `secrets:`"
+        return fail(f"`files.{first.name}`: {first.problem}{more}", hint)
+    waiting = [file for file in subject.files if file.link is None]
+    size = sum(file.size_bytes or 0 for file in waiting)
+    unknown = " and more, of unknown size," if any(file.size_bytes is None for file in waiting) else ""
+    through = sum(file.through_home for file in waiting)
+    way = f", {through} of them through home" if through else ""
+    there = f"{len(subject.files) - len(waiting)} already there"
+    return ok(f"files: {there}" + (f", {len(waiting)} to download: {amount(size)}{unknown}{way}" if waiting else ""))

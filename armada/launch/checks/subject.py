@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.protocol.spec import TrainingSection
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
+    from armada.provision.sources import FoundFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Subject:
         fetched_bytes: Of a model that the host fetches from the hub beforehand.
         checkpoint_bytes: An upper estimate of what checkpoints take there.
         environment_missing: The environment has to be built.
+        files: What `files:` name elsewhere than at home.
         scheduler: What the host's batch system says of the job file.
         trained: None for all but trainings by the bundled trainer.
     """
@@ -70,5 +72,6 @@ class Subject:
     checkpoint_bytes: int = 0
     environment_missing: bool = False
     snapshot: Snapshot | None = None
+    files: tuple[FoundFile, ...] = ()
     scheduler: SchedulerAnswer = field(default_factory=SchedulerAnswer)
     trained: Trained | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import ConfigError
+from armada.errors import ConfigError, ProvisionFailed
 from armada.protocol.spec import JobLink
 from armada.provision.content import Content, take_stock
 
@@ -55,10 +56,27 @@ def plan_job_data(experiment: Experiment, snapshot: Snapshot | None, paths: Host
 
 
 def names_below(source: Path) -> list[str]:
-    """List the files to send of a data file or folder, relative to its place."""
+    """List the files to send of a file or folder, relative to the folder it lies in.
+
+    Raises:
+        ProvisionFailed: A folder has no files, or holds what cannot be sent: links, devices, sockets.
+    """
     if not source.is_dir():
         return [source.name]
-    return sorted(str(file.relative_to(source.parent)) for file in source.rglob("*") if file.is_file())
+    found = []
+    for path in source.rglob("*"):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise ProvisionFailed(
+                f"{path} is a link, and links in folders are not sent", hint=f"cp -rL {source.name} COPY, and name that"
+            )
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise ProvisionFailed(f"{path} is neither a file nor a folder", hint="move it out of the folder")
+        if stat.S_ISREG(mode):
+            found.append(str(path.relative_to(source.parent)))
+    if not found:
+        raise ProvisionFailed(f"{source} holds no files", hint="a job can make an empty folder itself")
+    return sorted(found)
 
 
 def _name(path: Path, base: Path) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject
 from armada.launch.engines.engine import ask_scheduler, job_files, scheduler_settings
 from armada.launch.engines.request import time_limit_s
+from armada.launch.plans.files import JobFiles, plan_files
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.task import Place
 from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
 from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
-from armada.provision.content import Content, find
+from armada.provision.content import Content, find_missing
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -46,7 +47,7 @@ class Plan:
     """Everything that is needed to start one run on one host.
 
     `spec` is what the host keeps as spec.json, `files` what a person would want to read beside it (`launch/…`);
-    `missing` are the contents the host does not have yet.
+    `missing` are the contents the host does not have yet, `job_files` what `files:` mean.
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class Plan:
     """Whether some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
     facts: Facts
     hub: HubModel | None = None
+    job_files: JobFiles = field(default_factory=JobFiles)
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
@@ -92,15 +94,17 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         code=str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
         secrets=task.settings.secrets,
     )
-    job = job.model_copy(update={"data": parts.links}) if parts.links else job
+    staged = plan_files(task.settings, snapshot, place, task.order.home, parts.links)
+    links = (*parts.links, *staged.links)
+    job = job.model_copy(update={"data": links}) if links else job
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
-    contents = (*([snapshot.content] if snapshot else []), *parts.contents)
-    missing = tuple(content for content in contents if not find(session, content).present)
+    contents = tuple(dict.fromkeys((*([snapshot.content] if snapshot else []), *parts.contents, *staged.contents)))
+    missing = find_missing(session, contents)
     subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
-    subject = dataclasses.replace(subject, scheduler=ask_scheduler(session, files))
+    subject = dataclasses.replace(subject, scheduler=ask_scheduler(session, files), files=staged.found)
     return Plan(
         run_id=place.run_id,
         experiment=task.settings,
@@ -115,6 +119,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         files=files,
         checks=check_launch(subject),
         hub=parts.hub,
+        job_files=staged,
         dataset_rows=task.rows,
         counts_on_host=task.counts_on_host,
         facts=place.facts,

@@ -43,7 +43,8 @@ _MANIFESTS = 2
 class OutboxListing:
     """A run's part of an answer to `sync.look`; `ended` and `submission` are what was known of the run before the host was asked.
 
-    That order matters: of a submission that had ended then, the answer shows all there will ever be.
+    That order matters: of a submission that had ended then, the answer shows all there will ever be. A run that another
+    home has resumed since has not ended.
     """
 
     entry: RunListing
@@ -121,7 +122,10 @@ def observe_and_look(
         HostUnreachable: As `observe` does.
     """
     if not unseen:
-        return look_at(database, session, chosen, now, asker=asker)
+        looks = look_at(database, session, chosen, now, asker=asker)
+        if resumed := [run for run in chosen if _was_resumed(run, looks[run.run_id].entry)]:
+            observe(database, session, resumed)  # by another home: this one learns of it now
+        return looks
     (answer,) = observe(database, session, unseen, also=[Call.of(_question(database, chosen, asker), _TIMEOUT_S)])
     if isinstance(answer, ArmadaError):
         raise answer
@@ -148,10 +152,19 @@ def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: fl
     listed = {run.run_id: _listing(run.run_id, found[run.run_id]) for run in chosen}
     return {
         run.run_id: OutboxListing(
-            listed[run.run_id], run.is_settled(now), run.submission, root=answer.root, wiped=answer.wiped
+            listed[run.run_id],
+            run.is_settled(now) and not _was_resumed(run, listed[run.run_id]),
+            run.submission,
+            root=answer.root,
+            wiped=answer.wiped,
         )
         for run in chosen
     }
+
+
+def _was_resumed(run: Run, entry: RunListing) -> bool:
+    """Whether the host has a submission that home has not heard of."""
+    return entry.submission is not None and entry.submission > run.submission
 
 
 def _listing(run_id: str, part: RunListing | Misfit) -> RunListing:

@@ -58,7 +58,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
                 shown = "; ".join(problems[:10])
                 raise AgentError("io", "%d staged files are wrong: %s" % (len(problems), shown), "send it again")
             files.fsync_folders(staging)
-            integrity.note(_record(path), staging, manifest)
+            integrity.note(record_path(path), staging, manifest)
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))
         shutil.rmtree(staging, ignore_errors=True)  # another sender's, who comes too late
@@ -94,7 +94,7 @@ def require_right(folder: str, sha: str, content: str, every_byte: bool, call: C
     Raises:
         AgentError: `environment`, naming what is wrong.
     """
-    problems = integrity.find_problems(folder, sha, _record(content), every_byte, call.progress)
+    problems = integrity.find_problems(folder, sha, record_path(content), every_byte, call.progress)
     if problems:
         shown = "; ".join(problems[:5]) + ("; …" if len(problems) > 5 else "")
         message = "the content of %s does not match its name: %s" % (content, shown)
@@ -102,7 +102,7 @@ def require_right(folder: str, sha: str, content: str, every_byte: bool, call: C
         raise AgentError("environment", message, remedy % shlex.quote(content))
 
 
-def _record(path: str) -> str:
+def record_path(path: str) -> str:
     """Name the file beside a content that says what is in it."""
     return os.path.join(os.path.dirname(path), ".manifest-%s.json" % os.path.basename(path))
 

@@ -2,27 +2,16 @@
 
 import json
 import os
-import re
 import shutil
-import urllib.error
-import urllib.parse
-import urllib.request
 from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.host import files, trust
-from armada_agent.provision import environment
+from armada_agent.provision import environment, hub_listing
+from armada_agent.provision.hub_listing import COMMIT, HubError
 from armada_agent.rpc import parameters
 from armada_agent.rpc.session import Call
 
-_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
-_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_HUB = "https://huggingface.co"
-_HUB_S = 15.0
-_LONGEST_ANSWER = 32 * 1024 * 1024
-# What a plan may say about the way to the hub; everything else is the host's own.
-_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
 _DROPPED = ("HF_HUB_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_OFFLINE", "PYTHONPATH")
 _SHOWN_LINES = 15
 # Runs in the environment's Python. What it is told comes over stdin: a token has no business in a list of processes.
@@ -74,7 +63,7 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     commit: Optional[str] = None
     try:
         commit, wanted, size = _look_up(repo, revision, params)
-    except _HubError as error:
+    except HubError as error:
         commit = _Shelf(call.root, repo).remembered(revision)
         answer.update(error=error.message[:2000], refused=error.refused)
     else:
@@ -98,7 +87,7 @@ def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     repo, revision = _checked(params)
     commit = parameters.text(params, "commit")
-    if not _COMMIT.fullmatch(commit):
+    if not COMMIT.fullmatch(commit):
         raise AgentError("bad_request", "%.100r is not a commit" % commit)
     python = environment.find_python(call.root, params.get("environment"))
     shelf = _Shelf(call.root, repo)
@@ -125,21 +114,6 @@ def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     return {"outcome": outcome, "path": path, "size_bytes": _size(path)}
 
 
-def choose_files(names: List[str]) -> List[str]:
-    """Choose what a training reads of a repository: not the same weights once more in another framework's format."""
-    safe = any(name.endswith(".safetensors") and "/" not in name for name in names)
-    foreign = (".msgpack", ".h5", ".ot", ".onnx", ".gguf", ".tflite", ".mlmodel", ".zip", ".tar.gz")
-    chosen = [name for name in names if not name.endswith(foreign) and not name.startswith(("onnx/", "original/"))]
-    return [name for name in chosen if not (safe and name.endswith((".bin", ".pth", ".pt")))]
-
-
-class _HubError(Exception):
-    def __init__(self, message: str, refused: bool) -> None:
-        super().__init__(message)
-        self.message = message
-        self.refused = refused
-
-
 class _Shelf:
     """Where one model's commits lie, and which of them a revision last was."""
 
@@ -151,8 +125,8 @@ class _Shelf:
         return os.path.join(self._folder, commit)
 
     def remembered(self, revision: str) -> Optional[str]:
-        commit = revision if _COMMIT.fullmatch(revision) else self._read().get(revision)
-        known = isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None
+        commit = revision if COMMIT.fullmatch(revision) else self._read().get(revision)
+        known = isinstance(commit, str) and COMMIT.fullmatch(commit) is not None
         return str(commit) if known and os.path.isdir(self.folder(str(commit))) else None
 
     def remember(self, revision: str, commit: str) -> None:
@@ -166,49 +140,14 @@ class _Shelf:
 
 
 def _checked(params: Dict[str, Any]) -> Tuple[str, str]:
-    repo, revision = parameters.text(params, "repo"), parameters.text(params, "revision")
-    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise AgentError("bad_request", "%.100r is not the id of a model on the hub" % repo)
-    if not _REVISION.fullmatch(revision) or ".." in revision:
-        raise AgentError("bad_request", "%.100r is not a revision" % revision)
-    return repo, revision
-
-
-def _variables(params: Dict[str, Any]) -> Dict[str, str]:
-    given = parameters.texts(params, "variables")
-    return {name: value for name, value in given.items() if name.upper() in _VARIABLES}
+    return hub_listing.checked_names(parameters.text(params, "repo"), parameters.text(params, "revision"))
 
 
 def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, List[str], int]:
     """Ask the hub for a revision's commit, the files to fetch of it, and their size in bytes."""
-    endpoint = _variables(params).get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or _HUB
-    if not re.match(r"https?://[^\s]+$", endpoint):
-        raise _HubError("HF_ENDPOINT %.100r is not an address" % endpoint, refused=True)
-    place = "%s/api/models/%s/revision/%s" % (endpoint.rstrip("/"), repo, urllib.parse.quote(revision, safe=""))
-    request = urllib.request.Request(place + "?blobs=true")  # noqa: S310  # http or https, looked at above
-    if params.get("token") is not None:
-        # Not sent on when the hub names another address.
-        request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
-    try:
-        with urllib.request.urlopen(request, timeout=_HUB_S) as said:  # noqa: S310
-            told = json.loads(said.read(_LONGEST_ANSWER).decode("utf-8"))
-            commit = told["sha"]
-            sizes = {str(file["rfilename"]): int(file.get("size") or 0) for file in told.get("siblings", [])}
-    except urllib.error.HTTPError as error:
-        why = {
-            401: "it needs a token, or does not exist",
-            403: "its owner must give you access",
-            404: "it does not exist",
-        }
-        message = "%s answered %d for %s at %s: %s"
-        words = why.get(error.code, str(error.reason))
-        raise _HubError(message % (endpoint, error.code, repo, revision, words), refused=error.code in why)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _HubError("%s cannot be reached from here: %s" % (endpoint, error), refused=False)
-    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise _HubError("%s returned no commit for %s" % (endpoint, repo), refused=False)
-    wanted = choose_files(sorted(sizes))
-    return commit, wanted, sum(sizes[name] for name in wanted)
+    commit, found = hub_listing.list_files("models", repo, revision, params)
+    wanted = hub_listing.choose_files(sorted(found))
+    return commit, wanted, sum(found[name].size for name in wanted)
 
 
 def _fetch(
@@ -216,10 +155,10 @@ def _fetch(
 ) -> None:
     try:
         _, wanted, _ = _look_up(repo, commit, params)
-    except _HubError as error:
+    except HubError as error:
         raise AgentError("environment", error.message)
     variables = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    variables.update(_variables(params), HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
+    variables.update(hub_listing.variables(params), HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
     asked = {"repo": repo, "commit": commit, "folder": staging, "files": wanted, "token": params.get("token")}
     said: List[str] = []
 

@@ -51,6 +51,8 @@ METHODS = {
     "content.receive": "rpc.receiving:receive",
     "environment.ensure": "provision.environment:ensure",
     "environment.status": "provision.environment:report",
+    "files.look_up": "provision.sources:look_up",
+    "files.fetch": "provision.downloads:fetch",
     "model.find": "provision.models:find",
     "model.fetch": "provision.models:fetch",
 }

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from armada_agent.errors import AgentError
 from armada_agent.host import roots
 from armada_agent.outbox import homes, listing, orphans
-from armada_agent.paths import RunPaths
+from armada_agent.paths import RunPaths, newest
 from armada_agent.rpc import file_blocks, parameters
 from armada_agent.rpc.session import Call
 
@@ -109,7 +109,13 @@ def _empty(paths: RunPaths) -> Dict[str, Any]:
     exists = os.path.isdir(paths.folder)
     answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
     answer.update(
-        {"homes": [], "outputs": [], "truncated": False, "others": {"count": 0, "size_bytes": 0, "examples": []}}
+        {
+            "submission": 0,
+            "homes": [],
+            "outputs": [],
+            "truncated": False,
+            "others": {"count": 0, "size_bytes": 0, "examples": []},
+        }
     )
     return answer
 
@@ -131,6 +137,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
                 answer["truncated"] = True
         elif found.st_mtime > born:
             _count(answer["others"], path, found.st_size)
+    answer["submission"] = newest(paths.submissions()) or 0  # last: a home that knows it has seen all of the one before
 
 
 def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:

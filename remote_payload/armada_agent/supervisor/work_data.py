@@ -1,4 +1,4 @@
-"""Link the data of a script or command into its working folder.
+"""Link the data and files of a job into its working folder.
 
 Each file is a link of its own to a content that runs share and nobody writes to; folders are real ones, so that what a job
 puts beside its data stays its own.
@@ -28,6 +28,8 @@ def check(data: Any) -> None:
             raise AgentError("bad_request", "each of `job.data` must be an object")
         if not os.path.isabs(parameters.text(entry, "content")):
             raise AgentError("bad_request", "`job.data` must give the absolute paths of contents")
+        if not isinstance(entry.get("outside", False), bool):
+            raise AgentError("bad_request", "`outside` must be true or false")
         parts = parameters.text(entry, "name").split("/")
         if any(part in ("", ".", "..") for part in parts):
             raise AgentError("bad_request", "`job.data` must stay below the folder the job works in")
@@ -41,12 +43,25 @@ def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
     """
     for entry in data:
         source = os.path.normpath(entry["content"])
+        target = os.path.join(work, *entry["name"].split("/"))
+        if entry.get("outside"):
+            _link_outside(source, target)
+            continue
         sha = os.path.relpath(source, os.path.join(root, "data")).split(os.sep)[0]
         if len(sha) != 64 or not set(sha) <= _SHA:
             raise AgentError("bad_request", "%.200r is not data on this host" % source)
         if os.path.islink(source) or not os.path.exists(source):
             raise AgentError("not_found", "the data %s is not on this host" % source, "send it first")
-        _link(source, os.path.join(work, *entry["name"].split("/")))
+        _link(source, target)
+
+
+def _link_outside(source: str, target: str) -> None:
+    """Link a file or folder of the host's own by one link: it may hold millions of files, and is not ours to list."""
+    if not os.path.exists(source):
+        raise AgentError("not_found", "there is no %.300s on this host" % source, "mount it, or correct `files:`")
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    if not os.path.lexists(target):
+        os.symlink(source, target)
 
 
 def _link(source: str, target: str) -> None:

@@ -1,0 +1,207 @@
+"""Get what `files:` name on the host, the web and the hub to where a run's links lead: the host downloads it, or home does."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from armada.config.hosts import LOCAL, Host
+from armada.errors import ArmadaError, ProvisionFailed
+from armada.foundation.sanitize import sanitize_line
+from armada.protocol.sources import FetchSource, HostSource, HubSource, LookUpSources, WebSource
+from armada.protocol.spec import JobLink
+from armada.provision.content import send, take_stock
+from armada.rpc.session import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.config.files import FileSource
+    from armada.foundation.progress import Progress
+    from armada.paths import HomePaths
+    from armada.protocol.sources import FoundSource, Source
+
+FETCH_S = 24 * 3600.0
+_LOOK_UP_S = 300.0
+_WAY = ("HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """An entry of `files:` that is not a path at home, and what its server says.
+
+    Attributes:
+        name: In the folder the job works in.
+        written: The source, as a person writes it.
+        link: What the job's link will be; None until the host has the files.
+        through_home: The host does not reach the source, and home does: home downloads it and sends it.
+        problem: Why it cannot be had.
+        gated: The hub's owner must give access first.
+    """
+
+    name: str
+    written: str
+    source: Source
+    identity: str | None
+    size_bytes: int | None
+    link: JobLink | None = None
+    through_home: bool = False
+    problem: str | None = None
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """How sources are asked: the experiment's way to the hub, and its token."""
+
+    home: HomePaths
+    variables: dict[str, str]
+    token: str | None
+
+    def look_up(self, session: HostSession, sources: list[Source]) -> tuple[FoundSource, ...]:
+        request = LookUpSources(sources=tuple(sources), variables=self.variables, token=self.token)
+        found = session.call(request, timeout_s=_LOOK_UP_S).found
+        if len(found) != len(sources):
+            raise ArmadaError(f"the host answered {len(found)} of {len(sources)} files", host=session.host.name)
+        return found
+
+
+def look_up(
+    session: HostSession,
+    home: HomePaths,
+    files: Mapping[str, FileSource],
+    variables: Mapping[str, str],
+    secrets: tuple[str, ...],
+) -> list[FoundFile]:
+    """Ask about every entry of `files:` that is not a path at home; nothing is downloaded.
+
+    Args:
+        session: With the host.
+        home: Where home's own downloads go.
+        files: By their names.
+        variables: Of the run: HF_ENDPOINT and proxies count for the host, too.
+        secrets: Names; `HF_TOKEN` among them opens gated repositories.
+    """
+    elsewhere = {name: source for name, source in files.items() if source.path is None}
+    if not elsewhere:
+        return []
+    asker = _asker(home, variables, secrets)
+    sources = [_request(name, source) for name, source in elsewhere.items()]
+    found = asker.look_up(session, sources)
+    out_of_reach = [
+        index
+        for index, (source, each) in enumerate(zip(sources, found, strict=True))
+        if each.problem and not each.refused and source.kind != "host"
+    ]
+    at_home: dict[int, FoundSource] = {}
+    if out_of_reach and not session.host.local:
+        with _here(home) as here:
+            answers = asker.look_up(here, [sources[index] for index in out_of_reach])
+        at_home = dict(zip(out_of_reach, answers, strict=True))
+    return [
+        _found(session, name, written.written, source, each, at_home.get(index))
+        for index, ((name, written), source, each) in enumerate(zip(elsewhere.items(), sources, found, strict=True))
+    ]
+
+
+def fetch(
+    session: HostSession,
+    home: HomePaths,
+    file: FoundFile,
+    variables: Mapping[str, str],
+    secrets: tuple[str, ...],
+    progress: Progress,
+) -> JobLink:
+    """Put a file on the host, and return what the job's link leads to.
+
+    Raises:
+        ProvisionFailed: Its server refused or broke off, or there is no room.
+        Conflict: It has changed since it was looked up.
+    """
+    asker = _asker(home, variables, secrets)
+    if not file.through_home:
+        return _link(session, file.name, _fetch(session, asker, file, progress))
+    with _here(home) as here:
+        there = Path(_fetch(here, asker, file, progress))
+        top = Path(str(here.paths.root)) / "data"
+        folder = top / there.relative_to(top).parts[0]
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        content = take_stock("data", folder, names)
+    send(session, content, functools.partial(progress.transfer, "provision", "files"))
+    place = session.paths.content("data", content.sha) / PurePosixPath(there.relative_to(folder))
+    return JobLink(content=str(place), name=file.name)
+
+
+def _fetch(session: HostSession, asker: _Asker, file: FoundFile, progress: Progress) -> str:
+    request = FetchSource(source=file.source, identity=file.identity, variables=asker.variables, token=asker.token)
+    where = "" if session.host.local else f"on {session.host.name}: "
+    answer = session.call(
+        request,
+        timeout_s=FETCH_S,
+        on_progress=lambda message, fraction: progress.now("provision", where + message, fraction),
+    )
+    return answer.path
+
+
+def _here(home: HomePaths) -> HostSession:
+    return HostSession(Host(name=LOCAL, local=True), home)
+
+
+def _asker(home: HomePaths, variables: Mapping[str, str], secrets: tuple[str, ...]) -> _Asker:
+    way = {name: value for name, value in variables.items() if name.upper() in _WAY}
+    return _Asker(home, way, os.environ.get("HF_TOKEN") or None if "HF_TOKEN" in secrets else None)
+
+
+def _request(name: str, source: FileSource) -> Source:
+    if source.host is not None:
+        return HostSource(kind="host", path=source.host)
+    if (hub := source.hub) is not None:
+        return HubSource(kind="hub", collection=hub.collection, repo=hub.repo, revision=hub.revision, path=hub.path)
+    request = WebSource(kind="web", url=source.url or "", name=PurePosixPath(name).name)
+    return request if source.sha256 is None else request.model_copy(update={"sha256": source.sha256})
+
+
+def _found(
+    session: HostSession, name: str, written: str, source: Source, there: FoundSource, here: FoundSource | None
+) -> FoundFile:
+    through_home = here is not None and here.problem is None
+    said = here if here is not None and through_home else there
+    link = None
+    if said.present and said.path is not None and source.kind == "host":
+        link = JobLink(content=said.path, name=name, outside=True)
+    elif said.present and said.path is not None and not through_home:
+        link = _link(session, name, said.path)
+    problem = sanitize_line(said.problem, 600) if said.problem is not None else None
+    return FoundFile(
+        name=name,
+        written=written,
+        source=source,
+        identity=said.identity,
+        size_bytes=said.size_bytes,
+        link=link,
+        through_home=through_home,
+        problem=problem,
+        gated=said.refused and source.kind == "hub",
+    )
+
+
+def _link(session: HostSession, name: str, path: str) -> JobLink:
+    """A link to what the host says it has.
+
+    Raises:
+        ProvisionFailed: That is not in its content store.
+    """
+    top = session.paths.root / "data"
+    place = PurePosixPath(path)
+    below = place.relative_to(top).parts if place.is_relative_to(top) else ()
+    if not below or not _DIGEST.fullmatch(below[0]) or ".." in below:
+        said = sanitize_line(path, 200)
+        raise ProvisionFailed(
+            f"the host put {name} at {said}, which is not in its content store", host=session.host.name
+        )
+    return JobLink(content=path, name=name)

@@ -1,0 +1,125 @@
+"""Ask the Hugging Face hub which commit a revision is, and which files it holds."""
+
+import json
+import os
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.rpc import parameters
+
+_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB = "https://huggingface.co"
+_HUB_S = 15.0
+_LONGEST_ANSWER = 32 * 1024 * 1024
+# What a plan may say about the way to the hub; everything else is the host's own.
+_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+
+
+class HubFile(NamedTuple):
+    """A file of a repository; `check` is `sha256:…` or git's `blob:…`, None where the hub gives no hash."""
+
+    size: int
+    check: Optional[str]
+
+
+class HubError(Exception):
+    """The hub gave no listing. `refused`: it answered, and said no."""
+
+    def __init__(self, message: str, refused: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.refused = refused
+
+
+def checked_names(repo: str, revision: str) -> Tuple[str, str]:
+    """Return a repository's id and a revision.
+
+    Raises:
+        AgentError: `bad_request` where they cannot be that.
+    """
+    if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
+        raise AgentError("bad_request", "%.100r is not the id of a model on the hub" % repo)
+    if not _REVISION.fullmatch(revision) or ".." in revision:
+        raise AgentError("bad_request", "%.100r is not a revision" % revision)
+    return repo, revision
+
+
+def variables(params: Dict[str, Any]) -> Dict[str, str]:
+    """Return what a request may say about the way to the hub."""
+    given = parameters.texts(params, "variables")
+    return {name: value for name, value in given.items() if name.upper() in _VARIABLES}
+
+
+def endpoint(params: Dict[str, Any]) -> str:
+    """Return the hub's address.
+
+    Raises:
+        HubError: HF_ENDPOINT is not one.
+    """
+    found = variables(params).get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or _HUB
+    if not re.match(r"https?://[^\s]+$", found):
+        raise HubError("HF_ENDPOINT %.100r is not an address" % found, refused=True)
+    return found.rstrip("/")
+
+
+def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, Dict[str, HubFile]]:
+    """Ask the hub for a revision's commit and its files.
+
+    Args:
+        kind: `models` or `datasets`.
+        repo: The repository's id.
+        revision: A branch, a tag or a commit.
+        params: The request's, with `variables` and `token`.
+
+    Raises:
+        HubError: The hub refused, or cannot be reached.
+    """
+    address = endpoint(params)
+    place = "%s/api/%s/%s/revision/%s" % (address, kind, repo, urllib.parse.quote(revision, safe=""))
+    request = urllib.request.Request(place + "?blobs=true")  # noqa: S310  # `endpoint` checks the scheme
+    if params.get("token") is not None:
+        # Not sent on when the hub names another address.
+        request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
+    try:
+        with urllib.request.urlopen(request, timeout=_HUB_S) as said:  # noqa: S310
+            told = json.loads(said.read(_LONGEST_ANSWER).decode("utf-8"))
+            commit = told["sha"]
+            found = {str(file["rfilename"]): _hub_file(file) for file in told.get("siblings", [])}
+    except urllib.error.HTTPError as error:
+        why = {
+            401: "it needs a token, or does not exist",
+            403: "its owner must give you access",
+            404: "it does not exist",
+        }
+        message = "%s answered %d for %s at %s: %s"
+        words = why.get(error.code, str(error.reason))
+        raise HubError(message % (address, error.code, repo, revision, words), refused=error.code in why)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise HubError("%s cannot be reached from here: %s" % (address, error), refused=False)
+    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
+        raise HubError("%s returned no commit for %s" % (address, repo), refused=False)
+    return commit, found
+
+
+def choose_files(names: List[str]) -> List[str]:
+    """Choose what a training reads of a model: not the same weights once more in another framework's format."""
+    safe = any(name.endswith(".safetensors") and "/" not in name for name in names)
+    foreign = (".msgpack", ".h5", ".ot", ".onnx", ".gguf", ".tflite", ".mlmodel", ".zip", ".tar.gz")
+    chosen = [name for name in names if not name.endswith(foreign) and not name.startswith(("onnx/", "original/"))]
+    return [name for name in chosen if not (safe and name.endswith((".bin", ".pth", ".pt")))]
+
+
+def _hub_file(file: Dict[str, Any]) -> HubFile:
+    lfs, blob = file.get("lfs"), file.get("blobId")
+    check = None
+    if isinstance(lfs, dict) and re.fullmatch(r"[0-9a-f]{64}", str(lfs.get("sha256"))):
+        check = "sha256:%s" % lfs["sha256"]
+    elif isinstance(blob, str) and COMMIT.fullmatch(blob) and not lfs:
+        check = "blob:%s" % blob
+    return HubFile(int(file.get("size") or 0), check)
