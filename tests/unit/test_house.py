@@ -108,11 +108,10 @@ ON_HOSTS = {
             "engines supervisor, host outbox, host provision, host rpc, host runs, host supervisor, outbox runs, "
             "outbox supervisor, provision rpc, runs supervisor"
         ),
-        "armada_train": "checkpoints data, data model, data reporting, data specification",
     }.items()
     for pair in pairs.split(", ")
 }
-"""Rooms of the agent and of the payload that import each other still, though no two modules do. Take out what is mended."""
+"""Rooms of the agent that import each other still, though no two modules do. Take out what is mended."""
 
 
 def test_no_more_rooms_on_hosts_import_each_other(imports: dict[str, frozenset[str]]) -> None:
