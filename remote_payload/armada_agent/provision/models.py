@@ -10,10 +10,10 @@ import urllib.request
 from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import trust
 from armada_agent.provision import environment
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")
