@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from armada_train.checkpoints.manifest import hash_source
+from armada_train.data.hashes import hash_source
 from armada_train.data.hooks import Stream
 from armada_train.data.prepared import check_once, prepared_folder
 from armada_train.data.rows import Files, refuse_other_evaluation

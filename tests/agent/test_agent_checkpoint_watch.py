@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from armada_agent import paths
 from armada_agent.outbox import checkpoint_watch
-from armada_agent.supervisor.journal import Journal
+from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
 from tests.supervisors import kill_both

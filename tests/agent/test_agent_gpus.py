@@ -8,8 +8,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent.host import gpus
-from armada_agent.supervisor import gpu_tickets
+from armada_agent.host import gpu_tickets, gpus
 
 from tests.agent.conversation import Conversation, Host, check
 from tests.supervisors import kill_both

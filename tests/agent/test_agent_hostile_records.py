@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from armada_agent.engines import engine as engines
 from armada_agent.engines import job_activity
-from armada_agent.host import detached, files, processes
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Session
+from armada_agent.host import detached, processes
 from armada_agent.outbox import checkpoint_watch, listing
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
+from armada_agent.records.journal import Journal
 from armada_agent.rpc import serve
-from armada_agent.rpc.session import Session
 from armada_agent.runs import leftover_processes, submissions
-from armada_agent.supervisor.journal import Journal
 
 from armada.monitor.observe import record_contained
 from armada.rpc.connection import LINE_LIMIT_BYTES

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from armada_agent import paths
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.outbox import finishing, homes, thinning
-from armada_agent.supervisor.journal import Journal
+from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import Host, Refused, check
 from tests.supervisors import kill_both

@@ -20,7 +20,7 @@ import pytest
 from armada_agent.errors import AgentError
 from armada_agent.host import ownership, trust
 from armada_agent.host.ownership import UntrustedError, require_below, require_tree, require_way
-from armada_agent.host.wipe import OURS
+from armada_agent.runs.wipe import OURS
 
 from armada.transport.bootstrap import COMMAND, MARK, opening
 

@@ -10,7 +10,7 @@ import pytest
 from armada_agent import paths
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
-from armada_agent.supervisor.journal import Journal
+from armada_agent.records.journal import Journal
 
 
 @pytest.fixture

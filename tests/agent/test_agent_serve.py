@@ -92,7 +92,7 @@ def test_an_unknown_method_has_its_own_code(this_host: Host) -> None:
 def test_what_is_printed_by_mistake_does_not_reach_the_answers(agent: Path, root: Path) -> None:
     program = (
         f"import sys, os; sys.path.insert(0, {str(agent)!r})\n"
-        "from armada_agent.host import facts\nfrom armada_agent.rpc import serve\n"
+        "from armada_agent.provision import facts\nfrom armada_agent.rpc import serve\n"
         "facts.describe = lambda call, params: (print('oops'), os.system('echo oops'), {})[2]\n"
         f"serve.serve(root={str(root)!r}, nonce='n', agent_path='', stdin=sys.stdin.buffer)\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from armada_agent.engines import engine, htcondor, slurm, slurm_controller
 from armada_agent.engines.engine import EngineError, Handed
-from armada_agent.host import exchange
+from armada_agent.foundation import exchange
 from armada_agent.paths import RunPaths
 
 from tests.waiting import eventually

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent.host import process_identity, processes
+from armada_agent.foundation import process_identity
+from armada_agent.host import processes
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Conversation, Host, Refused, check

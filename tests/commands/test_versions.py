@@ -22,7 +22,7 @@ NEWER = {
     "__init__.py": [('__version__ = "0.1.0"', '__version__ = "9.0"'), ("\nPROTOCOL = 1", "\nPROTOCOL = 4")],
     # A state, an event and fields that nobody knows yet.
     "supervisor/supervise.py": [('update(state="running", ', 'update(state="simmering", heat=[1, {"a": None}], ')],
-    "supervisor/journal.py": [
+    "records/journal.py": [
         ('self.record("state", **shown)', 'self.record("state", **shown); self.record("novel", x={"y": [1]})')
     ],
 }

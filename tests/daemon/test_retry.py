@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from armada_agent.host import process_identity
+from armada_agent.foundation import process_identity
 
 from armada.config.hosts import Host
 from armada.launch.retry import AGAIN_S, LOST, RECENT_S, Retries

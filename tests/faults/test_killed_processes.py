@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from armada_agent.host import process_identity
+from armada_agent.foundation import process_identity
 
 from armada.config.hosts import Host
 from armada.errors import ArmadaError

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from armada_train.checkpoints import announce, complete
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
-from armada_train.checkpoints.manifest import hash_data, write_manifest
+from armada_train.checkpoints.manifest import write_manifest
+from armada_train.data.hashes import hash_data
 from armada_train.data.rows import Files
 from armada_train.failure import PayloadFailure, describe, write_failure
 from armada_train.reporting.heartbeat import Heartbeat

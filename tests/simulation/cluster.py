@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
 from armada_agent.paths import RunPaths
-from armada_agent.runs.observation import ENDED
+from armada_agent.records.ending import ENDED
 from armada_agent.supervisor import batch
 
 from tests.simulation.batch_system import BatchJob, BatchSystem

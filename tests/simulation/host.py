@@ -16,13 +16,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armada_agent.errors import AgentError
-from armada_agent.host import process_identity, processes
+from armada_agent.foundation import process_identity
+from armada_agent.foundation.session import Call, Session
+from armada_agent.host import processes
 from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
-from armada_agent.rpc import file_blocks
 from armada_agent.rpc.serve import METHODS
-from armada_agent.rpc.session import Call, Session
+from armada_agent.runs import readable_files
 from armada_agent.supervisor import supervise
 
 from armada.errors import HostUnreachable
@@ -128,7 +129,7 @@ class SimHost:
         self.world.step()
         with self.computes():
             try:
-                descriptor = file_blocks.open_file(RunPaths(str(self.root), run_id), path)
+                descriptor = readable_files.open_file(RunPaths(str(self.root), run_id), path)
             except AgentError as error:
                 data = {"kind": error.kind, "hint": error.hint}
                 raise call_error({"message": error.message, "data": data}, "file.read", host=self.name) from None

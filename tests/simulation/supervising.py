@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
 from armada_agent.supervisor.supervise import StoppedError, Supervisor

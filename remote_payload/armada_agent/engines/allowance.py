@@ -6,10 +6,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
 from armada_agent.paths import RunPaths, newest
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _LIMIT = 2000
 _PATIENCE_S = 20.0  # it is asked while a launch waits

@@ -7,9 +7,9 @@ import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import exchange, files
+from armada_agent.foundation import exchange, files
+from armada_agent.host import setup_lines
 from armada_agent.paths import RunPaths
-from armada_agent.provision import host_setup
 from armada_agent.verdicts.liveness import WORDS
 
 NAMES = ("slurm", "htcondor")
@@ -164,7 +164,7 @@ def run_tool_aloud(
     Returns:
         What it printed, and what it said beside that: some sites' wrappers lose the exit code of an error.
     """
-    failure = host_setup.find_failure()
+    failure = setup_lines.find_failure()
     if failure:
         raise EngineError(failure)
     environment = dict(given or ())

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.engines import engine, job_activity
 from armada_agent.engines.engine import EngineError, Handed, scheduler_status
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.verdicts import liveness
 
 POLL_S = 2.0

@@ -9,7 +9,7 @@ import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.engines.engine import Handed, scheduler_status
-from armada_agent.host import files, process_identity
+from armada_agent.foundation import files, process_identity
 from armada_agent.paths import RunPaths, list_folder, newest
 from armada_agent.verdicts import liveness
 from armada_agent.verdicts.requeue import REQUEUED

@@ -7,9 +7,8 @@ from typing import Any, Dict, Optional
 from armada_agent.engines import allowance
 from armada_agent.engines import engine as engines
 from armada_agent.engines.engine import EngineError
-from armada_agent.host import files
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
 
 # Everybody who looks at this host shares one answer, so that many watchers cost the site no more than one.
 _FRESH_S = 120.0

@@ -11,9 +11,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.engines import engine, job_activity, slurm_controller, slurm_nodes
 from armada_agent.engines.engine import EngineError, Handed, scheduler_status
-from armada_agent.host import files
-from armada_agent.provision import host_setup
-from armada_agent.supervisor import job_variables
+from armada_agent.foundation import files
+from armada_agent.host import job_variables, setup_lines
 from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
@@ -54,7 +53,7 @@ def submit(handed: Handed, lock: int) -> str:
         timeout_s=120.0,
         inherit=[lock],
         cwd=handed.paths.folder,
-        given=job_variables.of_submission(handed.paths, host_setup.exported()),  # the job inherits it
+        given=job_variables.of_submission(handed.paths, setup_lines.exported()),  # the job inherits it
     )
     match = re.match(r"(\d+)", said.strip().splitlines()[-1] if said.strip() else "")
     if match is None:

@@ -11,7 +11,7 @@ from typing import Optional, Sequence, Tuple
 
 from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError
-from armada_agent.host import files
+from armada_agent.foundation import files
 
 _PING_S = 5.0
 _REMEMBERED_S = 15.0

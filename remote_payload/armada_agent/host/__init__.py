@@ -1,1 +1,1 @@
-"""The machine: files, processes, GPUs, file systems."""
+"""The machine: processes, GPUs, file systems, owners, what it exports to jobs."""

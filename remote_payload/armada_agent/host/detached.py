@@ -6,17 +6,16 @@ import subprocess
 import sys
 from typing import BinaryIO
 
+from armada_agent.host import job_variables, setup_lines
 from armada_agent.host.processes import ROOT_MARKER, SUPERVISOR_MARKER
 from armada_agent.paths import RunPaths
-from armada_agent.provision import host_setup
-from armada_agent.supervisor import job_variables
 
 
 def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> None:
     """Run one of the entry points in `__main__`. It forks, so the caller waits only for the fork."""
     python = sys.executable or "python3"  # empty where argv[0] was odd
     argv = [python, "-I", agent_path, command, "--root", paths.root, "--run", paths.run_id]
-    environment = job_variables.of_run(paths, host_setup.exported())
+    environment = job_variables.of_run(paths, setup_lines.exported())
     environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
     with _open_log(paths) as log:
         first = subprocess.Popen(

@@ -9,10 +9,10 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent.host import files, mounts, process_identity
+from armada_agent.foundation import files, parameters, process_identity
+from armada_agent.foundation.session import Call
+from armada_agent.host import mounts
 from armada_agent.paths import list_folder
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _VARIABLES = (
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV"),

@@ -5,7 +5,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 
 _LOG = "/dev/kmsg"
 _MOST_RECORDS = 100000

@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from armada_agent.host import process_identity
+from armada_agent.foundation import process_identity
 from armada_agent.paths import RunPaths
 
 RUN_MARKER = "ARMADA_RUN_ID"

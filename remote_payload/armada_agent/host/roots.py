@@ -5,7 +5,7 @@ import time
 import uuid
 from typing import Any, Dict, List, Optional
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 
 NAME = "root.json"
 _MOST_WIPES = 20

@@ -5,9 +5,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from armada_agent.host import files, gpus
-from armada_agent.rpc.session import Call
-from armada_agent.supervisor.journal import say
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
+from armada_agent.foundation.session import Call
+from armada_agent.host import gpus
 
 INTERVAL_S = 10.0
 

@@ -14,10 +14,11 @@ import stat
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
-from armada_agent.supervisor.journal import Journal, say
+from armada_agent.records.journal import Journal
 
 _NUMBER = re.compile(r"\d{1,12}")
 _REMEMBERED = 50

@@ -16,12 +16,13 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.outbox import thinning
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
 from armada_agent.paths import ANNOUNCED, RunPaths
-from armada_agent.supervisor.journal import Journal, say
+from armada_agent.records.journal import Journal
 
 _INTERVAL_S = 1.0
 _BLOCK = 1024 * 1024

@@ -9,10 +9,9 @@ import time
 from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
 from armada_agent.paths import RunPaths, checked_digest, list_folder, list_run_ids, newest, require_own
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 from armada_agent.verdicts.letting_go import Words
 
 _ID = re.compile(r"[0-9a-f]{32}")

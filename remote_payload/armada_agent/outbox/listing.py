@@ -6,10 +6,10 @@ import time
 from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, checked_digest
-from armada_agent.rpc.session import Call
 
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"

@@ -6,14 +6,13 @@ ended with it may have announced just before. What is announced is whole, so it 
 
 import os
 import time
-from typing import Any, List
+from typing import Any
 
-from armada_agent.host import detached, files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
-from armada_agent.rpc.session import Call
-from armada_agent.runs.observation import Evidence
-from armada_agent.supervisor.journal import Journal, say
+from armada_agent.records.journal import Journal
 
 _ROUNDS = 3
 _PAUSE_S = 1.0
@@ -24,23 +23,6 @@ class _Aside(Journal):
 
     def record(self, kind: str, **fields: Any) -> None:
         say("%s: %s" % (kind, ", ".join("%s=%s" % pair for pair in sorted(fields.items()))))
-
-
-def attend(call: Call, paths: RunPaths) -> int:
-    """Have a run's announced checkpoints finished where nobody else will.
-
-    Returns:
-        How many that are; 0 while a supervisor lives, or where it cannot be known.
-    """
-    count = len(_left(paths))
-    if not count:
-        return 0
-    evidence = Evidence(paths)
-    if evidence.supervisor != "dead" and not evidence.is_gone:
-        return 0
-    if not files.is_locked(paths.outbox_lock):
-        detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)
-    return count
 
 
 def finish(root: str, run_id: str, submission: int) -> int:
@@ -67,15 +49,3 @@ def finish(root: str, run_id: str, submission: int) -> int:
         names = [os.path.basename(folder) for folder in outbox.given_up()]
         files.write_json(paths.given_up, {"folders": names})
     return 0
-
-
-def _left(paths: RunPaths) -> List[str]:
-    announced = {os.path.basename(folder) for folder in paths.announced()}
-    if not announced:
-        return []
-    try:
-        given_up = (files.read_json(paths.given_up) or {}).get("folders")
-    except files.UnreadableError:
-        given_up = None
-    listed = given_up if isinstance(given_up, list) else []
-    return sorted(announced - {name for name in listed if isinstance(name, str)})

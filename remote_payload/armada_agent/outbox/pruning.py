@@ -5,11 +5,10 @@ import os
 import shutil
 from typing import Any, Dict, List
 
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes, listing
 from armada_agent.paths import RunPaths, checked_digest, list_folder
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 from armada_agent.verdicts.letting_go import may_go
 
 TRASH = ".trash-"

@@ -4,10 +4,10 @@ import os
 import shutil
 from typing import Any, Dict
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.outbox import homes, listing
 from armada_agent.paths import RunPaths
-from armada_agent.supervisor.journal import Journal
+from armada_agent.records.journal import Journal
 from armada_agent.verdicts.letting_go import lacking
 from armada_agent.verdicts.thinning import choose, find_best
 

@@ -1,1 +1,1 @@
-"""Prepare what runs need: contents, environments, models."""
+"""Say what this host has, and prepare what runs need: contents, environments, models."""

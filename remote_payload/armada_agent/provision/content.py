@@ -8,12 +8,12 @@ import stat
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import trust
 from armada_agent.paths import checked_digest
 from armada_agent.provision import integrity
 from armada_agent.provision.integrity import Entry
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 KINDS = ("code", "data", "models")
 _MODES = (0o755, 0o644)

@@ -8,13 +8,12 @@ import urllib.error
 from typing import Any, Dict, List, Optional, Set
 
 from armada_agent.errors import AgentError, from_os_error, is_disk_full
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
 from armada_agent.provision import content, integrity, sources
 from armada_agent.provision.hub_listing import HubError
 from armada_agent.provision.integrity import Entry
 from armada_agent.provision.sources import Item, Source
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _BLOCK = 1024 * 1024
 _TRIES = 5

@@ -9,11 +9,11 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import setup_lines, trust
 from armada_agent.paths import list_folder
-from armada_agent.provision import flash_attention, host_setup, pip_configuration, uv
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
+from armada_agent.provision import flash_attention, pip_configuration, uv
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # what uv takes; no option
@@ -67,7 +67,7 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if wanted is not None:
         _check_flash_attention(wanted)
     outcome = "ready"
-    host_setup.apply()
+    setup_lines.apply()
     if _status(call.root, key) != "ready":
         os.makedirs(os.path.join(call.root, "envs"), mode=0o700, exist_ok=True)
         lock = _wait_for_lock(call, key)

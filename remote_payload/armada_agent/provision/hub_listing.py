@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.rpc import parameters
+from armada_agent.foundation import parameters
 
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import Any, Callable, Dict, List, Tuple
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 
 Entry = Tuple[str, int, str, int]
 Say = Callable[[str, float], None]

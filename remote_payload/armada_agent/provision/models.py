@@ -6,11 +6,11 @@ import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import trust
 from armada_agent.provision import environment, hub_listing
 from armada_agent.provision.hub_listing import COMMIT, HubError
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _DROPPED = ("HF_HUB_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_OFFLINE", "PYTHONPATH")
 _SHOWN_LINES = 15

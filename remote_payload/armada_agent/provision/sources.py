@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import trust
 from armada_agent.provision import content, hub_listing
 from armada_agent.provision.hub_listing import HubError
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
 
 _ANSWER_S = 20.0
 _AT_ONCE = 8

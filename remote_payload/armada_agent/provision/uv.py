@@ -8,9 +8,10 @@ import sys
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, trust
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Children
+from armada_agent.host import trust
 from armada_agent.provision import pip_configuration
-from armada_agent.rpc.session import Children
 
 _OLDEST = (0, 5)  # the first to read its indexes from UV_DEFAULT_INDEX and UV_INDEX
 _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")

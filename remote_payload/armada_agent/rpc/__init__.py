@@ -1,1 +1,1 @@
-"""Requests from home."""
+"""The conversation with home: requests, answers and the bytes that follow them."""

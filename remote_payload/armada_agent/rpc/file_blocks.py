@@ -3,32 +3,16 @@
 Home asks for many blocks at once on several channels, so one large file arrives over all of them.
 """
 
-import errno
 import os
-import stat
-from typing import Any, Dict, Set
+from typing import Any, Dict
 
-from armada_agent.errors import AgentError
+from armada_agent.foundation import parameters
+from armada_agent.foundation.session import Call
 from armada_agent.paths import RunPaths
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
+from armada_agent.runs import readable_files
 
 LONGEST_BLOCK = 64 * 1024 * 1024
 _PIECE = 256 * 1024
-READABLE: Set[str] = {
-    "outbox",
-    "work",
-    "wandb",
-    "merged",
-    "launch",
-    "output.log",
-    "metrics.jsonl",
-    "telemetry.jsonl",
-    "events.jsonl",
-    "state.json",
-    "spec.json",
-}
-"""What of a run's folder may travel: never secrets.env, never what is being written under a temporary name."""
 
 
 def read(call: Call, params: Dict[str, Any]) -> None:
@@ -40,48 +24,12 @@ def read(call: Call, params: Dict[str, Any]) -> None:
     offset = parameters.integer(params, "offset")
     length = min(LONGEST_BLOCK, parameters.integer(params, "length"))
     paths = RunPaths(call.root, params.get("run_id"))
-    descriptor = open_file(paths, params.get("path"))
+    descriptor = readable_files.open_file(paths, params.get("path"))
     try:
         size = max(0, min(length, os.fstat(descriptor).st_size - offset))
         call.answer({"size_bytes": size}, lambda output: _copy(descriptor, output, offset, size))
     finally:
         os.close(descriptor)
-
-
-def open_file(paths: RunPaths, path: object) -> int:
-    """Open a file below a run's folder, following no link on the way.
-
-    Raises:
-        AgentError: `not_found`, `bad_request`.
-    """
-    if not isinstance(path, str) or "\0" in path:
-        raise AgentError("bad_request", "`path` must be a path")
-    parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or parts[0] not in READABLE:
-        raise AgentError("bad_request", "%.200r is not a file of a run that armada may transfer" % path)
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    current = -1
-    try:
-        current = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY)
-        for index, part in enumerate(parts):
-            above, is_last = current, index == len(parts) - 1
-            current = os.open(os.fsencode(part), flags | (0 if is_last else os.O_DIRECTORY), dir_fd=above)
-            os.close(above)
-        if not _is_regular(current):
-            raise AgentError("not_found", "%.200r is not a regular file" % path)
-        found, current = current, -1
-        return found
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            raise AgentError("not_found", "run %s has no file %.200r here" % (paths.run_id, path))
-        raise
-    finally:
-        if current >= 0:
-            os.close(current)
-
-
-def _is_regular(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 def _copy(source: int, output: int, offset: int, size: int) -> None:

@@ -12,9 +12,9 @@ import threading
 from typing import Any, BinaryIO, Dict, Iterator, List
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Call
 from armada_agent.provision import content
-from armada_agent.rpc.session import Call
 
 OFFSET = "ARMADA.offset"
 _PIECE = 1024 * 1024

@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, Dict, Iterable, Optional, cast
 
 from armada_agent import OLDEST_PROTOCOL, PROTOCOL, __version__
 from armada_agent.errors import AgentError, from_os_error
-from armada_agent.host import process_identity
-from armada_agent.rpc.session import Call, Method, Session
+from armada_agent.foundation import process_identity
+from armada_agent.foundation.session import Call, Method, Session
 
 METHODS = {
-    "host.facts": "host.facts:describe",
+    "host.facts": "provision.facts:describe",
     "host.load": "host.telemetry:read_load",
     "host.examine": "host.examination:examine",
     "host.probe": "host.examination:probe",
@@ -43,8 +43,8 @@ METHODS = {
     "sync.look": "runs.outputs:look",
     "sync.hash": "runs.outputs:hash_files",
     "file.read": "rpc.file_blocks:read",
-    "host.wipe": "host.wipe:wipe",
-    "host.forget_secrets": "host.wipe:forget_secrets",
+    "host.wipe": "runs.wipe:wipe",
+    "host.forget_secrets": "runs.wipe:forget_secrets",
     "content.check": "provision.content:check",
     "content.publish": "provision.content:publish",
     "content.staged": "rpc.receiving:list_staged",
@@ -75,9 +75,9 @@ def serve(
         setup: Lines of shell the host needs before anything; run when something needs them.
     """
     if setup:
-        from armada_agent.provision import host_setup
+        from armada_agent.host import setup_lines
 
-        host_setup.use(setup)
+        setup_lines.use(setup)
     login_umask = os.umask(0o077)
     session = Session(root, agent_path, _private_output(), stdin, login_umask)
     hello = {

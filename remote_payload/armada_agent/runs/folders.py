@@ -8,15 +8,15 @@ import shutil
 from typing import Any, Dict, List
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import job_variables
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_run_ids, newest
 from armada_agent.provision import content
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
-from armada_agent.runs import leftover_processes, submissions
+from armada_agent.records.place import is_gone
+from armada_agent.runs import leftover_processes, submissions, work_data
 from armada_agent.runs.observation import Evidence
-from armada_agent.supervisor import job_variables, work_data
 
 _MOST_SPECS = 200
 _LONGEST_STATE = 40
@@ -105,7 +105,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     paths = RunPaths(call.root, params.get("run_id"))
     if not os.path.isdir(paths.folder):
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
-    if leftover_processes.is_gone(paths):
+    if is_gone(paths):
         _refuse_scraps(paths)
     lock = files.lock(paths.submit_lock, timeout_s=5.0)
     if lock is None:

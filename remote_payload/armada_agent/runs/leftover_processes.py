@@ -3,60 +3,12 @@
 import os
 import subprocess
 import sys
-import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from armada_agent.host import files, mounts, process_identity, processes
+from armada_agent.host import mounts, processes
 from armada_agent.paths import RunPaths
 
-_TICK_S = 1.0
 _LAST_WORDS_S = 10.0
-
-
-class Place:
-    """Whether a run's folder still is the one that its supervisor began in.
-
-    Somebody may have deleted it, or only what was in it (`rm -r` while the job writes); a job, or another supervisor of the
-    same run, may have made it anew. Under a file system that was mounted again it has another number, and is the same.
-    """
-
-    def __init__(self, paths: RunPaths, submission: int) -> None:
-        self._paths = paths
-        self._submission = submission
-        self._begun_in = _number(paths.folder) if os.path.exists(paths.spec) else None
-        self._looked_at = 0.0
-        self._is_ours = True
-        self._is_anothers: Callable[[], bool] = lambda: False
-
-    def until(self, is_anothers: Callable[[], bool]) -> None:
-        """Have it be ours only until `is_anothers` says that somebody else writes there now."""
-        self._is_anothers = is_anothers
-
-    def is_ours(self, at_once: bool = False) -> bool:
-        """Tell whether what we write there is written for anybody; looks once a second at most, unless asked to `at_once`."""
-        now = time.monotonic()
-        if at_once or now - self._looked_at > _TICK_S:
-            self._looked_at = now
-            self._is_ours = not self._is_anothers() and (self._begun_in is None or self._look())
-        return self._is_ours
-
-    def _look(self) -> bool:
-        if _number(self._paths.folder) == self._begun_in:
-            return not is_gone(self._paths)
-        try:
-            job = files.read_json(self._paths.submission(self._submission, "job.json"))
-            successor = files.read_json(self._paths.submission(self._submission, "successor.json"))
-        except files.UnreadableError:
-            return False
-        own = process_identity.identify()
-        return job is not None and (successor or job).get("supervisor", own) == own
-
-
-def is_gone(paths: RunPaths) -> bool:
-    """Tell whether nothing of a run is on the host: no folder, or one that its job or its supervisor made again."""
-    if not os.path.isdir(paths.folder):
-        return True
-    return not os.path.lexists(paths.spec) and not paths.submissions() and not paths.checkpoints()
 
 
 def find(paths: RunPaths, table: Optional[List[processes.Process]] = None) -> List[processes.Process]:
@@ -107,11 +59,3 @@ def _supervisors(paths: RunPaths, table: List[processes.Process]) -> List[proces
 
 def _ignore(_pids: List[int]) -> None:
     """What SIGKILL does not end, the next look still shows."""
-
-
-def _number(folder: str) -> Optional[Tuple[int, int]]:
-    try:
-        status = os.stat(folder)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

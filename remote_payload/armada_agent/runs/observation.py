@@ -8,15 +8,16 @@ from typing import Any, Dict, List, Optional
 from armada_agent.engines import allowance
 from armada_agent.engines import engine as engines
 from armada_agent.errors import AgentError
-from armada_agent.host import detached, files, process_identity, processes, roots
+from armada_agent.foundation import files, parameters, process_identity
+from armada_agent.foundation.session import Call
+from armada_agent.host import detached, processes, roots
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
+from armada_agent.records.ending import ENDED
+from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
 
-ENDED = ("succeeded", "failed", "cancelled")
 _TEXT_LIMIT = 65536
 _ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
 _LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
@@ -241,7 +242,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def _observe_run(
     call: Call, paths: RunPaths, offsets: Dict[str, int], table: List[processes.Process], limit: int
 ) -> Dict[str, Any]:
-    if leftover_processes.is_gone(paths):
+    if is_gone(paths):
         return dict(_nothing(paths, offsets), remains=leftover_processes.describe(paths, table))
     metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)

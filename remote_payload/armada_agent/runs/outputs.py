@@ -11,11 +11,12 @@ import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
+from armada_agent.foundation import parameters
+from armada_agent.foundation.session import Call
 from armada_agent.host import roots
-from armada_agent.outbox import homes, listing, orphans
+from armada_agent.outbox import homes, listing
 from armada_agent.paths import RunPaths, newest
-from armada_agent.rpc import file_blocks, parameters
-from armada_agent.rpc.session import Call
+from armada_agent.runs import orphaned_checkpoints, readable_files
 
 _ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json")
 _FOLDERS = ("launch", "wandb", "merged")
@@ -124,7 +125,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     if not answer["exists"]:
         return
     # In this order: a checkpoint that is finished in between is counted twice, and not overlooked.
-    answer["finishing"] = orphans.attend(call, paths)
+    answer["finishing"] = orphaned_checkpoints.attend(call, paths)
     answer["announced"] = len(paths.announced())
     answer["outbox"] = listing.list_finished(paths)
     answer["homes"] = homes.describe(paths)
@@ -212,7 +213,7 @@ def _regular(path: str) -> Optional[os.stat_result]:
 
 
 def _hash(paths: RunPaths, path: object, size: int, offset: int = 0) -> Optional[str]:
-    descriptor = file_blocks.open_file(paths, path)
+    descriptor = readable_files.open_file(paths, path)
     with os.fdopen(descriptor, "rb") as stream:
         stream.seek(offset)
         digest = hashlib.sha256()

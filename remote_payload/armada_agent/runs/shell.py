@@ -9,11 +9,9 @@ import sys
 from typing import Any, Dict, List, Mapping, Optional, cast
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files, parameters
+from armada_agent.host import job_variables, setup_lines
 from armada_agent.paths import RunPaths
-from armada_agent.provision import host_setup
-from armada_agent.rpc import parameters
-from armada_agent.supervisor import job_variables
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -40,8 +38,8 @@ def enter(asked: Dict[str, Any]) -> int:
 
 def _enter(asked: Dict[str, Any]) -> int:
     argv = [word for word in asked.get("argv", []) if parameters.is_text(word)]
-    host_setup.use(asked.get("setup"))
-    host_setup.apply()
+    setup_lines.use(asked.get("setup"))
+    setup_lines.apply()
     if asked.get("run_id") is None:
         environment, folder = dict(os.environ), os.path.expanduser("~")
     else:
@@ -86,7 +84,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
     job = spec.get("job")
     given: Dict[str, Any] = job if isinstance(job, dict) else {}
     try:
-        environment = job_variables.of_run(paths, host_setup.exported())
+        environment = job_variables.of_run(paths, setup_lines.exported())
     except OSError as error:
         raise AgentError("io", "%s: %s" % (paths.variables, error.strerror))
     planned = given.get("env")

@@ -10,14 +10,14 @@ from armada_agent.engines import allowance
 from armada_agent.engines import engine as engines
 from armada_agent.engines.engine import EngineError
 from armada_agent.errors import AgentError
-from armada_agent.host import detached, files, process_identity, roots
+from armada_agent.foundation import files, parameters, process_identity
+from armada_agent.foundation.session import Call
+from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, newest
-from armada_agent.provision import host_setup
-from armada_agent.rpc import parameters
-from armada_agent.rpc.session import Call
+from armada_agent.records.place import is_gone
+from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.runs import leftover_processes
 from armada_agent.runs.observation import Evidence
-from armada_agent.supervisor import job_variables
 from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
@@ -55,7 +55,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if params.get("keep_secrets") is True:
             _require_secrets(paths)
         settings = read_scheduler(paths)
-        host_setup.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
+        setup_lines.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
         if secrets:
             files.write_json(paths.secrets, secrets)
         _claim(paths, number)
@@ -80,7 +80,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     grace_s = parameters.seconds(params, "grace_s")
     _require_linux()
     is_mounted = params.get("root") is not None and params["root"] == roots.identify(call.root)
-    if is_mounted and leftover_processes.is_gone(paths) and leftover_processes.find(paths):
+    if is_mounted and is_gone(paths) and leftover_processes.find(paths):
         leftover_processes.start_ending(call.session.agent_path, paths, grace_s)
         return {"outcome": "stopping"}
     paths.require()
@@ -260,20 +260,6 @@ def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
     except files.UnreadableError as error:
         raise AgentError("io", str(error))
     return settings if isinstance(settings, dict) else None
-
-
-def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Read stop.json; a damaged one is a request to stop all the same."""
-    try:
-        return files.read_json(paths.stop)
-    except files.UnreadableError:
-        return {}
-
-
-def concerns(stop_request: Dict[str, Any], submission: int) -> bool:
-    """Tell whether a stop request was about this submission; one from before any submission is about all of them."""
-    number = stop_request.get("submission")
-    return not isinstance(number, int) or submission <= number
 
 
 def _require_secrets(paths: RunPaths) -> None:

@@ -15,7 +15,8 @@ machine alone.
 
 from typing import Any, Tuple
 
-from armada_agent.host import files, mounts, process_identity
+from armada_agent.foundation import files, process_identity
+from armada_agent.host import mounts
 from armada_agent.paths import RunPaths
 
 

@@ -11,14 +11,15 @@ from typing import Any, Dict, List, Optional
 
 from armada_agent.engines import engine, slurm_nodes
 from armada_agent.engines.engine import EngineError
-from armada_agent.host import files, gpus, process_identity
+from armada_agent.foundation import files, process_identity
+from armada_agent.foundation.log import say
+from armada_agent.host import gpus, job_variables
+from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
-from armada_agent.runs import progress
-from armada_agent.runs.observation import ENDED
-from armada_agent.supervisor import job_variables
-from armada_agent.supervisor.gpu_tickets import Holding
-from armada_agent.supervisor.job import Ending, StartError
-from armada_agent.supervisor.journal import Journal, say
+from armada_agent.records.ending import ENDED, Ending
+from armada_agent.records.journal import Journal
+from armada_agent.supervisor import progress
+from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
 from armada_agent.verdicts import requeue
 from armada_agent.verdicts.cause import signal_name

@@ -5,14 +5,14 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from armada_agent.host import files, process_identity, processes
+from armada_agent.foundation import files, process_identity
+from armada_agent.host import processes
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
-from armada_agent.runs.observation import ENDED
-from armada_agent.runs.submissions import read_stop_request
-from armada_agent.supervisor.job import Ending
-from armada_agent.supervisor.journal import Journal
+from armada_agent.records.ending import ENDED, Ending
+from armada_agent.records.journal import Journal
+from armada_agent.records.stop_request import read_stop_request
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
 
 _TICK_S = 0.2

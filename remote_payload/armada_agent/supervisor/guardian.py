@@ -10,10 +10,10 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from armada_agent.host import files, process_identity
+from armada_agent.foundation import files, process_identity
+from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths, newest
-from armada_agent.runs.observation import ENDED
-from armada_agent.supervisor.journal import say
+from armada_agent.records.ending import ENDED
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

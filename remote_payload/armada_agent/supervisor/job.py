@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
+from armada_agent.records.ending import Ending
 from armada_agent.supervisor import post_mortem
-from armada_agent.verdicts.cause import Cause
 
 _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of whoever logged in; the job brings its own
 
@@ -105,31 +105,6 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
             raise StartError("command_not_executable", "%s is not executable" % argv[0])
         except OSError as error:
             raise StartError("env_error", "%s could not be started: %s" % (argv[0], error))
-
-
-class Ending:
-    """How a job ended, in the words of state.json and exit.json.
-
-    Attributes:
-        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
-        cause: Why a job failed by itself, for events.jsonl.
-    """
-
-    def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
-        self.state = state
-        self.reason = reason
-        self.message = message
-        self.exit_code: Optional[int] = None
-        self.signal: Optional[int] = None
-        self.steps: Dict[str, Optional[int]] = {}
-        self.cause: Optional[Cause] = None
-
-    def with_status(self, status: Optional[int]) -> "Ending":
-        """Note a process's return code, which is negative for a signal."""
-        if status is not None:
-            self.exit_code = status if status >= 0 else None
-            self.signal = -status if status < 0 else None
-        return self
 
 
 def judge(paths: RunPaths, attempt: int, status: int) -> Ending:

@@ -4,9 +4,9 @@ import os
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
-from armada_agent.supervisor.journal import say
 
 _INTERVAL_S = 1.0
 

@@ -5,7 +5,8 @@ import re
 import time
 from typing import Any, Dict, List, Optional
 
-from armada_agent.host import files, kernel
+from armada_agent.foundation import files
+from armada_agent.host import kernel
 from armada_agent.paths import RunPaths, list_folder
 from armada_agent.verdicts.cause import Cause, Facts, Said, find_cause
 

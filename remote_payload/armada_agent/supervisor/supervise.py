@@ -7,19 +7,22 @@ import time
 from typing import Any, Dict, List, Optional, Union
 
 from armada_agent.errors import is_disk_full
-from armada_agent.host import files, gpus, process_identity, processes
+from armada_agent.foundation import files, process_identity
+from armada_agent.foundation.log import say
+from armada_agent.host import gpu_tickets, gpus, processes
 from armada_agent.host.telemetry import Telemetry
 from armada_agent.outbox import checkpoint_watch
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
-from armada_agent.runs.progress import Progress
-from armada_agent.runs.submissions import concerns, read_stop_request
-from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
-from armada_agent.supervisor.job import Ending, StartError
-from armada_agent.supervisor.journal import Journal, say
+from armada_agent.records.ending import Ending
+from armada_agent.records.journal import Journal
+from armada_agent.records.stop_request import concerns, read_stop_request
+from armada_agent.supervisor import guardian, job, post_mortem
+from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.log_size import LogSize
 from armada_agent.supervisor.log_watch import LogWatch
+from armada_agent.supervisor.progress import Progress
 from armada_agent.supervisor.time_limit import TimeLimit
 from armada_agent.verdicts import requeue
 from armada_agent.verdicts.cause import signal_name

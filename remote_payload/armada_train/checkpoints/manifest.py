@@ -7,16 +7,12 @@ scheduler's states then overrule some of the new values, and not others.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from armada_train.data.hooks import hook_file
-from armada_train.data.hub import hash_hub
-from armada_train.data.readers import unreadable
+from armada_train.data.hashes import hash_source
 from armada_train.runfolder import replace_json
 from armada_train.specification.values import Source, TinyModel, Training
 
@@ -75,41 +71,6 @@ def compare(before: Settings, now: Settings) -> list[str]:
         for key in dict.fromkeys([*before, *now])
         if before.get(key) != now.get(key)
     ]
-
-
-def hash_source(source: Source) -> str:
-    """Hash a source's content; a hook's is the file it stands in."""
-    if source.hook:
-        return hash_data(hook_file(source.hook))
-    return hash_hub(source.hub) if source.hub else hash_data(source.path)
-
-
-def hash_data(path: Path) -> str:
-    """Hash a data file, or the files of a folder with their names.
-
-    Raises:
-        DataFailure: It is gone, or cannot be read.
-    """
-    try:
-        if not path.is_dir():
-            return _hash_file(path)
-        digest = hashlib.sha256()
-        for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode())
-        return digest.hexdigest()
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _hash_file(path: Path) -> str:
-    found = path.stat()
-    return _hash_version(path, found.st_size, found.st_mtime_ns)
-
-
-@functools.cache  # a resume asks for it, and so does what is prepared
-def _hash_version(path: Path, _size_bytes: int, _changed_ns: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _describe_source(source: Source) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Schedule
 
-LONG_SAMPLES = ("drop", "truncate", "split")
 _SHARES = (50, 90, 95, 99)
 
 

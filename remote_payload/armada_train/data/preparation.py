@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,20 +10,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from armada_train.checkpoints.manifest import hash_source
 from armada_train.data.assembly import Part, assemble
-from armada_train.data.hooks import Stream
+from armada_train.data.hashes import hash_source
 from armada_train.data.prepared import Cache, Prepared, prepared_folder
 from armada_train.data.rows import Files
 from armada_train.data.tokenising import tokenise_rows
-from armada_train.data.tokens import choose_template, hash_tokenizer, load_tokenizer
+from armada_train.data.tokens import hash_tokenizer
 from armada_train.failure import PayloadFailure
-from armada_train.model.loading import make_tiny_model, model_path
-from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
-from armada_train.specification.values import Source, TinyModel, Training
+from armada_train.specification.values import Source, Training
 
-_BETWEEN_LOOKS_S = 0.05
 _UNKNOWN_BYTES = 1 << 40
 """Of what is no file: taken for large."""
 
@@ -47,7 +42,7 @@ class Splits:
 def prepare(
     training: Training,
     run: RunFolder,
-    heartbeat: Heartbeat,
+    beat: Callable[[], None],
     tokenizer: Any,
     template: str | None,
     train_files: Files | None,
@@ -58,7 +53,7 @@ def prepare(
     Args:
         training: What is trained.
         run: Whose rank this is.
-        heartbeat: Beats meanwhile.
+        beat: Called again and again meanwhile.
         tokenizer: Of the model.
         template: The chat template, where it is not the tokenizer's own.
         train_files: None for a stream.
@@ -68,14 +63,12 @@ def prepare(
         PayloadFailure: `data_error`, `disk_full`.
     """
     started = time.monotonic()
-    cache = Cache(prepared_folder(training, run), lambda: heartbeat.beat("preparing"), _say)
+    cache = Cache(prepared_folder(training, run), beat, _say)
     tokens: list[Prepared] = []
 
     def tokens_of(files: Files) -> list[tuple[Source, Prepared]]:
         sha = hash_tokenizer(tokenizer, template)
-        made = [
-            (source, _tokenise(cache, files, source, tokenizer, template, sha, heartbeat)) for source in files.sources
-        ]
+        made = [(source, _tokenise(cache, files, source, tokenizer, template, sha, beat)) for source in files.sources]
         for source, prepared in made:
             if prepared.facts["kind"] != files.kind:
                 message = (
@@ -97,46 +90,6 @@ def prepare(
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)
 
 
-def prepare_model_and_data(
-    training: Training,
-    run: RunFolder,
-    heartbeat: Heartbeat,
-    train_rows: Files | Stream,
-    eval_files: Files | None,
-) -> tuple[Any, str | None, Splits]:
-    """Make what the ranks share: a tiny model where one is asked for, and the tokenised rows.
-
-    Returns:
-        The tokenizer, the chat template where it is not the tokenizer's own, and the rows.
-    """
-    if isinstance(training.model, TinyModel):
-        make_tiny_model(training.model, training, run, train_rows)
-    tokenizer = load_tokenizer(model_path(training, run))
-    template = choose_template(tokenizer, train_rows.kind)
-    files = train_rows if isinstance(train_rows, Files) else None
-    return tokenizer, template, prepare(training, run, heartbeat, tokenizer, template, files, eval_files)
-
-
-def as_main_first(run: RunFolder, heartbeat: Heartbeat, work: Callable[[], Any]) -> Any:
-    """Let rank 0 do some work before all others, who then find it done.
-
-    They wait for a file and not in a collective, which would break off after its time-out, however well the work goes on.
-    If rank 0 fails, the launcher ends those who wait.
-    """
-    # The port is the launcher's own and new with each: a marker of a former start says nothing about this one.
-    marker = run.attempt_folder / f".prepared-{os.environ.get('MASTER_PORT', '0')}"
-    if run.is_main:
-        result = work()
-        if run.world_size > 1:
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
-        return result
-    while not marker.exists():
-        heartbeat.beat("preparing")
-        time.sleep(_BETWEEN_LOOKS_S)
-    return work()
-
-
 def _tokenise(
     cache: Cache,
     files: Files,
@@ -144,7 +97,7 @@ def _tokenise(
     tokenizer: Any,
     template: str | None,
     tokenizer_sha: str,
-    heartbeat: Heartbeat,
+    beat: Callable[[], None],
 ) -> Prepared:
     data_sha = hash_source(source)
 
@@ -152,7 +105,7 @@ def _tokenise(
         size = source.path.stat().st_size if source.hub is None and source.path.is_file() else _UNKNOWN_BYTES
         ignored: Counter[str] = Counter()
         rows = files.rows(source, ignored)
-        facts = tokenise_rows(rows, size, tokenizer, template, folder, lambda: heartbeat.beat("preparing"), _say)
+        facts = tokenise_rows(rows, size, tokenizer, template, folder, beat, _say)
         return {**facts, "kind": files.kind, "ignored_keys": dict(ignored)}
 
     ingredients = {

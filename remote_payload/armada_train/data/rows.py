@@ -128,6 +128,15 @@ def refuse_other_evaluation(train: str, evaluation: str) -> None:
         raise PayloadFailure("data_error", f"training rows have {train}, eval rows have {evaluation}: one kind per run")
 
 
+def without_end(kind: str) -> PayloadFailure:
+    """Say that rows of text cannot be ended."""
+    return PayloadFailure(
+        "data_error",
+        f"the rows are {kind}, which end with the tokenizer's end token, but the model's tokenizer has none: "
+        "set `eos_token` in its tokenizer_config.json",
+    )
+
+
 def _mixed(name: str, kind: str, before: str) -> PayloadFailure:
     return DataFailure(name, f"has {kind}, but earlier files have {before}: one kind per run")
 

@@ -12,9 +12,8 @@ from transformers import AutoTokenizer
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 from trl.data_utils import _tokenize, common_prefix_length
 
-from armada_train.data.rows import Row
+from armada_train.data.rows import Row, without_end
 from armada_train.failure import PayloadFailure
-from armada_train.model.files import without_end
 
 IGNORED = -100
 """The label of a token that carries no loss."""

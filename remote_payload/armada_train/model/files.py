@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.checkpoints.complete import has_weights, read_shapes
+from armada_train.data.rows import without_end
 from armada_train.failure import PayloadFailure
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Lora, TinyModel, Training
@@ -205,15 +206,6 @@ def _check_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str | None) -> No
     is_plain = tokenizer.settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
     if kind in ("text", "prompt_completion") and is_plain and _content(tokenizer.settings.get("eos_token")) is None:
         raise without_end(kind)
-
-
-def without_end(kind: str) -> PayloadFailure:
-    """Say that rows of text cannot be ended."""
-    return PayloadFailure(
-        "data_error",
-        f"the rows are {kind}, which end with the tokenizer's end token, but the model's tokenizer has none: "
-        "set `eos_token` in its tokenizer_config.json",
-    )
 
 
 def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, kind: str | None) -> None:

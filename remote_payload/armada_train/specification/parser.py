@@ -9,7 +9,6 @@ import json
 import re
 from pathlib import Path
 
-from armada_train.data.lengths import LONG_SAMPLES
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
     Batch,
@@ -26,6 +25,7 @@ from armada_train.specification.values import (
 
 PRECISIONS = ("bf16", "fp16", "fp32")
 KERNELS = ("none", "liger", "hub")
+LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt")

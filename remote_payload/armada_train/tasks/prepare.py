@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from armada_train.data.hooks import Stream
-from armada_train.data.preparation import Splits, prepare_model_and_data
+from armada_train.data.preparation import Splits, prepare
 from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
+from armada_train.data.tokens import choose_template, load_tokenizer
+from armada_train.model.loading import make_tiny_model, model_path
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder, replace_json
-from armada_train.specification.values import Training
+from armada_train.specification.values import TinyModel, Training
 
 
 def prepare_and_report(
@@ -42,6 +45,30 @@ def prepare_and_report(
     }
     replace_json(run.path / "report.json", {"parts": parts, "findings": findings, "seconds": splits.seconds})
     heartbeat.beat("ended")
+
+
+def prepare_model_and_data(
+    training: Training,
+    run: RunFolder,
+    heartbeat: Heartbeat,
+    train_rows: Files | Stream,
+    eval_files: Files | None,
+) -> tuple[Any, str | None, Splits]:
+    """Make what the ranks share: a tiny model where one is asked for, and the tokenised rows.
+
+    Returns:
+        The tokenizer, the chat template where it is not the tokenizer's own, and the rows.
+    """
+    if isinstance(training.model, TinyModel):
+        make_tiny_model(training.model, training, run, train_rows)
+    tokenizer = load_tokenizer(model_path(training, run))
+    template = choose_template(tokenizer, train_rows.kind)
+    files = train_rows if isinstance(train_rows, Files) else None
+    return (
+        tokenizer,
+        template,
+        prepare(training, run, lambda: heartbeat.beat("preparing"), tokenizer, template, files, eval_files),
+    )
 
 
 def describe(splits: Splits) -> list[str]:

@@ -16,7 +16,7 @@ from armada_train.checkpoints.manifest import Settings, describe_settings
 from armada_train.checkpoints.resume import Resume, find_resume
 from armada_train.data.epochs import doubt_about_epochs
 from armada_train.data.hooks import Stream
-from armada_train.data.preparation import Splits, as_main_first, prepare_model_and_data
+from armada_train.data.preparation import Splits
 from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
 from armada_train.failure import PayloadFailure
@@ -28,12 +28,13 @@ from armada_train.reporting.metrics import History, Metrics, read_history
 from armada_train.reporting.samples import Samples
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import Training, check_gpus, check_world
-from armada_train.tasks.prepare import describe, ignored_keys
+from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and_data
 from armada_train.training.agreement import Agreement, leave_groups
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.preemption import Preemption
+from armada_train.training.rank_order import as_main_first
 from armada_train.training.trainer import Trainer
 
 _LONG_S = 60

@@ -24,7 +24,7 @@ from armada.verdicts.states import Verdict
 from tests.answers import Answering, answered, outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from armada.rpc.session import HostSession
 
@@ -45,8 +45,8 @@ class Session(Answering):
 
     manifest = ""
 
-    def call_all(self, questions: list[Any]) -> list[Any]:
-        return answered(questions, [{"runs": []} for _ in questions])
+    def call_all(self, calls: Sequence[Any]) -> list[Any]:
+        return answered(calls, [{"runs": []} for _ in calls])
 
     def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         assert method == "outbox.manifest"

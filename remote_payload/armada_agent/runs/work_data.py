@@ -8,7 +8,7 @@ import os
 from typing import Any, Dict, List
 
 from armada_agent.errors import AgentError
-from armada_agent.rpc import parameters
+from armada_agent.foundation import parameters
 
 _SHA = frozenset("0123456789abcdef")
 

@@ -11,7 +11,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 
 _BASE = (

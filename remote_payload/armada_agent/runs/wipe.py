@@ -6,11 +6,12 @@ import shutil
 from typing import Any, Dict, List
 
 from armada_agent.errors import AgentError
-from armada_agent.host import files, roots
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Call
+from armada_agent.host import roots
 from armada_agent.host.processes import Process, scan
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_folder
-from armada_agent.rpc.session import Call
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
 

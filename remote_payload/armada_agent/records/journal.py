@@ -2,15 +2,15 @@
 
 import json
 import os
-import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
-from armada_agent.runs.leftover_processes import Place
-from armada_agent.supervisor.job import Ending
+from armada_agent.records.ending import Ending
+from armada_agent.records.place import Place
 
 _LONGEST_MESSAGE = 500  # of an event; state.json has the whole
 
@@ -140,15 +140,6 @@ class Journal:
         if not self._told:
             self._told = True
             say("cannot write, will keep trying: %s" % error)
-
-
-def say(message: str) -> None:
-    """Put a line into supervisor.log, if the disk takes it."""
-    try:
-        sys.stderr.write("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), message))
-        sys.stderr.flush()
-    except OSError:
-        return  # the log is on the same full disk; the journal keeps what matters
 
 
 def _told(ending: Ending) -> Dict[str, Any]:

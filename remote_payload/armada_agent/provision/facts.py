@@ -10,10 +10,10 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from armada_agent.host import gpus, limits, process_identity, processes, roots, trust
-from armada_agent.provision import environment, host_setup, uv
-from armada_agent.rpc.session import Call
-from armada_agent.supervisor import gpu_tickets, job_variables
+from armada_agent.foundation import process_identity
+from armada_agent.foundation.session import Call
+from armada_agent.host import gpu_tickets, gpus, job_variables, limits, processes, roots, setup_lines, trust
+from armada_agent.provision import environment, uv
 
 
 def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
@@ -23,7 +23,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `environment` where somebody else could change what is executed here.
     """
     doubts = trust.require_root(call.root)
-    setup = host_setup.find_failure()  # before the tools are looked for: it may bring them
+    setup = setup_lines.find_failure()  # before the tools are looked for: it may bring them
     disk = os.statvfs(call.root)
     return {
         "hostname": process_identity.current_host()["hostname"],
@@ -51,7 +51,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         },
         "setup": setup,
         "doubts": doubts,
-        "left_out": job_variables.left_out(os.environ, host_setup.exported()),
+        "left_out": job_variables.left_out(os.environ, setup_lines.exported()),
         "time": time.time(),
         "identity": process_identity.identify(),
     }

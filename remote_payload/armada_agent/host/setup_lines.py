@@ -15,8 +15,8 @@ import time
 from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.rpc import parameters
-from armada_agent.supervisor import job_variables
+from armada_agent.foundation import parameters
+from armada_agent.host import job_variables
 
 _PATIENCE_S = 25.0  # home waits 30 s for an answer; this sentence should come first
 _AGAIN_S = 60.0

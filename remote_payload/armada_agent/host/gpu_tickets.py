@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Set
 
-from armada_agent.host import files
+from armada_agent.foundation import files
 from armada_agent.paths import list_folder, locks_folder
 
 _TICKET = re.compile(r"(\d{12})-[a-z0-9-]+")

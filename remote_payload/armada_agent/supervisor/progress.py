@@ -3,10 +3,10 @@
 import os
 from typing import Any, Dict, List, Optional
 
-from armada_agent.host import files
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
 from armada_agent.outbox import checkpoint_watch, listing
 from armada_agent.paths import RunPaths
-from armada_agent.supervisor.journal import say
 from armada_agent.verdicts.requeue import Attempt
 
 _LIMIT = 1024 * 1024

@@ -1,0 +1,33 @@
+"""The end of a run: which states are one, and how a job got there."""
+
+from typing import Dict, Optional
+
+from armada_agent.verdicts.cause import Cause
+
+ENDED = ("succeeded", "failed", "cancelled")
+"""The states of a run that has ended."""
+
+
+class Ending:
+    """How a job ended, in the words of state.json and exit.json.
+
+    Attributes:
+        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
+        cause: Why a job failed by itself, for events.jsonl.
+    """
+
+    def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
+        self.state = state
+        self.reason = reason
+        self.message = message
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        self.steps: Dict[str, Optional[int]] = {}
+        self.cause: Optional[Cause] = None
+
+    def with_status(self, status: Optional[int]) -> "Ending":
+        """Note a process's return code, which is negative for a signal."""
+        if status is not None:
+            self.exit_code = status if status >= 0 else None
+            self.signal = -status if status < 0 else None
+        return self
