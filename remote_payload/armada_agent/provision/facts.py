@@ -1,4 +1,4 @@
-"""Describe this machine."""
+"""Describe this host: the machine, its tools, and the environments that are here."""
 
 import getpass
 import os

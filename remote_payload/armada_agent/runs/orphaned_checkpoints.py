@@ -1,4 +1,4 @@
-"""Have announced checkpoints finished whose supervisor died: `outbox/orphans.py` does it, in a separate process."""
+"""Start the process that finishes a run's announced checkpoints after its supervisor died (`outbox/orphans.py`)."""
 
 import os
 from typing import List

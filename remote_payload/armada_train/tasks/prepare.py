@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from armada_train.data.hooks import Stream
@@ -64,11 +65,8 @@ def prepare_model_and_data(
     tokenizer = load_tokenizer(model_path(training, run))
     template = choose_template(tokenizer, train_rows.kind)
     files = train_rows if isinstance(train_rows, Files) else None
-    return (
-        tokenizer,
-        template,
-        prepare(training, run, lambda: heartbeat.beat("preparing"), tokenizer, template, files, eval_files),
-    )
+    beat = partial(heartbeat.beat, "preparing")
+    return tokenizer, template, prepare(training, run, beat, tokenizer, template, files, eval_files)
 
 
 def describe(splits: Splits) -> list[str]:
