@@ -9,8 +9,10 @@ from pathlib import Path
 
 from armada.errors import ProvisionFailed
 from armada.provision.content import Content, take_stock
+from armada.units import amount
 
 LARGE_BYTES = 200_000_000
+_SHOWN = 10
 _NEVER = frozenset(
     {
         ".git",
@@ -29,12 +31,20 @@ _NEVER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files, and which revision they are of (None outside git); `skipped` are links and other things that stay."""
+    """The project's files that travel.
+
+    Attributes:
+        revision: The commit; None outside git.
+        dirty: Whether some of them differ from it.
+        skipped: Links and other things that stay.
+        ignored: Files and folders that git ignores; they stay, too.
+    """
 
     content: Content
     revision: str | None
     dirty: bool
     skipped: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
 
 
 def take_snapshot(folder: Path) -> Snapshot:
@@ -50,19 +60,37 @@ def take_snapshot(folder: Path) -> Snapshot:
         dirty = bool(_git(folder, "status", "--porcelain", "--", "."))
     else:
         names, revision, dirty = _walk(folder), None, False
+    ignored = _git(folder, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     there = [name for name in names if os.path.lexists(folder / name)]  # deleted but still in the index
     regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
     if not regular:
         raise ProvisionFailed(f"{folder} has no files to send", hint="point `code:` at your project, or leave it out")
-    size = sum((folder / name).stat().st_size for name in regular)
-    if size > LARGE_BYTES:
-        largest = max(regular, key=lambda name: (folder / name).stat().st_size)
-        raise ProvisionFailed(
-            f"{folder} holds {size / 1e6:.0f} MB; code is at most {LARGE_BYTES / 1e6:.0f} MB",
-            hint=f"ignore what is not code in .gitignore (the largest is {largest}); name data under `data:`",
-        )
-    skipped = tuple(sorted(set(there) - set(regular)))
-    return Snapshot(take_stock("code", folder, regular), revision.strip() if revision else None, dirty, skipped)
+    _refuse_large(folder, regular)
+    return Snapshot(
+        take_stock("code", folder, regular),
+        revision.strip() if revision else None,
+        dirty,
+        skipped=tuple(sorted(set(there) - set(regular))),
+        ignored=tuple(name.rstrip("/") for name in (ignored or "").split("\0") if name),
+    )
+
+
+def _refuse_large(folder: Path, names: list[str]) -> None:
+    """Refuse what is far too much to be code.
+
+    Raises:
+        ProvisionFailed: It names the ten largest files.
+    """
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    total = sum(sizes.values())
+    if total <= LARGE_BYTES:
+        return
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_SHOWN]
+    listed = ", ".join(f"{name} ({amount(sizes[name])})" for name in largest)
+    raise ProvisionFailed(
+        f"{folder} holds {amount(total)}; code is at most {amount(LARGE_BYTES)}. The largest: {listed}",
+        hint="ignore in .gitignore what is not code, and name what the job needs of it under `files:`",
+    )
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

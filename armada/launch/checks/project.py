@@ -11,14 +11,21 @@ if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject
 
 
+_SHOWN = 5
+
+
 def check_links(subject: Subject) -> Answer:
     """Name links and other files that are not sent."""
     snapshot = subject.snapshot
     if snapshot is None:
         return ok("no project is sent")
+    if left := subject.left_behind:
+        names = ", ".join(f"{each.path} (named in {each.named_in})" for each in left[:_SHOWN])
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        return warn(f"git ignores {names}{more}: not sent", f"files: {{{left[0].path}: {left[0].path}}}")
     if snapshot.skipped:
         return warn(f"links and submodules are not sent: {', '.join(snapshot.skipped[:3])}", "copy what the job needs")
-    ignored = ", except files that git ignores: name those under `data:`" if snapshot.revision else ""
+    ignored = ", except files that git ignores: name those under `files:`" if snapshot.revision else ""
     return ok(f"the whole project is sent{ignored}")
 
 

@@ -10,7 +10,7 @@
 | ARM006 | rsync is missing there or here: files travel as a tar stream through the agent        |
 | ARM007 | the host's clock is off (warns)                                                     |
 | ARM008 | checkpoints farther apart than the run is long (warns: only the last one is kept)   |
-| ARM009 | links and other things in the project that do not travel (warns)                    |
+| ARM009 | what of the project does not travel: links, and ignored files that the job names (warns) |
 | ARM010 | the project has changes that no revision holds (warns: the snapshot has them)       |
 | ARM011 | memory: more processes than the host has cores for (warns)                          |
 | ARM012 | the host's batch system could never run this; or not now (warns, with the reason)   |

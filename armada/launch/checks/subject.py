@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.protocol.spec import TrainingSection
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
+    from armada.provision.left_behind import LeftBehind
     from armada.provision.sources import FoundFile
 
 
@@ -56,6 +57,7 @@ class Subject:
         checkpoint_bytes: An upper estimate of what checkpoints take there.
         environment_missing: The environment has to be built.
         files: What `files:` name elsewhere than at home.
+        left_behind: Files that the job names, and that git ignores.
         scheduler: What the host's batch system says of the job file.
         trained: None for all but trainings by the bundled trainer.
     """
@@ -73,5 +75,6 @@ class Subject:
     environment_missing: bool = False
     snapshot: Snapshot | None = None
     files: tuple[FoundFile, ...] = ()
+    left_behind: tuple[LeftBehind, ...] = ()
     scheduler: SchedulerAnswer = field(default_factory=SchedulerAnswer)
     trained: Trained | None = None

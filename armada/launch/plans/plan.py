@@ -19,6 +19,7 @@ from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
 from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find_missing
+from armada.provision.left_behind import find_left_behind
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -103,8 +104,11 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = tuple(dict.fromkeys((*([snapshot.content] if snapshot else []), *parts.contents, *staged.contents)))
     missing = find_missing(session, contents)
+    left_behind = find_left_behind(task.settings, snapshot, (*(link.name for link in links), *task.settings.files))
     subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
-    subject = dataclasses.replace(subject, scheduler=ask_scheduler(session, files), files=staged.found)
+    subject = dataclasses.replace(
+        subject, scheduler=ask_scheduler(session, files), files=staged.found, left_behind=left_behind
+    )
     return Plan(
         run_id=place.run_id,
         experiment=task.settings,
