@@ -29,7 +29,7 @@ _NEVER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files, and which revision they are of (None outside git); `skipped` are links and other things that stay."""
+    """The files and their git revision (None outside git); `skipped` are links and other things that are not sent."""
 
     content: Content
     revision: str | None
@@ -41,7 +41,7 @@ def take_snapshot(folder: Path) -> Snapshot:
     """List and hash the project below `folder`.
 
     Raises:
-        ProvisionFailed: There is nothing to send, or it is far too much to be code.
+        ProvisionFailed: There is nothing to send, or far too much to be code.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if tracked is not None:
@@ -50,7 +50,7 @@ def take_snapshot(folder: Path) -> Snapshot:
         dirty = bool(_git(folder, "status", "--porcelain", "--", "."))
     else:
         names, revision, dirty = _walk(folder), None, False
-    there = [name for name in names if os.path.lexists(folder / name)]  # deleted but still in the index
+    there = [name for name in names if os.path.lexists(folder / name)]  # a file may be deleted but still in the index
     regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
     if not regular:
         raise ProvisionFailed(f"{folder} has no files to send", hint="point `code:` at your project, or leave it out")
@@ -66,7 +66,7 @@ def take_snapshot(folder: Path) -> Snapshot:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git answers about a folder, or None where it is no checkout or there is no git."""
+    """Return git's output for a folder, or None if it is no checkout or git is missing."""
     try:
         answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:
