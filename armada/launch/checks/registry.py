@@ -50,11 +50,11 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM016": model.check_hub_model,
     "ARM017": shell.check_variables,
 }
-"""A number is never given a second time. A check answers None where it has nothing to look at."""
+"""A number is never reused. A check returns None if it does not apply."""
 
 
 def check_launch(subject: Subject) -> tuple[Check, ...]:
-    """Every check that applies, in the order of their numbers."""
+    """Return the results of all checks that apply, ordered by number."""
     answers = ((code, check(subject)) for code, check in CHECKS.items())
     return tuple(
         Check(answer.outcome, answer.message, answer.hint, code) for code, answer in answers if answer is not None

@@ -46,7 +46,7 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
     elif digest:
         matching = [c for c in known if c.digest.startswith(word)][:1]
     else:
-        matching = [c for c in known if c.step == int(word)][-1:]  # after a resume a step may exist twice; the later one counts
+        matching = [c for c in known if c.step == int(word)][-1:]  # after a resume a step may be saved twice
     if not matching:
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
         lacking = " with an evaluation loss" if word == "best" and known else ""

@@ -4,6 +4,7 @@ They are stored in `runs/<run_id>/outputs/` under their names on the host. A fil
 at the length it was listed with. Each is checked against the host's SHA-256 for that length before it replaces an older
 copy.
 """
+
 from __future__ import annotations
 
 import contextlib

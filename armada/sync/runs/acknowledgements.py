@@ -120,7 +120,7 @@ class Acknowledger:
             try:
                 answer()
             except NotFound:
-                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # deleted there meanwhile, to free the disk
+                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # deleted meanwhile
             except HostUnreachable:
                 raise
             except ArmadaError as error:

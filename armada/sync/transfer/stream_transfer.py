@@ -322,7 +322,7 @@ class _DownloadAttempt:
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 
         block, _ = stream.receive(take)
-        self._writer.finish_block(block.index, block.number)  # also a block that is too short: the hash will show the error
+        self._writer.finish_block(block.index, block.number)  # if it is too short, the hash is wrong
         self._ask(stream)
 
     def _heard(self, stream: Stream) -> None:
