@@ -26,12 +26,12 @@ from armada_train.specification.values import Source, TinyModel, Training
 
 _BETWEEN_LOOKS_S = 0.05
 _UNKNOWN_BYTES = 1 << 40
-"""Of what is no file: taken for large."""
+"""The assumed size of sources that are not files: large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """What is trained on (None: a stream, made meanwhile) and what is evaluated on; `found` of `made` lay there already."""
+    """The training rows (None: a stream) and the evaluation rows; `found` of the `made` sources were prepared before."""
 
     train: Part | None
     evaluation: Part | None
@@ -53,16 +53,16 @@ def prepare(
     train_files: Files | None,
     eval_files: Files | None,
 ) -> Splits:
-    """Make both splits, or find them.
+    """Prepare both splits, or find them prepared.
 
     Args:
-        training: What is trained.
-        run: Whose rank this is.
-        heartbeat: Beats meanwhile.
-        tokenizer: Of the model.
-        template: The chat template, where it is not the tokenizer's own.
+        training: The specification.
+        run: The run's folder and this rank.
+        heartbeat: Updated meanwhile.
+        tokenizer: The model's tokenizer.
+        template: The chat template, if it is not the tokenizer's own.
         train_files: None for a stream.
-        eval_files: None where nothing is evaluated.
+        eval_files: None without evaluation.
 
     Raises:
         PayloadFailure: `data_error`, `disk_full`.
@@ -91,7 +91,7 @@ def prepare(
     if train_files:
         train = assemble(cache, tokens_of(train_files), "train", schedule, packing=schedule.packing)
     if eval_files:
-        # The eval loss is one number for one row, packed or not.
+        # The eval loss must be comparable, whether or not the training rows are packed.
         evaluation = assemble(cache, tokens_of(eval_files), "eval", schedule, packing=False)
     new = sum(prepared.is_new for prepared in tokens)
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)
@@ -104,10 +104,10 @@ def prepare_model_and_data(
     train_rows: Files | Stream,
     eval_files: Files | None,
 ) -> tuple[Any, str | None, Splits]:
-    """Make what the ranks share: a tiny model where one is asked for, and the tokenised rows.
+    """Prepare what the ranks share: a tiny model if requested, and the tokenised rows.
 
     Returns:
-        The tokenizer, the chat template where it is not the tokenizer's own, and the rows.
+        The tokenizer, the chat template if it is not the tokenizer's own, and the rows.
     """
     if isinstance(training.model, TinyModel):
         make_tiny_model(training.model, training, run, train_rows)
@@ -118,12 +118,12 @@ def prepare_model_and_data(
 
 
 def as_main_first(run: RunFolder, heartbeat: Heartbeat, work: Callable[[], Any]) -> Any:
-    """Let rank 0 do some work before all others, who then find it done.
+    """Let rank 0 do some work first; the other ranks then find it done.
 
-    They wait for a file and not in a collective, which would break off after its time-out, however well the work goes on.
-    If rank 0 fails, the launcher ends those who wait.
+    They wait for a file and not in a collective, which would time out however well the work proceeds. If rank 0 fails,
+    the launcher ends the waiting ranks.
     """
-    # The port is the launcher's own and new with each: a marker of a former start says nothing about this one.
+    # Each start has a new port from the launcher, so a marker of an earlier start does not apply.
     marker = run.attempt_folder / f".prepared-{os.environ.get('MASTER_PORT', '0')}"
     if run.is_main:
         result = work()
