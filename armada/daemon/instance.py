@@ -55,7 +55,7 @@ def _take(lock: FileLock) -> bool:
         if not lock.try_acquire(shared=True):
             return False
         lock.release()
-        time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # noqa: S311  # random: two starters must not keep colliding
+        time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # random: two starters must not keep colliding
     return True
 
 

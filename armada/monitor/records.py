@@ -47,7 +47,7 @@ def _read(line: str) -> dict[str, object]:
         raise ValueError("nested too deep")
     value = json.loads(line)
     if not isinstance(value, dict):
-        raise ValueError("not an object")  # noqa: TRY004  # noqa: TRY004  # the same type as for invalid JSON
+        raise ValueError("not an object")  # noqa: TRY004  # the same type as for invalid JSON
     return {sanitize_line(key, 100): item for key, item in value.items()}
 
 

@@ -68,10 +68,10 @@ class HostSession:
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._is_endless = False
         self.outage = Outage(host.name)
-        """What a person is told while the link is down; fetches over this session say theirs here, too."""
+        """What to tell the user while the link is down; transfers over this session report here too."""
         self._when_connected: list[Callable[[], None]] = []
         self.without_rsync: str | None = None
-        """Why rsync cannot be used with it; None while that has not failed."""
+        """Why rsync cannot be used with the host; None unless that has failed."""
 
     @overload
     def call(

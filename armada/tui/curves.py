@@ -90,7 +90,7 @@ class Curve:
         self.times = array("d")
         self.raw = Levels()
         self.newest = NAN
-        """The last value, also where it is not finite and so in no picture."""
+        """The last value, even if it is not finite and so not drawn."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 

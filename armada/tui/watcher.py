@@ -78,10 +78,10 @@ class Watcher:
         self._sparks: dict[str, tuple[object, tuple[float | None, ...]]] = {}
         self._read_until: dict[tuple[str, str], tuple[int, float]] = {}
         self._outlined: dict[tuple[str, str], int] = {}
-        """Curves of which only the outline was handed over so far, and of which attempt: all of their points come after it."""
+        """Curves of which only the outline was sent so far, with their attempt: all of their points follow."""
         self._hosts_trouble: str | None = None
         self._opened: tuple[int, int] | None = None
-        """Which file the store is, by the file system."""
+        """The device and inode of the store."""
         self._besides_at = float("-inf")
         self._besides: dict[str, Any] = {}
         self._last = EMPTY

@@ -1,12 +1,9 @@
 """Handle ends that no process recorded: what a scheduler's silence means, and how long to wait for better evidence.
 
-| what is known                   | shown as     | consequence
-|
-|---------------------------------|--------------|--------------------------------------------------------------------------|
-| an end was recorded or observed | as recorded  | the run is over
-|
-| `gone`: only guessed            | failed: gone | it may be resumed; polls and syncs continue for `WATCHED_S`, nothing
-else |
+| what is known                   | shown as     | consequence                                                               |
+|---------------------------------|--------------|---------------------------------------------------------------------------|
+| an end was recorded or observed | as recorded  | the run is over                                                           |
+| `gone`: only guessed            | failed: gone | it may be resumed; polls and syncs continue for `WATCHED_S`, nothing else |
 
 Only positive evidence revises a guess. Silence of a host or a scheduler leaves it unchanged.
 """

@@ -1,20 +1,13 @@
 """Decide where a run's folder is, and what follows if it is not visible.
 
-| its folder  | name that the root reports               | it is     | what follows
-|
-|-------------|------------------------------------------|-----------|------------------------------------------------------------|
-| seen        | any                                      | here      | its evidence counts
-|
-| not seen    | the same as when the folder was seen     | removed   | nothing of it is there or will come from there
-|
-| not seen    | another, created there by a wipe         | removed   | the same; the root records who wiped the host
-|
-| not seen    | another, and this home wiped the old one | removed   | the same
-|
-| not seen    | another, or none that can be read        | away      | nothing: a file system is not mounted, or the
-disk is another |
-| never seen  | none is known: an old record             | unknown   | nothing
-|
+| its folder | name that the root reports               | it is   | what follows                                                  |
+|------------|------------------------------------------|---------|---------------------------------------------------------------|
+| seen       | any                                      | here    | its evidence counts                                           |
+| not seen   | the same as when the folder was seen     | removed | nothing of it is there or will come from there                |
+| not seen   | another, created there by a wipe         | removed | the same; the root records who wiped the host                 |
+| not seen   | another, and this home wiped the old one | removed | the same                                                      |
+| not seen   | another, or none that can be read        | away    | nothing: a file system is not mounted, or the disk is another |
+| never seen | none is known: an old record             | unknown | nothing                                                       |
 """
 
 from __future__ import annotations

@@ -1,54 +1,31 @@
 """Decide what destroying a host would lose, run by run. Anything not seen counts as lost.
 
-| of a run on the host                                            | lost
-|
-|-----------------------------------------------------------------|--------------------------------------------------------------|
-| it was listed, but is missing from a later answer               | yes: its file system may be away
-|
-| it was launched or resumed while the host was checked           | yes
-|
-| its job lives, may live, or may be started                      | yes
-|
-| its scheduler no longer lists its job: `gone`, a guess          | yes
-|
-| its records cannot be read                                      | yes: nobody knows whether its job lives
-|
-| home does not know the run                                      | yes
-|
-| another home that registered for it has not fetched everything  | yes
-|
-| a checkpoint: every byte was read at home, and none changed     | no
-|
-| … it is damaged at home                                         | yes
-|
-| … it is not at home                                             | yes, unless `keep_home` does not want it and what it
-keeps is whole |
-| a checkpoint is announced but not finished                      | yes
-|
-| a log or an output differs from the copy at home                | yes
-|
-| … its name is not valid at home, or it cannot be listed         | yes
-|
-| files that no `sync.outputs` pattern matches                    | yes, unless the user says that they do not count
-|
-| … a checkpoint proven to be at home has the same bytes          | no
-|
-| the middle of a log that is longer than `sync.log_limit`        | yes, unless the user says that it does not count
-|
-| code with uncommitted changes                                   | no, but it is reported
-|
+| of a run on the host                                           | lost                                                                |
+|----------------------------------------------------------------|---------------------------------------------------------------------|
+| it was listed, but is missing from a later answer              | yes: its file system may be away                                    |
+| it was launched or resumed while the host was checked          | yes                                                                 |
+| its job lives, may live, or may be started                     | yes                                                                 |
+| its scheduler no longer lists its job: `gone`, a guess         | yes                                                                 |
+| its records cannot be read                                     | yes: nobody knows whether its job lives                             |
+| home does not know the run                                     | yes                                                                 |
+| another home that registered for it has not fetched everything | yes                                                                 |
+| a checkpoint: every byte was read at home, and none changed    | no                                                                  |
+| … it is damaged at home                                        | yes                                                                 |
+| … it is not at home                                            | yes, unless `keep_home` does not want it and what it keeps is whole |
+| a checkpoint is announced but not finished                     | yes                                                                 |
+| a log or an output differs from the copy at home               | yes                                                                 |
+| … its name is not valid at home, or it cannot be listed        | yes                                                                 |
+| files that no `sync.outputs` pattern matches                   | yes, unless the user says that they do not count                    |
+| … a checkpoint proven to be at home has the same bytes         | no                                                                  |
+| the middle of a log that is longer than `sync.log_limit`       | yes, unless the user says that it does not count                    |
+| code with uncommitted changes                                  | no, but it is reported                                              |
 
-| of a run that was there and is not seen                         | lost
-|
-|-----------------------------------------------------------------|--------------------------------------------------------------|
-| processes of it live there                                      | yes
-|
-| its root has another name: a file system may be away            | yes, unless all of it was at home and is still
-proven there  |
-| its folder was removed before a batch system's job had ended    | yes: nobody knows whether the job still waits or
-runs        |
-| its folder was removed                                          | no
-|
+| of a run that was there and is not seen                      | lost                                                        |
+|--------------------------------------------------------------|-------------------------------------------------------------|
+| processes of it live there                                   | yes                                                         |
+| its root has another name: a file system may be away         | yes, unless all of it was at home and is still proven there |
+| its folder was removed before a batch system's job had ended | yes: nobody knows whether the job still waits or runs       |
+| its folder was removed                                       | no                                                          |
 """
 
 from __future__ import annotations

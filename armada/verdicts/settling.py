@@ -1,20 +1,13 @@
 """Decide whether all of a run is at home, so that no more syncs are needed.
 
-| of a run                                                        | all of it is home
-|
-|-----------------------------------------------------------------|------------------------------------------------------|
-| it has not ended, or its end is a guess                         | no
-|
-| a checkpoint on its host is not at home                         | no, unless it is unwanted, or was given up and
-reported |
-| a log or an output changed during its transfer, or failed       | no
-|
-| a checkpoint is still being hashed on its host                  | no
-|
-| something of it could not be fetched, or is in doubt at home    | no
-|
-| the user asked for a part of it only                            | no
-|
+| of a run                                                     | all of it is home                                       |
+|--------------------------------------------------------------|---------------------------------------------------------|
+| it has not ended, or its end is a guess                      | no                                                      |
+| a checkpoint on its host is not at home                      | no, unless it is unwanted, or was given up and reported |
+| a log or an output changed during its transfer, or failed    | no                                                      |
+| a checkpoint is still being hashed on its host               | no                                                      |
+| something of it could not be fetched, or is in doubt at home | no                                                      |
+| the user asked for a part of it only                         | no                                                      |
 """
 
 from __future__ import annotations

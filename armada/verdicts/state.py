@@ -3,29 +3,29 @@
 A host shows files and processes; it never says "failed". This table says what they mean together. The first matching
 row decides (`because` of the verdict names the row, and `armada ps --why` shows it):
 
-| evidence                                                        | state      | reason             |
-|-----------------------------------------------------------------|------------|--------------------|
-| the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written         |
-| no folder of the run on the host, processes of it live there    | running    | folder_removed     |
-| nothing of the run on the host                                  | unknown    | not_on_host        |
-| its records there cannot be read                                | unknown    | unreadable         |
-| no submission claimed                                           | preparing  |                    |
-| claimed, no supervisor has started it                           | submitted  |                    |
-| supervisor alive                                                | as written |                    |
-| … and wrote “running”, and no progress for `stall_after`        | running    | stalled            |
-| its batch system: it waits, or waits again                      | queued     | as written         |
-| its batch system reported so before its supervisor started      | running    |                    |
-| its batch system: held                                          | queued     | held               |
-| its batch system: it runs, or is about to end                   | running    |                    |
-| its batch system: it ended, and no end was written              | see below  | the engine's       |
-| its batch system, several times: there is no such job           | failed     | gone: a guess      |
-| its batch system does not answer                                | as before  |                    |
-| liveness cannot be known from here                              | as written |                    |
-| the host was rebooted since                                     | failed     | host_rebooted      |
-| supervisor dead, processes of the run alive                     | running    | supervisor_lost    |
-| supervisor dead, none alive, a stop was requested               | cancelled  | killed_by_user     |
-| supervisor dead, none alive, no attempt begun                   | failed     | never_started      |
-| supervisor dead, none alive                                     | failed     | supervisor_lost    |
+| evidence                                                        | state      | reason          |
+|-----------------------------------------------------------------|------------|-----------------|
+| the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written      |
+| no folder of the run on the host, processes of it live there    | running    | folder_removed  |
+| nothing of the run on the host                                  | unknown    | not_on_host     |
+| its records there cannot be read                                | unknown    | unreadable      |
+| no submission claimed                                           | preparing  |                 |
+| claimed, no supervisor has started it                           | submitted  |                 |
+| supervisor alive                                                | as written |                 |
+| … and wrote “running”, and no progress for `stall_after`        | running    | stalled         |
+| its batch system: it waits, or waits again                      | queued     | as written      |
+| its batch system reported so before its supervisor started      | running    |                 |
+| its batch system: held                                          | queued     | held            |
+| its batch system: it runs, or is about to end                   | running    |                 |
+| its batch system: it ended, and no end was written              | see below  | the engine's    |
+| its batch system, several times: there is no such job           | failed     | gone: a guess   |
+| its batch system does not answer                                | as before  |                 |
+| liveness cannot be known from here                              | as written |                 |
+| the host was rebooted since                                     | failed     | host_rebooted   |
+| supervisor dead, processes of the run alive                     | running    | supervisor_lost |
+| supervisor dead, none alive, a stop was requested               | cancelled  | killed_by_user  |
+| supervisor dead, none alive, no attempt begun                   | failed     | never_started   |
+| supervisor dead, none alive                                     | failed     | supervisor_lost |
 
 A job that its batch system ended before its supervisor could write anything was removed (cancelled), ran out of time or
 memory, or lost its node (failed). While a batch system does not answer, the last known state stays and its age is

@@ -1,20 +1,13 @@
 """Decide how a run ended that was asked to stop and of which its host has no records.
 
-| its folder                                                     | the run
-|
-|----------------------------------------------------------------|------------------------------------------------------|
-| is on a root that is away                                      | unknown: it may run
-|
-| never was on the host                                          | cancelled: only home's own record exists
-|
-| was removed; a batch system had the run                        | unknown: its job may wait or run under its name
-|
-| was removed; other machines share the file system, or may      | unknown: it may run on another
-|
-| was removed; no process of it is on the host                   | cancelled
-|
-| … and it had ended before                                      | as it ended
-|
+| its folder                                                | the run                                         |
+|-----------------------------------------------------------|-------------------------------------------------|
+| is on a root that is away                                 | unknown: it may run                             |
+| never was on the host                                     | cancelled: only home's own record exists        |
+| was removed; a batch system had the run                   | unknown: its job may wait or run under its name |
+| was removed; other machines share the file system, or may | unknown: it may run on another                  |
+| was removed; no process of it is on the host              | cancelled                                       |
+| … and it had ended before                                 | as it ended                                     |
 """
 
 from __future__ import annotations

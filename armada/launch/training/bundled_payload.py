@@ -51,7 +51,7 @@ def _load_package() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    assert spec is not None and spec.loader is not None  # noqa: S101, PT018  # noqa: S101, PT018  # it is a Python file
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018  # it is a Python file
     module = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = module
     spec.loader.exec_module(module)

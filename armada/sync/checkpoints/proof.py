@@ -1,11 +1,11 @@
 """Decide whether a checkpoint is at home, from its bytes and never from its size alone.
 
-| what is known of its files here                                             | it is    |
-|-----------------------------------------------------------------------------|----------|
-| all were read and correct, and none was touched since (size, times, inode)  | proven   |
-| some were touched since, or never read; read now, and correct               | proven   |
-| some do not match the manifest, or the manifest does not match its digest   | damaged  |
-| there is no folder                                                          | missing  |
+| what is known of its files here                                            | it is   |
+|----------------------------------------------------------------------------|---------|
+| all were read and correct, and none was touched since (size, times, inode) | proven  |
+| some were touched since, or never read; read now, and correct              | proven  |
+| some do not match the manifest, or the manifest does not match its digest  | damaged |
+| there is no folder                                                         | missing |
 
 Damage that was found before is a doubt. It ends only when every byte has been read and is correct.
 """

@@ -1,14 +1,13 @@
 """Decide when a run is due to be synced. Every clock and random number is passed in.
 
-| situation                                        | due                                                     |
-|--------------------------------------------------|---------------------------------------------------------|
-| the user requested it (`sync now`)               | now, whatever the window says                           |
-| the run has ended, its final sync is not done    | now, whatever the window says, since a host may be billed by the
-hour |
-| a finished checkpoint is on the host, not here   | now, inside the window                                  |
-| the run lives, `every` has passed                | now, inside the window                                  |
-| the last sync failed                             | after its back-off, except on request                   |
-| the clock was set back, or the laptop slept      | now, once: a time that lies too far ahead is ignored    |
+| situation                                      | due                                                                   |
+|------------------------------------------------|-----------------------------------------------------------------------|
+| the user requested it (`sync now`)             | now, whatever the window says                                         |
+| the run has ended, its final sync is not done  | now, whatever the window says, since a host may be billed by the hour |
+| a finished checkpoint is on the host, not here | now, inside the window                                                |
+| the run lives, `every` has passed              | now, inside the window                                                |
+| the last sync failed                           | after its back-off, except on request                                 |
+| the clock was set back, or the laptop slept    | now, once: a time that lies too far ahead is ignored                  |
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class _DownloadAttempt:
         self._came_bytes = 0
         self._first_at: float | None = None
         self.spent = False
-        """The direct stream has carried all it may."""
+        """Whether the direct stream has reached its limit of bytes."""
 
     def run(self) -> BaseException | None:
         """Fetch what is missing; return the error, if any."""

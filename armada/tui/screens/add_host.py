@@ -69,7 +69,7 @@ class AddHost(ModalScreen[str | None]):
         self.fields: dict[str, Input] = {}
         self._added: str | None = None
         self._asked = 0
-        """Counts questions: an answer to an older one is dropped."""
+        """Counts requests: the answer to an older one is dropped."""
 
     @property
     def board(self) -> Dashboard:

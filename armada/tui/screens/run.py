@@ -60,7 +60,7 @@ class RunScreen(View):
         self._asked = "search"
         self._config: object = None
         self.other: str | None = None
-        """The run whose settings are held against this one's."""
+        """The run whose settings are compared with this one's."""
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols

@@ -42,7 +42,7 @@ class Window(AppService):
             "",
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=websocket.close,  # type: ignore[arg-type]  # type: ignore[arg-type]  # the boolean result is not used
+            close=websocket.close,  # type: ignore[arg-type]  # the boolean result is not used
             download_manager=DownloadManager(),
         )
         self._argv = argv

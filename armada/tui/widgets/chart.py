@@ -87,7 +87,7 @@ class Chart(Widget):
         self._view: tuple[float, float] | None = None
         self._strips: list[Strip] = []
         self._held: tuple[int, int] | None = None
-        """Which button of the mouse is down, and where it went down."""
+        """The pressed mouse button, and where it was pressed."""
         self._at = 0
 
     def show(

@@ -99,7 +99,7 @@ class RunTable(Table):
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
             return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
-        assert isinstance(source, RunRow)  # noqa: S101  # noqa: S101  # show_runs adds nothing else
+        assert isinstance(source, RunRow)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             return (((self.symbols.text(source.trouble or ""), "warn"),),)
         return self._row(source, self.now())

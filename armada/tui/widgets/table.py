@@ -110,7 +110,7 @@ class Table(ScrollView, can_focus=True):
         self.entries: list[Entry] = []
         self.cursor: str | None = None
         self.empty = ""
-        """What stands there while there is no line; inert, and names the next key."""
+        """The text shown while there are no lines; sanitized, and it names the next key."""
         self._lines: dict[str, int] = {}
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}

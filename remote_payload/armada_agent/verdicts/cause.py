@@ -2,16 +2,16 @@
 
 The first row that applies decides:
 
-| evidence                                                                | reason                                |
-|-------------------------------------------------------------------------|---------------------------------------|
-| the job wrote a reason itself (failure.json), other than `exception`    | that reason                           |
-| SIGKILL ended it or a rank, and the kernel killed a process for memory  | `host_oom`                            |
-| a signal that armada did not send ended it or a rank                    | `signal_<NAME>`                       |
-| the exception of the rank that failed first                             | its class (`cause_patterns.py`)       |
-| exit code 127 or 126, and the shell's message for it                    | `command_not_found`, `…_not_executable` |
-| the last lines of the output                                            | their class                           |
-| the run's disk is full, and nothing else was printed                    | `disk_full`                           |
-| none of these                                                           | `exit_<code>`, with the last exception |
+| evidence                                                               | reason                                  |
+|------------------------------------------------------------------------|-----------------------------------------|
+| the job wrote a reason itself (failure.json), other than `exception`   | that reason                             |
+| SIGKILL ended it or a rank, and the kernel killed a process for memory | `host_oom`                              |
+| a signal that armada did not send ended it or a rank                   | `signal_<NAME>`                         |
+| the exception of the rank that failed first                            | its class (`cause_patterns.py`)         |
+| exit code 127 or 126, and the shell's message for it                   | `command_not_found`, `…_not_executable` |
+| the last lines of the output                                           | their class                             |
+| the run's disk is full, and nothing else was printed                   | `disk_full`                             |
+| none of these                                                          | `exit_<code>`, with the last exception  |
 
 A rank whose peer is gone fails too, and often reports first. Its message is kept but does not count as a cause.
 """

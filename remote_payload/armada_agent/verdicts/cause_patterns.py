@@ -1,15 +1,15 @@
 """Classify a line of a failure: the classes of causes, and the messages of real programs that identify them.
 
-| reason           | what failed                                                                            |
-|------------------|----------------------------------------------------------------------------------------|
-| `oom`            | a GPU's memory                                                                         |
-| `host_oom`       | the machine's memory, or the limit of its cgroup or /dev/shm                           |
-| `disk_full`      | a disk or a quota                                                                      |
-| `nan_loss`       | the loss: it is not a number                                                           |
-| `missing_module` | a Python module or a shared library                                                    |
-| `missing_file`   | a file or a folder                                                                     |
-| `network`        | a name that cannot be resolved, or a server that does not answer                       |
-| `signal_<NAME>`  | unknown: a signal ended the process (`cause.py` decides these)                         |
+| reason           | what failed                                                      |
+|------------------|------------------------------------------------------------------|
+| `oom`            | a GPU's memory                                                   |
+| `host_oom`       | the machine's memory, or the limit of its cgroup or /dev/shm     |
+| `disk_full`      | a disk or a quota                                                |
+| `nan_loss`       | the loss: it is not a number                                     |
+| `missing_module` | a Python module or a shared library                              |
+| `missing_file`   | a file or a folder                                               |
+| `network`        | a name that cannot be resolved, or a server that does not answer |
+| `signal_<NAME>`  | unknown: a signal ended the process (`cause.py` decides these)   |
 
 What a rank reports because another one is gone is not a cause (`is_consequence`), nor what a launcher reports about its
 ranks. Each pattern has recorded outputs under tests/unit/verdicts/recordings.

@@ -1,11 +1,11 @@
 """Decide whether a job with an unrecorded end may have succeeded. If so, only a person may run it again.
 
-| what is known of a job without an exit code                     | it may have succeeded |
-|-----------------------------------------------------------------|-----------------------|
-| it announces its checkpoints, and announced its final one       | yes                   |
-| it announces its checkpoints, and its final one is missing      | no                    |
-| a script or command, and its host was rebooted under its living supervisor | no         |
-| a script or command, and its supervisor died before it          | yes                   |
+| what is known of a job without an exit code                                | it may have succeeded |
+|----------------------------------------------------------------------------|-----------------------|
+| it announces its checkpoints, and announced its final one                  | yes                   |
+| it announces its checkpoints, and its final one is missing                 | no                    |
+| a script or command, and its host was rebooted under its living supervisor | no                    |
+| a script or command, and its supervisor died before it                     | yes                   |
 """
 
 OUTLIVED_S = 30.0

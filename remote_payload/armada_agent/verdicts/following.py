@@ -1,15 +1,15 @@
 """Decide whether a run may be submitted again, and whether its secrets may be deleted. Both require that its job has ended.
 
-| of the previous submission                                          | another may follow | secrets may go     |
-|---------------------------------------------------------------------|--------------------|--------------------|
-| its end was recorded, by its supervisor or by a stop                | yes                | yes                |
-| one of its processes lives here, and no end was recorded            | no                 | no                 |
-| its batch system reports its end, and its signs of life are old     | yes                | yes                |
-| its batch system keeps answering that it is unknown: a guess        | yes, on request    | no                 |
-| its supervisor is dead, and none of its processes lives here        | yes                | no: no recorded end |
-| its supervisor lives, or that is unknown                            | no                 | no                 |
-| nothing has started it yet                                          | no                 | no                 |
-| it is later than the requested submission                           | no                 |                    |
+| of the previous submission                                      | another may follow | secrets may go      |
+|-----------------------------------------------------------------|--------------------|---------------------|
+| its end was recorded, by its supervisor or by a stop            | yes                | yes                 |
+| one of its processes lives here, and no end was recorded        | no                 | no                  |
+| its batch system reports its end, and its signs of life are old | yes                | yes                 |
+| its batch system keeps answering that it is unknown: a guess    | yes, on request    | no                  |
+| its supervisor is dead, and none of its processes lives here    | yes                | no: no recorded end |
+| its supervisor lives, or that is unknown                        | no                 | no                  |
+| nothing has started it yet                                      | no                 | no                  |
+| it is later than the requested submission                       | no                 |                     |
 """
 
 from armada_agent.verdicts import liveness

@@ -1,11 +1,11 @@
 """Decide whether a checkpoint may be deleted on its host, from what each home has reported about it.
 
-| it is the newest | the home that asks                | the other homes that registered for the run  | it       |
-|------------------|-----------------------------------|----------------------------------------------|----------|
-| yes              | any                               | any                                          | stays    |
-| no               | has not reported that it holds it | any                                          | stays    |
-| no               | holds it                          | one has reported nothing about it            | stays    |
-| no               | holds it                          | each holds it, or does not want it           | may go   |
+| it is the newest | the home that asks                | the other homes that registered for the run | it     |
+|------------------|-----------------------------------|---------------------------------------------|--------|
+| yes              | any                               | any                                         | stays  |
+| no               | has not reported that it holds it | any                                         | stays  |
+| no               | holds it                          | one has reported nothing about it           | stays  |
+| no               | holds it                          | each holds it, or does not want it          | may go |
 
 A home that reports nothing may be offline for a month, so its silence never permits a deletion. Only a person can
 remove a home from the decision, by name (`armada hosts forget-home`). A home of the first release has no name: an

@@ -5,33 +5,21 @@ supervisor wrote so, until it writes that it left. Its signs of life are its own
 A supervisor that left because its job is requeued may seem to have ended: Slurm reports such a job as FAILED, or not at
 all, until the node is cleared.
 
-| the scheduler says  | begun, signs changed | … seen too briefly | … silent, or not begun             | goes back
-|
-|---------------------|----------------------|--------------------|------------------------------------|--------------------------------|
-| pending, held       | running              | unknown            | pending, held                      | pending, held
-|
-| ended               | running              | ending             | ended, after two such answers      | unknown; ended,
-after a minute |
-| nothing (`missing`) | running              | unknown            | a second query, by the job's id    | as of one that
-has begun       |
-| … after its end     | running              | unknown            | ended, as reported and believed    | ended, as
-reported             |
-| running, ending     | as it says           | as it says         | as it says                         | as it says
-|
+| the scheduler says  | begun, signs changed | … seen too briefly | … silent, or not begun          | goes back                      |
+|---------------------|----------------------|--------------------|---------------------------------|--------------------------------|
+| pending, held       | running              | unknown            | pending, held                   | pending, held                  |
+| ended               | running              | ending             | ended, after two such answers   | unknown; ended, after a minute |
+| nothing (`missing`) | running              | unknown            | a second query, by the job's id | as of one that has begun       |
+| … after its end     | running              | unknown            | ended, as reported and believed | ended, as reported             |
+| running, ending     | as it says           | as it says         | as it says                      | as it says                     |
 
-| the second query     | accounting                   | then
-|
-|----------------------|------------------------------|------------------------------------------------------------------|
-| no answer            |                              | unknown
-|
-| shows the job        |                              | the status it shows
-|
-| no such job          | it ended                     | ended
-|
-| no such job          | it runs or waits             | unknown; `gone` after an hour: accounting may never hear of ends
-|
-| no such job          | no record, or no accounting  | `gone`; after an hour if the queue's answer was incomplete
-|
+| the second query | accounting                  | then                                                             |
+|------------------|-----------------------------|------------------------------------------------------------------|
+| no answer        |                             | unknown                                                          |
+| shows the job    |                             | the status it shows                                              |
+| no such job      | it ended                    | ended                                                            |
+| no such job      | it runs or waits            | unknown; `gone` after an hour: accounting may never hear of ends |
+| no such job      | no record, or no accounting | `gone`; after an hour if the queue's answer was incomplete       |
 
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 """

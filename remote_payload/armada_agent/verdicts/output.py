@@ -45,7 +45,7 @@ class Output:
         self.lines = [line.rstrip("\r")[:LONGEST_LINE] for line in text.splitlines()[-_MOST_LINES:]]
         self.raised = _find_raised(self.lines)
         self.ended = _find_ended(text)
-        """Ranks that ended by themselves, the one that its launcher names as the first at the beginning."""
+        """Ranks that ended by themselves; first the one that the launcher names as the first."""
 
     def last_lines(self, count: int, rank: Rank = None) -> List[str]:
         """Return the last lines of a rank, or of all ranks, without what the launcher added at the end."""

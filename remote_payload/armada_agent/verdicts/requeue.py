@@ -1,13 +1,13 @@
 """Decide whether an attempt that its scheduler ended returns to the queue.
 
-| it ended by          | the job can resume | its newest checkpoint                     | the run   |
-|----------------------|--------------------|-------------------------------------------|-----------|
-| its time limit       | no                 |                                           | fails     |
-| its time limit       | yes                | is newer than before the attempt          | goes back |
-| its time limit       | yes                | is not, for fewer attempts than allowed   | goes back |
-| its time limit       | yes                | is not, for as many attempts as allowed   | fails     |
-| its time limit       | yes                | is unknown: an older armada's record      | goes back |
-| preemption, its node |                    |                                           | goes back |
+| it ended by          | the job can resume | its newest checkpoint                   | the run   |
+|----------------------|--------------------|-----------------------------------------|-----------|
+| its time limit       | no                 |                                         | fails     |
+| its time limit       | yes                | is newer than before the attempt        | goes back |
+| its time limit       | yes                | is not, for fewer attempts than allowed | goes back |
+| its time limit       | yes                | is not, for as many attempts as allowed | fails     |
+| its time limit       | yes                | is unknown: an older armada's record    | goes back |
+| preemption, its node |                    |                                         | goes back |
 
 Attempts without a newer checkpoint are counted from the newest back to one that saved a newer checkpoint. Attempts that
 a scheduler ended for its own reasons, and those whose progress is unknown, count neither way.

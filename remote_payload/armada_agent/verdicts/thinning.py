@@ -1,12 +1,11 @@
 """Choose the finished checkpoint to delete next on a nearly full disk. The newest and the best always stay.
 
-| a checkpoint                                   | is deleted                                                       |
-|------------------------------------------------|------------------------------------------------------------------|
-| the newest, the best, what the job called best | never                                                            |
-| every home of the run holds it                 | first, oldest first                                              |
-| a home lacks it                                | next, while the disk is scarce: the one that leaves the smallest gap
-|
-| the oldest, and a home lacks it                | never                                                            |
+| a checkpoint                                   | is deleted                                                           |
+|------------------------------------------------|----------------------------------------------------------------------|
+| the newest, the best, what the job called best | never                                                                |
+| every home of the run holds it                 | first, oldest first                                                  |
+| a home lacks it                                | next, while the disk is scarce: the one that leaves the smallest gap |
+| the oldest, and a home lacks it                | never                                                                |
 """
 
 import math

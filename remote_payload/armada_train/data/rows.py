@@ -51,7 +51,7 @@ class Files:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
         self.ignored_keys: Counter[str] = Counter()
-        """Filled when the rows are tokenised, or found to be."""
+        """Filled when the rows are tokenised, or found in the cache."""
 
     @functools.cached_property
     def kind(self) -> str:

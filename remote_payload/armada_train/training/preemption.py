@@ -17,7 +17,7 @@ class Preemption:
         self.noted = 0
         """Number of the signal that reached this rank."""
         self.agreed = 0
-        """Number of the signal that all ranks know of; what follows from it happens on all of them."""
+        """Number of the signal that all ranks know of; all of them act on it together."""
         self._has_work = False
 
     def listen(self) -> None:
