@@ -86,8 +86,7 @@ def _check(merge: Merge) -> None:
     base = Path(merge.base)
     if base.is_absolute() and not (base / "config.json").is_file():
         raise PayloadFailure("env_error", f"the base model {base} is not on this host")
-    # For a base in 16 bits: merging in fp32 takes twice its size; the result in its own size is read again in fp32 to
-    # compare.
+    # For a base in 16 bits, fp32 takes twice its size, first to merge and then to compare; the written copy adds once its size.
     needed = 3 * weights_bytes(base) if base.is_absolute() else 0
     if merge.memory_bytes is not None and needed > merge.memory_bytes:
         have, need = merge.memory_bytes / 1e9, needed / 1e9

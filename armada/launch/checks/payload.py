@@ -58,7 +58,7 @@ def ask_payload(
 
 
 def _is_here(training: Any, model: Path | None) -> bool:
-    """Whether the model can be checked: its folder is at home, or it is created from a configuration."""
+    """Whether the model can be checked: its folder is at home, or it is a tiny one."""
     return model is not None or not isinstance(training.model, str)
 
 

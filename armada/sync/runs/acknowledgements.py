@@ -62,7 +62,7 @@ class Acknowledger:
         refused = {trouble.digest for trouble in self._troubles}
         for checkpoint in checkpoints.of_run(self._database, self._run_id):
             if checkpoint.digest in refused:
-                continue  # this was sent a moment ago
+                continue  # it just failed
             if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.home_path is None:
                 continue
             if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):

@@ -113,7 +113,7 @@ class _Agent(AgentSSH):
         connection.settimeout(_AGENT_TIMEOUT_S)
         try:
             connection.connect(os.path.expanduser(path))  # noqa: PTH111  # a socket's address is a string
-            self._connect(connection)  # type: ignore[attr-defined]  # typeshed leaves out what begins with _
+            self._connect(connection)  # type: ignore[attr-defined]  # typeshed omits names that begin with _
         except (OSError, SSHException):
             connection.close()  # SSH_AUTH_SOCK often outlives its agent
 

@@ -49,7 +49,7 @@ class _Unasked(AuthHandler):
     """Sends the signed request right after the service request."""
 
     def _request_auth(self) -> None:
-        super()._request_auth()  # type: ignore[misc]  # typeshed leaves out what begins with _
+        super()._request_auth()  # type: ignore[misc]  # typeshed omits names that begin with _
         consent = Message()
         consent.add_string("ssh-userauth")
         consent.rewind()

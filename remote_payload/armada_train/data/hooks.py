@@ -126,7 +126,7 @@ def load_hook(name: str) -> Hook:
     hook = getattr(module, function_name, None)
     if not callable(hook):
         raise PayloadFailure("data_error", f"hook {name}: {module.__file__} has no function {function_name}")
-    return hook  # type: ignore[no-any-return]  # what a user's function takes and returns shows when it is called
+    return hook  # type: ignore[no-any-return]  # the call shows what a user's function takes and returns
 
 
 def hook_file(name: str) -> Path:

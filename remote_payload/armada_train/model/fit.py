@@ -61,7 +61,7 @@ def _highest(batches: Iterable[Any]) -> int:
 
 
 def _longest(lengths: Sequence[int], schedule: Schedule) -> int:
-    """Return the length of the longest original row that is trained on."""
+    """Return the length of the longest row as it is trained on, from the original lengths."""
     if schedule.long_samples == "drop":
         return max((length for length in lengths if length <= schedule.max_length), default=0)
     return min(schedule.max_length, max(lengths, default=0))
