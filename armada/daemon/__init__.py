@@ -1,4 +1,4 @@
 """The daemon: one process at home that watches hosts, syncs on a schedule and sends notifications.
 
-Killed at any instruction, the next one goes on.
+If it is killed at any instruction, the next daemon continues its work.
 """

@@ -22,8 +22,8 @@ START_S = 20.0
 STOP_S = 30.0
 _POLL_S = 0.05
 
-# What a program needs to find itself, its user, ssh's agent and the desktop. Everything else stays behind: the command that
-# starts a daemon may carry secrets for a run, which a process that lives for days has no use for.
+# The variables that locate the program, its user, ssh's agent and the desktop. All others are dropped: the command that
+# starts a daemon may carry secrets for a run, which a process that lives for days does not need.
 _KEPT = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"),
@@ -44,14 +44,15 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     """Start a daemon in the background, unless there is one.
 
     Args:
-        home: Whose.
-        auto: It may end when nothing is left to do; nobody waits for it then.
+        home: The home to serve.
+        auto: The daemon may exit when nothing is left to do; then this call does not wait for it to come up.
 
     Returns:
-        Whether one was started; where several start one at the same time, whether ours it is (`auto`: nobody waits to see).
+        Whether a daemon was started. If several processes start one at once: whether ours is running (with `auto`, not
+        checked).
 
     Raises:
-        ArmadaError: It did not come up; the end of its log is in the message.
+        ArmadaError: The daemon did not come up; the error has the end of its log.
     """
     if instance.is_held(home):
         return False
@@ -61,13 +62,13 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
         first = subprocess.Popen(
             [sys.executable, "-m", "armada", "daemon", "run", "--detached", *(["--auto"] if auto else [])],
             env=environment(os.environ),
-            cwd="/",  # it must not keep a file system busy that somebody wants to unmount
+            cwd="/",  # it must not keep a file system busy that should be unmounted
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    code = first.wait()  # it forks and ends at once
+    code = first.wait()  # it forks and exits at once
     if auto and code == 0:
         return True
     if code == 0 and _wait(lambda: status.judge(home).condition == "fresh", START_S):
@@ -79,22 +80,22 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
 
 
 def _is_in_session(process: process_identity.Process | None, session: int) -> bool:
-    """Whether a process descends from one that was started as a session of its own, which ours was."""
+    """Whether a process belongs to the session that was created for our daemon."""
     try:
         return process is not None and os.getsid(process.pid) == session
     except OSError:
-        return False  # it has ended meanwhile
+        return False  # it has exited meanwhile
 
 
 def stop(home: HomePaths) -> int:
-    """Ask the daemon to end, and wait until it has. Runs continue, and files at home stay.
+    """Ask the daemon to exit, and wait until it has. Runs continue, and files at home stay.
 
     Returns:
-        Its pid.
+        Its process id.
 
     Raises:
-        NotFound: There is none.
-        Conflict: It did not end in time.
+        NotFound: There is no daemon.
+        Conflict: It did not exit in time.
     """
     if not _wait(lambda: not instance.is_held(home) or instance.holder(home) is not None, 1.0):
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Keep what the daemon's threads know about hosts in memory, so that the tick can report it without asking them."""
+"""Keep what the daemon's threads know about hosts in memory, so that a tick can report it without asking them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HostStatusRegistry:
-    """Written by watchers and sync workers, read by everybody."""
+    """The status of every host. Watchers and sync workers write it; any thread may read it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,16 +31,16 @@ class HostStatusRegistry:
             self._looking.pop(host, None)
 
     def looks(self, host: str, now: float) -> None:
-        """Record that a watcher begins a check."""
+        """Record that a watcher starts a check."""
         with self._lock:
             self._looking[host] = now
 
     def saw(self, host: str, now: float, next_look: float) -> HostStatus | None:
-        """The host answered; the former status."""
+        """Record that the host answered; return its former status."""
         return self._set(host, HostStatus("ok", now, None, next_look))
 
     def failed(self, host: str, why: str, next_look: float) -> HostStatus | None:
-        """The host did not answer; the former status."""
+        """Record that the host did not answer; return its former status."""
         with self._lock:
             former = self._hosts.get(host)
             last_ok = former.last_ok if former else None
@@ -80,7 +80,7 @@ class HostStatusRegistry:
     def _set(self, host: str, status: HostStatus) -> HostStatus | None:
         with self._lock:
             former = self._hosts.get(host)
-            if former is not None:  # it may have been taken out of hosts.yaml meanwhile
+            if former is not None:  # it may have been removed from hosts.yaml meanwhile
                 self._hosts[host] = status
             self._looking.pop(host, None)
             return former

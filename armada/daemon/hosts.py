@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class KnownHosts:
-    """Reads the files again when they change. While one cannot be read, its last content holds."""
+    """Reads the files again when they change. While one cannot be read, its last content stays in effect."""
 
     def __init__(self, home: HomePaths) -> None:
         self._home = home
@@ -29,7 +29,7 @@ class KnownHosts:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Return the problems in the files as last read, with their places, and what holds until they are fixed."""
+        """Return the problems in the files as last read, with their places, and what is in effect until they are fixed."""
         return tuple(self._troubles.values())
 
     def read(self, database: Database) -> dict[str, Host]:

@@ -16,7 +16,7 @@ LABEL = "armada.daemon"
 
 
 def systemd_unit(python: str, environment: dict[str, str]) -> str:
-    """The unit's text. Restarting does not help after exit 2 or 8 (a wrong file, another daemon)."""
+    """Return the unit's text. It prevents restarts after exit 2 or 8 (an invalid file, another daemon), which would not help."""
     variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
     return f"""[Unit]
 Description=armada: watches hosts and brings checkpoints home
@@ -56,7 +56,7 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
     """Write the service file for this user.
 
     Returns:
-        The file, and the commands a person runs now: nothing is enabled without being asked for.
+        The file, and the commands that the user runs next: the service is not enabled automatically.
     """
     kept = {name: os.environ[name] for name in ("ARMADA_HOME", "ARMADA_SSH_CONFIG", "PATH") if os.environ.get(name)}
     if "ARMADA_HOME" in kept:
@@ -76,7 +76,7 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
 
 
 def _quoted(text: str, *, command: bool = False) -> str:
-    """As systemd reads it: `%` begins a specifier, and in a command `$` a variable."""
+    """Escape a text for systemd: `%` begins a specifier, and in a command `$` begins a variable."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{plain.replace("$", "$$") if command else plain}"'
 

@@ -1,8 +1,9 @@
-"""Allow one daemon per home: the daemon is the process that holds the lock. The kernel frees the lock when that process ends.
+"""Allow one daemon per home: the daemon is the process that holds the lock. The kernel frees the lock when that process exits.
 
-A look takes the lock shared for a moment, since flock cannot be asked without taking it. A starter that meets a look therefore
-tries again. It gives up only when the lock is held exclusively, which a look never does. Linux and macOS behave alike here.
-`F_GETLK` would ask without taking, but on Linux it does not see the flock that daemons of earlier releases hold.
+flock cannot be queried without taking the lock, so a check takes it shared for a moment. A starting daemon that meets a
+check therefore retries. It gives up only if the lock is held exclusively, which a check never does. Linux and macOS
+behave alike here. `F_GETLK` could query it, but on Linux it does not see the flock that daemons of earlier releases
+hold.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _AGAIN_S = 0.005
-"""A look holds the lock for some microseconds."""
+"""Upper limit of the pause between retries; a check holds the lock for some microseconds."""
 
 
 def lock_file(home: HomePaths) -> Path:
@@ -37,7 +38,7 @@ def only_instance(home: HomePaths) -> Iterator[None]:
     """Hold the lock that makes this process the daemon of this home.
 
     Raises:
-        Conflict: Another process is; it is named.
+        Conflict: Another process holds it; the error names that process.
     """
     with FileLock(lock_file(home)) as lock:
         if not _take(lock):
@@ -49,12 +50,12 @@ def only_instance(home: HomePaths) -> Iterator[None]:
 
 
 def _take(lock: FileLock) -> bool:
-    """Take the lock exclusively, past those who only look; false when another daemon, or one that just starts, has it."""
+    """Take the lock exclusively, retrying while only checks hold it; return False if another daemon has it or is starting."""
     while not lock.try_acquire():
         if not lock.try_acquire(shared=True):
             return False
         lock.release()
-        time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # two starters must not keep meeting each other's try
+        time.sleep(random.uniform(0.0, _AGAIN_S))  # noqa: S311  # random: two starters must not keep colliding
     return True
 
 
@@ -62,7 +63,7 @@ def is_held(home: HomePaths) -> bool:
     """Whether a daemon is running now."""
     try:
         with FileLock(lock_file(home), create=False) as lock:
-            # Shared, so that two who look at the same time do not take each other for the daemon.
+            # Shared, so that two simultaneous checks do not take each other for the daemon.
             return not lock.try_acquire(shared=True)
     except FileNotFoundError:
         return False
@@ -81,4 +82,4 @@ def _read(lock: FileLock) -> process_identity.Process | None:
         told = lock.read_holder() or {}
         return process_identity.Process(int(told["pid"]), told["start_time"], told["boot_id"])
     except (ValueError, KeyError, TypeError):
-        return None  # it took the lock an instant ago
+        return None  # it has not recorded its id yet

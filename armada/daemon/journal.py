@@ -23,7 +23,7 @@ def log_file(home: HomePaths) -> Path:
 
 
 def open_journal(home: HomePaths, *, aloud: bool) -> None:
-    """Send every log line of armada to the file, and to stderr as well where `aloud`."""
+    """Send every log line of armada to the file, and with `aloud` to stderr as well."""
     home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
     form = logging.Formatter("%(asctime)sZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
     form.converter = time.gmtime

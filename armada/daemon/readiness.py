@@ -13,7 +13,7 @@ def notify(*words: str) -> bool:
     """Send a message such as `READY=1` to systemd, if it started this process and expects it.
 
     Returns:
-        Whether there is somebody to say them to, and they were taken.
+        Whether there was a service manager, and the message was sent.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 8
-"""Hosts synced at the same time; each may use several streams."""
+"""Number of hosts synced at the same time; each may use several streams."""
 
 COOL_S = 60.0
-"""After a fault of our own a host's syncs rest so long, so that it does not fill the log."""
+"""Pause of a host's syncs after an internal error, in seconds, so that it does not fill the log."""
 
 
 class SyncHost(Protocol):
-    """`armada.sync.runs.sync_host.sync_host`."""
+    """The signature of `armada.sync.runs.sync_host.sync_host`."""
 
     def __call__(
         self,
@@ -52,9 +52,9 @@ class SyncScheduler:
 
     Args:
         home: Home's folders.
-        board: Says which hosts answer, and is told what is under way.
-        due: What is due at a time.
-        sync_host: What is done about it.
+        board: Knows which hosts answer, and receives the running syncs.
+        due: Returns what is due at a time.
+        sync_host: Carries out the syncs of a host.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SyncScheduler:
     def tick(self, database: Database, hosts: Mapping[str, Host], now: float) -> None:
         """Start a worker for every host that answers, has something due and has no worker yet.
 
-        A host that does not answer takes no place among the few workers: its watcher finds out when it does.
+        A host that does not answer gets no worker, since there are few; its watcher notices when it answers again.
         """
         self._ticked_at = now
         by_host: dict[str, list[str]] = {}

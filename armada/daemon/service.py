@@ -36,23 +36,23 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 IDLE_S = 300.0
-"""A daemon that was started by another command ends when there was nothing to do for so long."""
+"""A daemon that was started by another command exits after so many seconds with nothing to do."""
 
 ASLEEP_S = 30.0
-"""A tick that comes so much too late: the machine slept, and every link is dead although nobody has noticed yet."""
+"""If a tick is so many seconds late, the machine slept, and every link is dead although nobody has noticed yet."""
 
 STUCK_S = 600.0
-"""One look at a host never takes so long."""
+"""No check of a host takes so many seconds."""
 
 MOST_GIVEN_UP = 10
-"""After so many threads that hang, the watchdog is left hungry, and systemd starts us anew."""
+"""After so many hung threads, the daemon stops feeding systemd's watchdog, and systemd restarts it."""
 
 SYNC_S = 2.0
-"""Between two looks for what is due: 50 ms with 2,000 runs in the store."""
+"""Seconds between searches for due syncs, which take 50 ms with 2,000 runs in the store."""
 
 SETTLE_S = 30.0
 GIVEN_UP_S = 7 * 86_400.0
-"""A run that ended so long ago and still is not home, or is not to be found, keeps no daemon alive."""
+"""A run that ended so long ago and still is not at home, or cannot be found, does not keep a daemon alive."""
 
 LEAVE_S = 5.0
 COMPLAIN_S = 60.0
@@ -60,20 +60,20 @@ COMPLAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where the time comes from; tests bring their own."""
+    """The source of the time; tests pass their own."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
 
 
 class Daemon:
-    """Watches and syncs until told to stop.
+    """Watches and syncs until it is told to stop.
 
     Args:
         home: Home's folders.
-        auto: End when nothing is left to watch or sync.
-        clock: The time.
-        sync_host: What is done about syncs that are due.
+        auto: Exit when nothing is left to watch or sync.
+        clock: The source of the time.
+        sync_host: Carries out the syncs of a host.
     """
 
     def __init__(
@@ -103,22 +103,22 @@ class Daemon:
         self._complaint = ("", 0.0)
 
     def stop(self) -> None:
-        """End after the present tick; from a signal handler or another thread."""
+        """Exit after the current tick; callable from a signal handler or another thread."""
         self._stop.set()
 
     @property
     def syncs(self) -> bool:
-        """Whether a sync is under way."""
+        """Whether a sync is running."""
         return self._sync.busy
 
     def run(self) -> bool:
         """Run as this home's daemon.
 
         Returns:
-            Whether another one is to take over at once, for the store that took the place of the one it had.
+            Whether a new daemon should start at once, because the store's file was replaced by another.
 
         Raises:
-            Conflict: Another process is.
+            Conflict: Another process is the daemon.
         """
         self._handle_signals()
         while True:
@@ -131,7 +131,7 @@ class Daemon:
         return store == "replaced" and not self._stop.is_set()
 
     def _why(self, store: str) -> str:
-        """Why it ends."""
+        """Return why it exits."""
         if self._stop.is_set():
             return "a stop was requested"
         if store == "gone":
@@ -144,7 +144,7 @@ class Daemon:
         """Do what is due now.
 
         Returns:
-            Whether to go on.
+            Whether to continue.
         """
         now = self._clock.now()
         if self._slept(now):
@@ -172,21 +172,22 @@ class Daemon:
         return not (self._auto and self._idle_since is not None and now - self._idle_since >= IDLE_S)
 
     def _serve(self) -> str:
-        """Tick until there is a reason to end; gives what became of the store's file meanwhile."""
+        """Tick until there is a reason to exit; return the state of the store's file."""
         with Database(self._home.store) as database:
             log.info("armada %s watches (process %d)", __version__, process_identity.current().pid)
             self._messenger.start()
             self._write_status()
             readiness.notify("READY=1", f"STATUS=watching from {self._home.store}")
             going = True
-            # An open file outlives its name: what is written to a deleted store nobody sees, and its name must stay free.
+            # If the store was deleted, nobody sees what is written to the open file, and its name must not be created
+            # again.
             while (store := database.state) == "there" and going and not self._stop.is_set():
                 try:
                     going = self.tick(database)
                 except Exception as error:
                     if isinstance(error, sqlite3.DatabaseError):
                         self._leave_a_damaged_store(error)
-                    # A full disk or a locked store passes; a daemon that died of it would watch nothing.
+                    # A full disk or a locked store is temporary; a daemon that exits because of it would watch nothing.
                     self._complain(error)
                 if going:
                     self._stop.wait(TICK_S)
@@ -195,10 +196,10 @@ class Daemon:
         return store
 
     def _leave_a_damaged_store(self, error: sqlite3.DatabaseError) -> None:
-        """What is damaged stays so, and `armada recover` needs the daemon gone.
+        """Exit if the store is damaged: it stays damaged, and `armada recover` needs the daemon to be gone.
 
         Raises:
-            StoreDamaged: Where that is the case.
+            StoreDamaged: The store is damaged.
         """
         explained = explain(error, self._home.store)
         if isinstance(explained, StoreDamaged):
@@ -207,26 +208,26 @@ class Daemon:
             raise explained from error
 
     def _complain(self, error: Exception) -> None:
-        """Say what a tick failed of, the same thing once a minute: the log is on the disk that may be full."""
+        """Log why a tick failed, the same reason once a minute: the log may be on the full disk."""
         text, now = f"{type(error).__name__}: {error}", time.monotonic()
         if text != self._complaint[0] or now - self._complaint[1] > COMPLAIN_S:
             self._complaint = (text, now)
             log.error("a tick failed; continuing with the next one", exc_info=error)
 
     def close(self) -> None:
-        """End what the ticks started. The next daemon continues unfinished work."""
+        """Stop what the ticks started. The next daemon continues unfinished work."""
         for watcher in self._watchers.values():
             watcher.stop()
         self._sync.close(LEAVE_S)
         self._messenger.stop()
         deadline = time.monotonic() + LEAVE_S
         for watcher in self._watchers.values():
-            watcher.join(max(0.0, min(1.0, deadline - time.monotonic())))  # one in a dead connection is not waited for
+            watcher.join(max(0.0, min(1.0, deadline - time.monotonic())))  # do not wait for one with a dead connection
         self._watchers.clear()
         self._active.clear()
 
     def _came_late(self) -> bool:
-        """Whether a run was launched while we gave the lock back: its launch saw us and started no other daemon."""
+        """Whether a run was launched while we released the lock: its launch saw us and started no other daemon."""
         with Database(self._home.store) as database:
             late = bool(self._left(database, self._clock.now()))
         if late:
@@ -234,7 +235,7 @@ class Daemon:
         return late
 
     def _watch(self, database: Database, hosts: dict[str, Host]) -> None:
-        """Every host has a watcher; one whose configuration changed gets another."""
+        """Start a watcher for every new host, and replace those of hosts whose configuration changed."""
         for name in [name for name, watcher in self._watchers.items() if hosts.get(name) != watcher.host]:
             self._watchers.pop(name).stop()
             if name not in hosts:
@@ -263,7 +264,7 @@ class Daemon:
             self._idle_since = now
 
     def _left(self, database: Database, now: float) -> str | None:
-        """What there is still to watch, sync or say; None when nothing is."""
+        """Return what is left to watch, sync or send; None if nothing is."""
         synced = run_sync.every(database)
         hosts = self._known.read(database)
         for run in runs.recent(database, now - GIVEN_UP_S):
@@ -275,7 +276,7 @@ class Daemon:
         return "a notification" if waiting else None
 
     def _slept(self, now: float) -> bool:
-        """Whether the wall clock went on while this process did not; the monotonic one stands still in sleep."""
+        """Whether the machine slept: the wall clock advanced, but the monotonic clock stood still."""
         before, self._last_tick = self._last_tick, (now, self._clock.monotonic())
         if before is None:
             return False
@@ -287,7 +288,7 @@ class Daemon:
         return slept
 
     def _replace_stuck(self) -> None:
-        """A thread cannot be ended from outside: one that hangs is left behind, with its connection, for a new one."""
+        """Replace hung watchers. A thread cannot be stopped from outside, so it is abandoned with its connection."""
         for name, since in self._board.looking_since().items():
             if time.monotonic() - since > STUCK_S and name in self._watchers:
                 log.error("%s: one check took longer than %s; its watcher is replaced", name, span(STUCK_S))
@@ -298,7 +299,7 @@ class Daemon:
 
     def _write_status(self, ended: str | None = None) -> None:
         me = process_identity.current()
-        # Before the clock is read: nothing in them is later than the tick.
+        # Read these before the clock, so that nothing in them is later than the tick.
         hosts, syncing = self._board.hosts(), self._board.syncing()
         status.write(
             self._home,
@@ -334,11 +335,11 @@ def serve(home: HomePaths, *, auto: bool) -> None:
     """Run the daemon until it is told to stop, or another one takes over.
 
     Raises:
-        Conflict: Another one is, and this one was not started only in case there is none.
+        Conflict: Another daemon runs, and `auto` is not set.
     """
     try:
         while Daemon(home, auto=auto).run():
-            pass  # there is another store: it gets another daemon
+            pass  # the store was replaced: start a new daemon for it
     except Conflict as held:
         if not auto:
             raise

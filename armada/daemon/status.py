@@ -1,7 +1,7 @@
-"""Write and judge the daemon's status file. It is rewritten with every tick; its age and the lock decide what it is worth.
+"""Write and judge the daemon's status file. It is rewritten with every tick; its age and the lock show whether the daemon works.
 
-The age comes from the monotonic clock, which all processes of one boot share, and which neither a person nor NTP sets. Where the
-file has no such time (an older daemon wrote it), the age is what the wall clock says, and `is_certain` is false.
+The age comes from the monotonic clock, which all processes of one boot share, and which neither users nor NTP set. If
+the file has no such time (an older daemon wrote it), the age comes from the wall clock, and `is_certain` is false.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 FRESH_S = 15.0
-"""A tick is a second; a daemon silent for longer than this is stale, even if its process lives."""
+"""Ticks come every second; a daemon without one for so many seconds is stale, even if its process lives."""
 
 CONFIRM_S = 3.0
-"""Who would act on a stale daemon watches it for so long first: three ticks."""
+"""How long to watch a stale daemon before acting on that, in seconds: three ticks."""
 
 _LOOK_S = 0.1
 
 WATCHED_S = 10.0
-"""A host that the daemon saw so long ago need not be looked at again by who asks now."""
+"""A host that the daemon checked within so many seconds need not be checked again by another command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """A sync under way."""
+    """A running sync."""
 
     host: str
     runs: tuple[str, ...]
@@ -55,9 +55,9 @@ class SyncStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All of status.json. `auto`: it was started by another command and ends when nothing is left to do.
+    """The content of status.json. `auto`: the daemon was started by another command and exits when nothing is left to do.
 
-    `tick_at` is the daemon's wall clock, `tick_monotonic` counts from the boot with that `boot_id`.
+    `tick_at` is from the daemon's wall clock, `tick_monotonic` counts from the boot with that `boot_id`.
     """
 
     pid: int
@@ -73,11 +73,11 @@ class Status:
     tick_monotonic: float | None = None
     ended: str | None = None
     configuration: tuple[str, ...] = ()
-    """What is wrong in files that a person wrote, each with its place and what holds meanwhile."""
+    """Problems in the user's files, each with its place and what is in effect meanwhile."""
 
 
 Condition = Literal["fresh", "stale", "dead", "ended", "never"]
-"""`ended`: it wrote its end; `dead`: it is gone without a word."""
+"""`ended`: the daemon recorded its exit; `dead`: it disappeared without doing so."""
 
 
 def status_file(home: HomePaths) -> Path:
@@ -98,7 +98,7 @@ def read(home: HomePaths) -> Status | None:
         told["configuration"] = tuple(map(str, told.get("configuration") or ()))
         told["syncing"] = tuple(SyncStatus(s["host"], tuple(s["runs"]), s["since"]) for s in told["syncing"])
         known = {field.name for field in dataclasses.fields(Status)}
-        return Status(**{name: value for name, value in told.items() if name in known})  # a newer one may say more
+        return Status(**{name: value for name, value in told.items() if name in known})  # a newer daemon may add some
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -107,7 +107,7 @@ def read(home: HomePaths) -> Status | None:
 class Judgement:
     """The state of a home's daemon at one moment.
 
-    `age_s`: seconds since its last tick, None where that cannot be known. `is_certain`: a clock that does not step says so.
+    `age_s`: seconds since its last tick, None if unknown. `is_certain`: the age comes from a clock that nobody sets.
     """
 
     condition: Condition
@@ -116,7 +116,7 @@ class Judgement:
     is_certain: bool = False
 
     def now(self) -> float:
-        """The present by the wall clock that the times in the status were read from, which may have been set since."""
+        """The current time by the wall clock that the status was written with, which may have been set since."""
         if self.status is None or self.age_s is None:
             return time.time()
         return self.status.tick_at + self.age_s
@@ -128,9 +128,9 @@ def judge(
     """Judge whether there is a daemon (by its lock), and whether it works (by the age of its last tick).
 
     Args:
-        home: Whose.
-        monotonic: Seconds since the boot; read after the status, so that no tick lies in the future.
-        wall: Unix time, likewise.
+        home: The home.
+        monotonic: Returns seconds since boot; called after the status is read, so that no tick is in the future.
+        wall: Returns unix time; called likewise.
     """
     status = read(home)
     age_s, is_certain = _age(status, monotonic, wall)
@@ -143,7 +143,7 @@ def judge(
 
 
 def _age(status: Status | None, monotonic: Callable[[], float], wall: Callable[[], float]) -> tuple[float | None, bool]:
-    """Seconds since the tick, or None; and whether a clock says so that does not step."""
+    """Return the seconds since the tick, or None; and whether they come from a clock that nobody sets."""
     if status is None:
         return None, False
     if (
@@ -160,12 +160,13 @@ def _age(status: Status | None, monotonic: Callable[[], float], wall: Callable[[
 def judge_twice(home: HomePaths, *, pause: Callable[[float], None] = time.sleep) -> Judgement:
     """Judge the daemon, but wait for its next tick before calling it stale. For callers that act on the result.
 
-    A clock that was set, a machine that was paused, or a daemon that is slow for a moment look stale at one glance. After this
-    a stale daemon did not tick for `FRESH_S`, by a clock that does not step or while it was watched.
+    After a clock was set or the machine was paused, or while the daemon is slow for a moment, a single check may find
+    it stale. After this call, a stale daemon did not tick for `FRESH_S` by the monotonic clock, or while it was
+    watched.
 
     Args:
-        home: Whose.
-        pause: Waits between two looks.
+        home: The home.
+        pause: Waits between two checks.
     """
     first = judged = judge(home)
     waited_s = 0.0

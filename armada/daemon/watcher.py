@@ -1,4 +1,4 @@
-"""Watch one host in one thread: its runs, GPUs and facts go into the store. A dead host delays only its own watcher."""
+"""Watch one host in one thread: record its runs, GPUs and facts in the store. A dead host delays only its own watcher."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTIVE_S = 2.0
-"""Between two looks at a host with runs that have not ended."""
+"""Seconds between checks of a host with runs that have not ended."""
 
 SEEN_S = 1.0
-"""The same while a dashboard is open: what a run writes is on the screen within two seconds."""
+"""The same while a dashboard is open, so that a run's output is on the screen within two seconds."""
 
 LOAD_S = 10.0
 IDLE_S = 60.0
-"""Between two looks at a host without; and the longest wait for one that does not answer."""
+"""Seconds between checks of a host without such runs; also the longest wait for one that does not answer."""
 
 FACTS_S = 60.0
 QUEUE_S = 120.0
-"""Between two looks at a cluster's queue, which costs its site more than ours; the agent shares one answer for as long."""
+"""Seconds between queries of a cluster's queue, which cost its site more than us; the agent caches an answer for as long."""
 
 THIN_S = 600.0
 
 _MOST = 1e18
-"""No GPU uses, draws or is more than that."""
+"""An upper bound for a GPU's values."""
 
 _UNREACHABLE = Backoff(2 * ACTIVE_S, IDLE_S, jitter=(0.5, 1.0))
 
 
 def wait_after_failure_s(failures: int, roll: float) -> float:
-    """Seconds to wait after so many failures of a host in a row; `roll` in [0, 1) spreads many daemons."""
+    """Return the pause after so many failures of a host in a row, in seconds; `roll` in [0, 1) spreads many daemons."""
     return _UNREACHABLE.pause_s(failures, roll)
 
 
@@ -76,10 +76,10 @@ class Watcher:
     """Checks a host again and again until stopped.
 
     Args:
-        host: Which.
+        host: The host.
         home: Home's folders.
-        board: Where it says how it goes.
-        now: Unix time.
+        board: Receives the status.
+        now: Returns unix time.
     """
 
     def __init__(
@@ -139,13 +139,13 @@ class Watcher:
         except ArmadaError as error:
             wait_s = self._failed(database, error.message)
         except Exception as error:
-            # A full disk, a locked store, or a fault of ours: the other hosts are watched on, and so is this one.
+            # A full disk, a locked store, or a bug of ours: this host and the others are still watched.
             log.exception("%s: checking it failed", name)
             self._failures += 1
             wait_s = wait_after_failure_s(self._failures, jitter_roll())
             self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
         else:
-            going = any(not run.ended for run in active)  # an end that is guessed is revised soon enough
+            going = any(not run.ended for run in active)  # a guessed end is revised soon enough
             wait_s = active_wait_s(self._home, self._now()) if going else IDLE_S
             self._failures = 0
             former = self._board.saw(name, self._now(), self._now() + wait_s)
@@ -154,9 +154,9 @@ class Watcher:
         return wait_s
 
     def _ask(self, database: Database, active: list[Run]) -> None:
-        """One look, one round trip: runs every time, the load of its GPUs every 10 s, what else it says of itself every minute."""
+        """Query the host in one round trip: runs every time, the load of its GPUs every 10 s, its other facts every minute."""
         if self.host.batch is not None and self._due("queue", QUEUE_S) and self._queue_look is None:
-            # Beside us, not before us: a batch system that takes minutes to answer must not hide the runs.
+            # In another thread: a batch system that takes minutes to answer must not delay the runs.
             self._queue_look = threading.Thread(
                 target=self._look_at_queue, name=f"queue of {self.host.name}", daemon=True
             )
@@ -164,7 +164,7 @@ class Watcher:
             self._asked_at["queue"] = self._now()
         elif self._queue_look is not None and not self._queue_look.is_alive():
             self._queue_look = None
-            self._asked_at.pop("facts", None)  # the answer is kept with them
+            self._asked_at.pop("facts", None)  # the answer is stored with the facts
         due: dict[str, tuple[float, Request[Any]]] = {"facts": (FACTS_S, AskFacts()), "load": (LOAD_S, AskLoad())}
         asked = {what: request for what, (every_s, request) in due.items() if self._due(what, every_s)}
         answers = observe(database, self._session, active, [Call.of(request) for request in asked.values()])
@@ -197,13 +197,13 @@ class Watcher:
 
     def _due(self, what: str, every_s: float) -> bool:
         asked_at = self._asked_at.get(what)
-        return asked_at is None or not 0 <= self._now() - asked_at < every_s - ACTIVE_S / 2  # a clock set back is due
+        return asked_at is None or not 0 <= self._now() - asked_at < every_s - ACTIVE_S / 2  # clock set back: due
 
     def _failed(self, database: Database, why: str) -> float:
         name = self.host.name
         self._session.disconnect()
         self._failures += 1
-        self._asked_at.pop("facts", None)  # asked at once when it answers again: that clears its mark in the store
+        self._asked_at.pop("facts", None)  # the next facts clear its mark in the store
         wait_s = wait_after_failure_s(self._failures, jitter_roll())
         host_records.mark_unreachable(database, name, why)
         former = self._board.failed(name, sanitize_line(why), self._now() + wait_s)
@@ -224,7 +224,7 @@ def watchable(database: Database, host: str) -> list[Run]:
 
 
 def watchable_ids(database: Database) -> list[tuple[str, str]]:
-    """(run id, host) of such runs on all hosts: new ones are checked now, not when their host is due."""
+    """Return (run id, host) of such runs on all hosts: new ones are checked now, not when their host is due."""
     active = runs.active_ids(database)
     launching = (
         running_operations.being_launched(database) if any(state == "preparing" for *_, state in active) else set()
@@ -233,7 +233,7 @@ def watchable_ids(database: Database) -> list[tuple[str, str]]:
 
 
 def points_of(load: Load, now: float) -> list[telemetry.Point]:
-    """The GPUs of a `host.load` answer as points in home's time; what the store cannot hold is None."""
+    """Convert the GPUs of a `host.load` answer to points in home's time; values that the store cannot hold become None."""
     return [
         telemetry.Point(
             gpu.index,

@@ -1,10 +1,10 @@
-"""The same launch again: one that broke off is found, looked at, and followed or continued, before anything is started.
+"""Handle a repeated launch: find an earlier one that was interrupted, and follow or continue it before anything is started.
 
-Launches carry a key, the hash of what was asked for: experiment, host, profile, name. A run of that key whose launch never
-ended well (exit 9, `kill -9`, the laptop's battery) may or may not be on the host. The host knows.
+Launches have a key, the hash of the request: experiment, host, profile, name. If a launch with that key did not
+complete (exit 9, `kill -9`, a power loss), its run may or may not be on the host, so the host is queried.
 
-The same launch at the same time: one lock per key lets one armada after the other launch. Whoever comes second compares which
-launches of the key were complete when it began with those that are complete now. No clock is asked.
+If the same launch runs twice at once, a lock per key makes one armada wait for the other. The second compares the
+launches of the key that were complete when it began with those that are complete now. No clock is used.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 YOUNG_S = 86_400.0
-"""A launch that broke off longer ago is history: who asks for the same now wants it anew."""
+"""Seconds: a launch that was interrupted longer ago is history. The same request then starts a new run."""
 
 ENDED_S = 3600.0
-"""…and one whose run has ended meanwhile answers only who asks soon."""
+"""Seconds: if the run of an interrupted launch has ended meanwhile, it is returned only for so long."""
 
 SETTLE_S = 30.0
-"""Whoever had the lock before has given it back, and only has to write down how its launch ended."""
+"""Seconds to wait for the former holder of the lock, which has released it and only has to record how its launch ended."""
 
 _LOOK_S = 0.02
 
 _OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_by_user"})
-"""Ends that home itself wrote, knowing that nothing had been started, or that nobody wanted it."""
+"""Ends that home itself recorded, knowing that nothing was started or that the user cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class InterruptedLaunch:
 def launch_key(
     experiment: Experiment, host: str, profile: str | None, name: str | None, *, only_prepare: bool = False
 ) -> str:
-    """Hash what makes two launches the same."""
+    """Hash the properties that make two launches the same."""
     asked = [experiment.model_dump(mode="json"), host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -68,7 +68,7 @@ def launch_key(
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The launches of a key that were complete at one moment: the ids of their runs, of those made after `since`."""
+    """The runs of a key whose launches were complete at one moment, created after `since`."""
 
     run_ids: frozenset[str]
     since: float
@@ -85,17 +85,17 @@ def complete_launches(database: Database, key: str, host: str, since: float) -> 
 def refuse_second(
     database: Database, key: str, host: str, before: Complete, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Refuse a launch that another armada has carried out since this one began; called with the lock of the key held.
+    """Refuse a launch that another armada carried out since this one began. Call it with the key's lock held.
 
     Args:
         database: The store.
         key: From `launch_key`.
-        host: Its name.
+        host: The host's name.
         before: What was complete when this launch began.
-        pause: Waits between two looks.
+        pause: Waits between two polls.
 
     Raises:
-        Conflict: The other's run is named.
+        Conflict: The error names the other run.
     """
     _await_end_of_others(database, key, host, before.since, pause)
     new = complete_launches(database, key, host, before.since).run_ids - before.run_ids
@@ -109,7 +109,7 @@ def refuse_second(
 
 
 def _await_end_of_others(database: Database, key: str, host: str, since: float, pause: Callable[[float], None]) -> None:
-    """Wait until whoever had the lock before has written down how its launch ended, or is gone."""
+    """Wait until the former holder of the lock has recorded how its launch ended, or its process is gone."""
     of_key = {run.run_id for run in runs.launched_as(database, key, host=host, since=since)}
     waited_s = 0.0
     while waited_s < SETTLE_S and any(
@@ -120,18 +120,18 @@ def _await_end_of_others(database: Database, key: str, host: str, since: float, 
 
 
 def find_former(database: Database, session: HostSession, key: str, now: float) -> InterruptedLaunch | None:
-    """Find an interrupted launch of that key, and ask the host what became of it.
+    """Find an interrupted launch with that key, and ask the host what became of it.
 
-    A claim nobody took up is submitted again under its own number, which starts at most one job.
+    A claim that nothing has started is submitted again under its own number, which starts at most one job.
 
     Args:
         database: The store.
-        session: With the host.
+        session: A session with the host.
         key: From `launch_key`.
         now: Unix time.
 
     Raises:
-        HostUnreachable: The host does not answer, so nobody can tell.
+        HostUnreachable: The host does not answer, so the outcome stays unknown.
     """
     run = _candidate(database, key, session.host.name, now)
     if run is None:
@@ -141,7 +141,7 @@ def find_former(database: Database, session: HostSession, key: str, now: float) 
     if run.reason == NOT_ON_HOST:
         return InterruptedLaunch(run, started=False)
     if run.state == "preparing":
-        # Made, never claimed: it holds nothing, and its spec may be older than the files it names.
+        # Created but never claimed: it contains nothing, and its spec may be older than the files it names.
         with contextlib.suppress(NotFound):
             home = AskingHome(**own(session.home).as_json())
             session.call(RemoveRun(run_id=run.run_id, home=home), timeout_s=300.0)

@@ -1,4 +1,4 @@
-"""Go on with a run that ended before it was done: the same run, folder and settings, from its last whole checkpoint."""
+"""Resume a run that ended early: the same run, folder and settings, from its last complete checkpoint."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ def resume_run(
 
     Args:
         database: The store.
-        session: With the run's host.
-        run: Which, as it was when its resumption was asked for.
-        unattended: Nobody is there whose environment has the secrets: those of the lost submission have to be on the host still.
-        say: Told who resumes it already, where there is anything to wait for.
+        session: A session with the run's host.
+        run: The run, as it was when the user requested the resume.
+        unattended: No user is present whose environment has the secrets: those of the lost submission must still be on
+            the host.
+        say: Called with the name of the process that already resumes it, if there is a wait.
 
     Returns:
-        The run as it is after that.
+        The updated run.
 
     Raises:
-        Conflict: It has not ended, it is done, it never got as far as its host, or another armada resumed it meanwhile.
-        NotFound: Its host has nothing of it.
-        UsageError: A secret it needs is not in home's environment.
-        OutcomeUnknown: The link broke during the hand-over; the same command finds out, and nothing is started twice.
+        Conflict: It has not ended, it succeeded, it never reached its host, or another armada resumed it meanwhile.
+        NotFound: Its host has no records of it.
+        UsageError: A secret that it needs is not in home's environment.
+        OutcomeUnknown: The link broke during the submission. The same command finds out; nothing is started twice.
     """
     lock = session.home.lock(f"resume-{run.run_id}")
     with exclusive_lock(lock, f"resume of {run.run_id}", say):
@@ -68,13 +69,13 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
     else:
         request = SubmitRun(run_id=run.run_id, submission=submission, secrets=_secrets(database, run))
-    # Before the host can have heard of it: whatever breaks from here on, the run is looked at again, and synced to its end.
-    # First its state: a sync of what ended that is done in between must not call this the last.
+    # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
+    # its end. First the state: a sync that happens in between must not count as the final one.
     runs.set_state(database, run.run_id, "submitted", message="submitted again")
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)
     try:
-        # A batch system's controller may take its time.
+        # A batch system's controller may be slow.
         session.call(request, timeout_s=60.0 if session.host.batch is None else 240.0)
     except HostUnreachable as error:
         runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
@@ -90,7 +91,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     except OutcomeUnknown as error:
         runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise
-    except ArmadaError as error:  # it said no: all is as it was
+    except ArmadaError as error:  # the host refused: nothing has changed
         runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
         if isinstance(error, NotFound):
             raise NotFound(

@@ -1,7 +1,7 @@
-"""Runs that were lost with their host or their supervisor go on by themselves, as often as `retries` of their experiment allows.
+"""Resume runs that were lost with their host or their supervisor automatically, as often as `retries` of their experiment allows.
 
-A run that failed by itself (its exit code, out of memory, a loss that is no number) is left to people: it would fail again, at
-the price of its host.
+A run that failed by itself (an exit code, out of memory, a NaN loss) is left to the user: it would fail again, at the
+cost of its host.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 
 LOST = ("host_rebooted", "supervisor_lost")
 RECENT_S = 86_400.0
-"""A run that was lost longer ago has been seen by somebody, or nobody waits for it."""
+"""Seconds: a run that was lost longer ago is left to the user."""
 
 NOT_SEEN = "armada does not resume it automatically: it may have succeeded, because its exit code was not recorded. Read its log;"
 
 AGAIN_S = 600.0
-"""What may pass (a full disk there) is tried again after so long; a refusal is not."""
+"""Seconds until the retry after a temporary problem, such as a full disk on the host; a refusal is not retried."""
 
 
 class Retries:
     """Resumes the runs that one host lost.
 
     Args:
-        session: With the host.
+        session: A session with the host.
     """
 
     def __init__(self, session: HostSession) -> None:
@@ -52,13 +52,13 @@ class Retries:
         Args:
             database: The store.
             now: Unix time.
-            only: The one run to look at.
+            only: Check only this run.
 
         Raises:
             HostUnreachable: The host does not answer now.
         """
         if self._session.host.batch is not None:
-            return []  # a batch system puts back what its nodes lose
+            return []  # a batch system requeues the jobs that its nodes lose
         now = time.time() if now is None else now
         gone_on = []
         for run in runs.failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
@@ -84,13 +84,13 @@ class Retries:
         try:
             retry(database, self._session, run, words)
         except (HostUnreachable, OutcomeUnknown) as error:
-            # The next look finds out whether it goes on; if not, this is tried again.
+            # The next call finds out whether the run continues; if not, it tries again.
             log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
             raise
         except ArmadaError as error:
             known = runs.find(database, run.run_id)
             if not known.ended or known.submission > run.submission:
-                return True  # somebody else was faster: the daemon, a follower, a person
+                return True  # something else was faster: the daemon, a follower, the user
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
             told = sanitize_line(f"not resumed automatically: {error.message}")

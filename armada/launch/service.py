@@ -1,6 +1,6 @@
-"""Launch, resume, merge, prepare and retry: record the operation, lock, look for an earlier launch, then do it.
+"""Launch, resume, merge, prepare and retry: record the operation, lock, find an earlier launch, then do it.
 
-The commands, and so the dashboard, which runs them, ask here; so do the daemon's retries.
+The commands use this module, and so does the dashboard, which runs them, and the daemon for its retries.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Caller:
     """The command or daemon that requests a launch.
 
     Attributes:
-        argv: The command, as it shows among operations.
-        project: The folder it was given in; its own hosts count too.
-        progress: Told how it goes.
-        planned: Told the plan, before anything is put anywhere.
+        argv: The command, to show among the operations.
+        project: The folder the command was run in; its own hosts count too.
+        progress: Receives the progress.
+        planned: Called with the plan before anything is put on the host.
     """
 
     argv: Sequence[str]
@@ -63,8 +63,8 @@ class Launch:
     """A task to launch.
 
     Attributes:
-        key: What makes two launches the same.
-        title: What is done, for who has to wait for it.
+        key: Identifies repeated launches.
+        title: A description, for processes that wait for it.
     """
 
     task: Task[Any]
@@ -77,10 +77,10 @@ class Launch:
 
 
 def launch_of(experiment: Experiment, order: Order, *, only_prepare: bool = False) -> Launch:
-    """The launch of an experiment, or of the preparation of its data.
+    """Return the launch of an experiment, or of the preparation of its data.
 
     Raises:
-        PreflightRefused: It has no data that could be prepared.
+        PreflightRefused: It has no data to prepare.
     """
     task = prepare_task(experiment, order) if only_prepare else task_of(experiment, order)
     host = order.session.host.name
@@ -89,7 +89,7 @@ def launch_of(experiment: Experiment, order: Order, *, only_prepare: bool = Fals
 
 
 def merge_of(source: Source, dtype: str, order: Order) -> Launch:
-    """The launch of a merge."""
+    """Return the launch of a merge."""
     run_id = source.run.run_id
     asked = ["merge", run_id, source.checkpoint.digest, order.session.host.name, dtype, order.name]
     key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
@@ -105,11 +105,11 @@ def find_source(
         database: The store.
         run: The training.
         word: The checkpoint's step, `best` or `last`.
-        connect: Gives a session with a host by its name.
-        known: The names of the hosts that are configured.
+        connect: Returns a session with a host by its name.
+        known: The names of the configured hosts.
 
     Raises:
-        PreflightRefused: The run was no LoRA training.
+        PreflightRefused: The run was not a LoRA training.
         NotFound: It has no such checkpoint.
     """
     spec = recorded_spec(runs.spec(database, run.run_id))
@@ -121,7 +121,7 @@ def find_source(
         at_home = _newest_at_home(database, run, word)
         if run.host in known or at_home is None:
             raise
-        # The host was given back and taken out of hosts.yaml: what is home is all there is.
+        # The host was returned and removed from hosts.yaml: only what is at home is left.
         found = at_home
     return Source(run, spec, found)
 
@@ -133,18 +133,18 @@ def _newest_at_home(database: Database, run: Run, word: str) -> Checkpoint | Non
 
 
 def carry_out(launch: Launch, caller: Caller) -> Run:
-    """Carry out a launch as an operation. An interrupted launch of the same kind is found first, and followed or continued.
+    """Carry out a launch as a recorded operation. First find an interrupted launch of the same kind, and follow or continue it.
 
     Args:
-        launch: What, and where.
-        caller: Who asks.
+        launch: The launch.
+        caller: The command or daemon that requests it.
 
     Returns:
         The run as the host has it.
 
     Raises:
         Conflict: Another armada carried out the same launch since this one began, or released or removed the host.
-        ArmadaError: What planning, checks, provisioning or the hand-over refused; the run says how far it got.
+        ArmadaError: Planning, a check, provisioning or the submission refused it; the run's record says how far it got.
     """
     order = launch.task.order
     database, session, host = order.database, order.session, order.session.host
@@ -181,11 +181,11 @@ def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> No
 
 
 def resume(order: Order, run: Run, caller: Caller) -> Run:
-    """Submit a failed or cancelled run again, as an operation.
+    """Submit a failed or cancelled run again, as a recorded operation.
 
     Raises:
         Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
-        ArmadaError: What `armada.launch.resume.resume_run` refuses.
+        ArmadaError: As in `armada.launch.resume.resume_run`.
     """
     database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
@@ -198,13 +198,13 @@ def retry(database: Database, session: HostSession, run: Run, words: str) -> Run
 
     Args:
         database: The store.
-        session: With the run's host.
-        run: Which.
-        words: Why, and which try it is.
+        session: A session with the run's host.
+        run: The run.
+        words: The reason, and the number of the try.
 
     Raises:
-        Conflict: It goes on already, or everything on the host is just being deleted.
-        ArmadaError: What `armada.launch.resume.resume_run` refuses.
+        Conflict: It already continues, or everything on the host is being deleted.
+        ArmadaError: As in `armada.launch.resume.resume_run`.
     """
     argv = ["armada", "resume", run.run_id]
     with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as recorded:

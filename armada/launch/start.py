@@ -1,7 +1,7 @@
 """Carry out a plan: provision what is missing, submit the run once, report its state.
 
-The store hears of the run before the host does, and the host claims the submission before it starts anything: killed at
-any instruction, either side can tell what happened.
+The run is recorded in the store before the host learns of it, and the host claims the submission before it starts
+anything. So both sides can tell what happened if a process is killed at any instruction.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 def start(
     database: Database, session: HostSession, plan: Plan, progress: Progress, *, lock: Path, again: bool = False
 ) -> Run:
-    """Put the run on its host.
+    """Provision and submit a run on its host.
 
     Args:
         database: The store.
-        session: With the host.
-        plan: What to put there.
-        progress: Told how it goes.
-        lock: Of the host: one launch at a time puts environment and files there.
-        again: The run is in the store already; its former launch broke off and the host has nothing of it.
+        session: A session with the host.
+        plan: The run's plan.
+        progress: Receives the progress.
+        lock: The host's lock file: one launch at a time sends the environment and files.
+        again: The run is in the store already; its earlier launch was interrupted and the host has no records of it.
 
     Raises:
         PreflightRefused: A check failed; nothing was recorded or started.
         ProvisionFailed: Nothing was started; the run is recorded as failed.
-        OutcomeUnknown: The link broke during the hand-over and stayed down. The run is recorded as `unknown`; looking at
+        OutcomeUnknown: The link broke during the submission and stayed down. The run is recorded as `unknown`; polling
             it (`armada ps`) finds out.
     """
     refuse_failures(plan.checks, plan.host.name)
@@ -126,7 +126,7 @@ def _fetch_files(database: Database, session: HostSession, plan: Plan, progress:
 
 
 def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: bool) -> None:
-    """Make the run on its host and hand it over, in one question: over a long way each one is felt."""
+    """Create the run on its host and submit it, in one request, because each round trip counts on a long link."""
     if runs.find(database, plan.run_id).ended:
         raise _stopped(plan)
     secrets = {name: os.environ[name] for name in plan.experiment.secrets}
@@ -139,7 +139,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         home=_home(session),
     )
     try:
-        # A batch system's controller may take its time, and answers late rather than never.
+        # A batch system's controller may be slow, but does answer.
         patience_s = 60.0 if plan.host.batch is None else 240.0
         session.call(request, timeout_s=patience_s)
     except OutcomeUnknown as error:
@@ -162,7 +162,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         runs.set_state(database, plan.run_id, "failed", reason="submit_refused", message=error.message)
         raise
     if runs.find(database, plan.run_id).ended:
-        # Stopped while the question was on its way: whoever stopped it was told that the host has nothing of it.
+        # The run was stopped while the request was on its way: the stop found no records of it on the host.
         session.call(StopRun(run_id=plan.run_id, grace_s=plan.experiment.stop_grace_s), timeout_s=60.0)
         raise _stopped(plan)
     runs.set_state(database, plan.run_id, "submitted")
@@ -173,7 +173,7 @@ def _home(session: HostSession) -> AskingHome:
 
 
 def _arrived_late(database: Database, session: HostSession, plan: Plan) -> bool:
-    """Whether the former launch's request, held up on a broken link, reached the host after we had asked what it has."""
+    """Whether the earlier launch's request, delayed on a broken link, reached the host after it had been queried."""
     observe(database, session, [runs.find(database, plan.run_id)])
     run = runs.find(database, plan.run_id)
     return not run.ended and run.state not in ("preparing", "unknown")

@@ -25,30 +25,31 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _GRACE_S = 60.0
-"""Where a plan does not say how long a run may take to end."""
+"""The grace period if a plan has none, in seconds."""
 
 KILL_S = 30.0
-"""After the grace period: signalling every process, and the supervisor's last words."""
+"""Seconds after the grace period for signalling every process and for the supervisor's last record."""
 
 
 def stop_run(
     database: Database, session: HostSession, run: Run, grace_s: float | None, say: Callable[[str], None]
 ) -> Run:
-    """Ask the host to end a run and wait until it has.
+    """Ask the host to stop a run and wait until it has ended.
 
     Args:
         database: The store.
-        session: With the run's host.
-        run: Which.
-        grace_s: Seconds between SIGTERM and SIGKILL; None for what the run's spec says.
-        say: Told what is going on.
+        session: A session with the run's host.
+        run: The run.
+        grace_s: Seconds between SIGTERM and SIGKILL; None for the value in the run's spec.
+        say: Receives progress messages.
 
     Returns:
-        The run as it ended; `cancelled` unless it had ended before.
+        The ended run; `cancelled` unless it had ended before.
 
     Raises:
-        Conflict: It ended, and was resumed before anybody could see that it had.
-        OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run where that cannot be seen.
+        Conflict: It ended, and was resumed before its end could be observed.
+        OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run on an
+            invisible machine.
     """
     if grace_s is None:
         told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
@@ -65,7 +66,7 @@ def stop_run(
             f"the stop is recorded on {run.host}, and the run's supervisor ends it; the scheduler did not answer:"
             f" {sanitize_line(answer.problem, 200)}"
         )
-    asked = answer.submission  # agents of the first release do not say
+    asked = answer.submission  # agents of the first release do not send it
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])
@@ -93,7 +94,7 @@ def stop_run(
 
 
 def _conclude(database: Database, session: HostSession, run: Run) -> Run:
-    """Write the end of a run of which its host has nothing, where it can be known: nobody there can."""
+    """Record the end of a run of which its host has no records, if that can be known."""
     spec = recorded_spec(runs.spec(database, run.run_id))
     scheduler = (spec.scheduler.kind or "") if spec.scheduler is not None else ""
     look = ask_about(session, run)
@@ -127,7 +128,8 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
             host=run.host,
         )
     if outcome is not stopping.Outcome.AS_IT_ENDED:
-        # Of one that was never there only home's own record says anything: its launch broke off before its host heard of it.
+        # Only home's own record knows of a run that was never there: its launch was interrupted before its host learned
+        # of it.
         gone = f"{removed}; none of its processes is left there"
         message = gone if outcome is stopping.Outcome.REMOVED else None
         runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", message=message)

@@ -1,1 +1,1 @@
-"""From what hosts show to what is so: evidence → state."""
+"""Observe runs: from the evidence on hosts to the state of a run."""

@@ -1,4 +1,4 @@
-"""Watch one run until it has ended; a link that breaks is waited for, since the run does not need it."""
+"""Follow one run until it has ended. A broken link is retried for ever, since the run does not need it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 PERIOD_S = 1.0
 PATIENCE_S = 2.0
-"""Within one look, so that a person soon reads that the host does not answer; the looks themselves never end."""
+"""Within one poll, in seconds, so that the user soon reads that the host does not answer; polling itself never stops."""
 
 
 GUESS_S = 600.0
-"""How long a guessed end is waited on: a scheduler that was asked while it restarted knows its jobs again by then."""
+"""How long to wait after a guessed end, in seconds: a scheduler that was restarting knows its jobs again by then."""
 
 
 def goes_on(run: Run, now: float) -> bool:
-    """Whether there is more to wait for: it has not ended, or its end was guessed a moment ago and may yet be taken back.
+    """Whether to wait longer: the run has not ended, or its end was guessed recently and may be revised.
 
     Args:
-        run: As last seen.
+        run: The run as last seen.
         now: Unix time.
     """
     return not run.ended or (run.is_guess and run.guessed_at is not None and now - run.guessed_at < GUESS_S)
 
 
 def follow(database: Database, session: HostSession, run_id: str) -> Iterator[Run]:
-    """Yield the run after every look, about once a second; the last one has ended, or is guessed to have for `GUESS_S`.
+    """Yield the run after every poll, about once a second. The last one has ended, or its end has been a guess for `GUESS_S`.
 
     Raises:
-        HostKeyChanged: Waiting does not help here; a person has to decide.
-        AuthenticationFailed: Nor here.
+        HostKeyChanged: Waiting does not help; the user has to decide.
+        AuthenticationFailed: Likewise.
     """
     while True:
         began = time.monotonic()
@@ -48,7 +48,7 @@ def follow(database: Database, session: HostSession, run_id: str) -> Iterator[Ru
             with session.patient(PATIENCE_S, endless=True):
                 observe(database, session, [runs.find(database, run_id)])
         except HostUnreachable as error:
-            # observe() has noted since when, and the next look may succeed; these two want a person.
+            # observe() has recorded the failure, and the next poll may succeed; these two errors need the user.
             if isinstance(error, HostKeyChanged | AuthenticationFailed):
                 raise
         run = runs.find(database, run_id)

@@ -1,4 +1,4 @@
-"""One look at one run: its part of a host's answer, and what that answer says of the host as a whole."""
+"""One observation of one run: its part of a host's answer, and what that answer says about the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Folder:
 
     Attributes:
         exists: The folder is there.
-        root: The name of the host's root; None where it could not say.
+        root: The name of the host's root; None if it has none that can be read.
         wiped: Former names of that root.
     """
 
@@ -36,7 +36,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a host showed of a run: its part of the answer, its folder, and when that was by a clock that nobody sets."""
+    """A host's evidence about a run: its part of the answer, its folder, and the time by a monotonic clock."""
 
     run: Observation
     folder: Folder
@@ -44,7 +44,7 @@ class Look:
 
 
 def question(wanted: Iterable[Run]) -> Observe:
-    """Ask for runs, and for what their files hold beyond what is known."""
+    """Build the request for runs, including new lines of their files."""
     return Observe(
         runs=tuple(
             ObservedRun(run_id=run.run_id, metrics_offset=run.metrics_offset, events_offset=run.events_offset)
@@ -54,7 +54,7 @@ def question(wanted: Iterable[Run]) -> Observe:
 
 
 def looks(answer: Observations) -> dict[str, Look | Misfit]:
-    """The parts of an answer, by run id; what does not fit and does not say whose it is, is left out."""
+    """Return the parts of an answer by run id. An invalid part without a run id is left out."""
     found: dict[str, Look | Misfit] = {}
     for each in answer.runs:
         if isinstance(each, Misfit):
@@ -65,20 +65,20 @@ def looks(answer: Observations) -> dict[str, Look | Misfit]:
 
 
 def nothing_there(asked: Observe, error: NothingThere) -> Observations:
-    """Answer for a host that has nothing of armada's, as its agent would if one were put there."""
+    """Build the answer for a host without armada's files, as its agent would give it."""
     seen = [{"run_id": run.run_id, "exists": False} for run in asked.runs]
     return Observations.model_validate({"root": error.root.get("id"), "wiped": error.root.get("wiped"), "runs": seen})
 
 
 def where(run: Run, folder: Folder) -> There:
-    """Where the run's folder is, by one look of its host's."""
+    """Decide where the run's folder is, from one observation of its host."""
     wiped = [wipe.root for wipe in folder.wiped]
     wiped += [run.wiped_root] if run.wiped_root is not None else []
     return presence(exists=folder.exists, seen_root=folder.root, known_root=run.root_id, wiped=wiped)
 
 
 def wiped_by(run: Run, folder: Folder) -> str | None:
-    """Who wiped the root that a run was put into, and when, by one look of its host's; None where nobody said so."""
+    """Return who wiped the root that a run was submitted to, and when; None if the host has no record of that."""
     for wipe in folder.wiped:
         if wipe.root == run.root_id:
             when = time.strftime(" on %Y-%m-%d at %H:%M", time.localtime(wipe.time)) if wipe.time is not None else ""

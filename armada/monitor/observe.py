@@ -1,4 +1,4 @@
-"""Look at runs on their hosts and write what was seen into the store: one question per host, all hosts at once."""
+"""Observe runs on their hosts and record the evidence in the store: one request per host, all hosts at once."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ ROOT_AWAY = "root_away"
 REMOVED_WORDS = " while it ran; none of its processes is there, and it is unknown how it ended"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 GREETING_S = 8.0
-"""How long a glance at all runs waits for a host to greet: seven round trips of 0.6 s, and a slow python3."""
+"""How long a status of all runs waits for a host's agent to greet, in seconds: seven round trips of 0.6 s, and a slow python3."""
 
 SHORTEST_STALL_S = 10.0
-"""Below which no experiment can call a run stalled."""
+"""The shortest `stall_after` that an experiment can set, in seconds."""
 
 
 def observe(
     database: Database, session: HostSession, wanted: Iterable[Run], also: Sequence[Call[Any]] = ()
 ) -> list[Any]:
-    """Ask one host about runs of its, and record the answers: one round trip, unless a run has more to tell than fits.
+    """Observe runs of one host, and record the answers: one round trip, unless a run's new lines do not fit into one.
 
     Args:
         database: The store.
-        session: With the host.
-        wanted: Its runs.
-        also: What else to ask in the same breath.
+        session: A session with the host.
+        wanted: The runs.
+        also: Other requests to send at the same time.
 
     Returns:
-        The answers to `also`: the model of each, or the error that it was refused with.
+        The answers to `also`: the model of each, or the error that refused it.
 
     Raises:
-        HostUnreachable: After noting in the store that these runs cannot be seen.
+        HostUnreachable: The store then records that these runs cannot be observed.
     """
     waiting, beside = list(wanted), list(also)
     answered: list[Any] = []
@@ -87,22 +87,22 @@ def observe(
             if isinstance(answer, ArmadaError):
                 raise answer
             by_id |= looks(answer)
-        with database.transaction():  # one wait for the disk, not one for each run; and for those who watch other hosts
+        with database.transaction():  # one wait for the disk, not one per run
             for run in asked:
                 if run.run_id in by_id and record_contained(database, run, by_id[run.run_id]):
-                    waiting.append(runs.find(database, run.run_id))  # its files hold more than one answer carries
+                    waiting.append(runs.find(database, run.run_id))  # its files contain more than one answer holds
     return answered
 
 
 def observe_all(
     home: HomePaths, hosts: Mapping[str, Host], wanted: Iterable[Run], *, greeting_s: float = GREETING_S
 ) -> dict[str, str]:
-    """Look at many runs; a host that does not answer delays no other, and nobody for longer than `greeting_s`.
+    """Observe many runs. A host that does not answer delays no other host, and this call by at most `greeting_s`.
 
-    A host whose agent has greeted is waited for as long as its answer may take.
+    If a host's agent has greeted, this waits as long as its answer may take.
 
     Returns:
-        Why, by name of each host that could not be asked.
+        The reason for each host that could not be queried, by its name.
     """
     by_host: dict[str, list[Run]] = {}
     for run in wanted:
@@ -121,10 +121,10 @@ def observe_all(
 
 
 class _Look:
-    """One look at the runs of one host, in a thread that ends with the process where the host never answers.
+    """One observation of the runs of one host, in a daemon thread, because the host may never answer.
 
     Attributes:
-        answer: Why the host could not be asked; None: it was.
+        answer: Why the host could not be queried; None if it was.
     """
 
     def __init__(self, home: HomePaths, host: Host | None, name: str, theirs: list[Run]) -> None:
@@ -140,7 +140,7 @@ class _Look:
     def _work(self) -> None:
         try:
             self.answer.set_result(self._ask())
-        except BaseException as error:  # raised where the answer is awaited
+        except BaseException as error:  # raised again in the waiting thread
             self.answer.set_exception(error)
 
     def _ask(self) -> str | None:
@@ -161,15 +161,15 @@ class _Look:
 
 
 def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
-    """Record one run's part of an answer; whatever a job wrote into its files, no other run is harmed, and home asks no second time.
+    """Record one run's part of an answer. Whatever a job wrote into its files, other runs are unaffected, and it is not requested again.
 
     Returns:
-        As `record_look`.
+        As in `record_look`.
     """
     if not runs.is_known(database, run.run_id):
-        return False  # another armada has forgotten it since we asked
+        return False  # another process has forgotten the run meanwhile
     if isinstance(look, Misfit):
-        # It keeps the state that it was last seen in. Noted once, not with every look.
+        # The run keeps its last known state. This is recorded once, not with every poll.
         if run.unreadable is None:
             runs.note_unreadable(database, run.run_id, 1, f"its host's answer does not fit: {look.problem}")
         return False
@@ -177,7 +177,7 @@ def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
         with database.part():
             return record_look(database, run, look)
     except (ArmadaError, OSError):
-        raise  # of home's own
+        raise  # an error of home, not of the answer
     except Exception as error:
         log.exception("%s: its records cannot be stored", run.run_id)
         with database.part():
@@ -188,29 +188,29 @@ def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
 
 
 def record_look(database: Database, run: Run, look: Look, *, observed_at: float | None = None) -> bool:
-    """Record one look at a run.
+    """Record one observation of a run.
 
     Args:
         database: The store.
-        run: As the store knew it when the question was asked.
-        look: The host's words, or its files' that came home.
-        observed_at: When it was seen; now by default.
+        run: The run as the store had it when the request was sent.
+        look: The evidence from the host, or from its files at home.
+        observed_at: When it was observed, unix time; now by default.
 
     Returns:
-        Whether the host's files hold more than this answer carried.
+        Whether the host's files contain more lines than this answer.
     """
     seen = look.run
-    # Only of who is quiet: a spec is long, and most runs get on every second.
+    # Only for a quiet run: parsing its spec takes time, and most runs make progress every second.
     verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
     if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
         verdict = _without_folder(run, look, verdict)
         if where(run, look.folder) is There.REMOVED:
             checkpoints.record_outbox(database, run.run_id, ())
         if run.ended:
-            return False  # what it ended as was seen before
+            return False  # its end was recorded before
     newest = of_newest_submission(seen.evidence)
     if seen.exists and seen.findings and newest.seq is None:
-        # What could not be read says nothing about the order of records; where it ended, that was seen before.
+        # Unreadable records say nothing about order; if the run had ended, its end was recorded before.
         if run.ended:
             return False
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
@@ -237,7 +237,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
 
 @dataclasses.dataclass(slots=True)
 class _Facts:
-    """What the store keeps of a look beside the verdict; None leaves a column as it is, but for those of `_CLEARED`."""
+    """What the store records of an observation besides the verdict. None leaves a column unchanged unless it is in `cleared`."""
 
     started_at: float | None = None
     step: int | None = None
@@ -258,14 +258,14 @@ class _Facts:
     """Columns that are set to NULL."""
 
     def columns(self) -> dict[str, float | str | None]:
-        """The columns that change."""
+        """Return the columns to change."""
         fields = (field.name for field in dataclasses.fields(self) if field.name != "cleared")
         said = {name: value for name in fields if (value := getattr(self, name)) is not None}
         return {**dict.fromkeys(self.cleared), **said}
 
 
 def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
-    """Collect what the store keeps of a look beside the verdict."""
+    """Collect what the store records of an observation besides the verdict."""
     seen, state, facts = look.run, newest.state, _Facts()
     if state is not None:
         facts.started_at = state.started_at
@@ -273,10 +273,10 @@ def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
     beat = seen.evidence.heartbeat if seen.evidence is not None else None
     if beat is not None:
         facts.step, facts.total_steps, facts.phase = beat.step, beat.total_steps, beat.phase
-    # The exit is written before state.json repeats it; between the two it knows more.
+    # The exit is written before state.json repeats it; in between, only the exit is complete.
     ending = (newest.attempt.exit if newest.attempt is not None else None) or state
     if verdict.state not in ENDED:
-        facts.cleared += ("ended_at", "exit_code")  # of a submission before this one
+        facts.cleared += ("ended_at", "exit_code")  # of an earlier submission
     elif ending is not None:
         facts.ended_at = ending.ended_at
         facts.exit_code = ending.exit_code if ending.exit_code in range(256) else None
@@ -287,7 +287,7 @@ def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
 
 
 def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Facts) -> None:
-    """Set the step to that of the newest checkpoint of this attempt, where its heartbeat ended before it was saved."""
+    """Set the step to that of this attempt's newest checkpoint, if that was saved after the last heartbeat."""
     began = facts.started_at
     if began is None:
         return
@@ -298,7 +298,7 @@ def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Fac
 
 
 def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
-    """Say whether a look is newer than what is known; adds the moment of the look to `facts`."""
+    """Decide whether an observation is newer than what is known; add its time to `facts`."""
     if look.moment is None:
         return Order.NEWER
     seen_at = Moment(look.moment.boot, look.moment.seconds)
@@ -317,7 +317,7 @@ def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _F
 
 
 def _parts(seen: Observation) -> Iterator[tuple[Literal["metrics", "events"], Lines]]:
-    """The pieces of its files that came with a look."""
+    """Yield the lines of its files that came with an observation."""
     if seen.metrics is not None:
         yield "metrics", seen.metrics
     if seen.events is not None:
@@ -325,7 +325,7 @@ def _parts(seen: Observation) -> Iterator[tuple[Literal["metrics", "events"], Li
 
 
 def _take_lines(database: Database, run: Run, seen: Observation) -> bool:
-    """Store the metrics and events of a look; says whether the host's files hold more of them."""
+    """Store an observation's metrics and events; return whether the host's files contain more."""
     more = False
     known = {"metrics": run.metrics_offset, "events": run.events_offset}
     take = {"metrics": metrics.record_metrics, "events": metrics.record_events}
@@ -340,8 +340,8 @@ def _take_lines(database: Database, run: Run, seen: Observation) -> bool:
 
 
 def _without_folder(run: Run, look: Look, verdict: Verdict) -> Verdict:
-    """Say of a run whose folder is not seen whether it was removed; processes alone do not prove that it was."""
-    # Nothing is there to be numbered: this is as new as what we knew when we asked.
+    """Decide whether a run's folder that is not seen was removed; processes alone do not prove that."""
+    # There are no records to compare, so this counts as recent as what was known when the request was sent.
     verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
     there = where(run, look.folder)
     if there is There.REMOVED:
@@ -360,10 +360,10 @@ def _without_folder(run: Run, look: Look, verdict: Verdict) -> Verdict:
 
 
 def ask_about(session: HostSession, run: Run) -> Look:
-    """Ask a host about one run, as `observe` does, and record nothing.
+    """Query a host about one run, as `observe` does, without recording anything.
 
     Raises:
-        UnexpectedAnswer: What it says of the run does not fit.
+        UnexpectedAnswer: The host's answer about the run is invalid.
     """
     asked = question([run])
     try:
@@ -382,7 +382,7 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 
 
 def _after_going_back(run: Run, verdict: Verdict) -> Verdict:
-    """A run that has been seen to end has ended, whatever an older copy of its host's disk shows."""
+    """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows."""
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
     if run.ended and not run.is_guess:
         return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)

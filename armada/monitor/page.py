@@ -1,4 +1,4 @@
-"""All that is known about why a run is in its state, gathered for one page: `armada why`."""
+"""Collect everything known about why a run is in its state, for `armada why`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_TAKEN = ("not taken", "incomplete", "could not be finished", "is withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a run went on by itself, of how often it may."""
+    """How often a run was resumed automatically, and how often it may be."""
 
     used: int
     allowed: int
@@ -37,16 +37,16 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Texts of the host are inert.
+    """The content of the page. Texts from the host are sanitized.
 
     Attributes:
-        exit: The exit code or signal, in words.
-        rank: That failed first, where there are several and it is known.
-        lines: The last ones of its output.
-        others: What other ranks complained of.
-        not_taken: Checkpoints that were not taken, and why.
-        is_told: The host recorded how the run failed; not so where its supervisor was lost, or is of an older armada.
-        stopped: Processes that SIGSTOP has stopped.
+        exit: A description of the exit code or signal.
+        rank: The rank that failed first, if there are several and it is known.
+        lines: The last lines of its output.
+        others: Errors of other ranks.
+        not_taken: Checkpoints that were not accepted, and why.
+        is_told: The host recorded how the run failed; false if its supervisor was lost, or is of an older armada.
+        stopped: Processes that SIGSTOP suspended.
     """
 
     exit: str | None
@@ -67,8 +67,8 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
 
     Args:
         database: The store.
-        run: As last observed.
-        stopped: What the host said of its processes.
+        run: The run as last observed.
+        stopped: Its suspended processes according to the host.
     """
     events = [read_event(line) for line in metrics.events(database, run.run_id)]
     failure = _failure_of(run, events)
@@ -102,12 +102,12 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
 
 
 def stopped_in(seen: Observation) -> tuple[int, ...]:
-    """Read, from one look at a run, which of its processes are stopped."""
+    """Return which of a run's processes are suspended, from one observation."""
     return seen.evidence.stopped[:20] if seen.evidence is not None else ()
 
 
 def _failure_of(run: Run, events: Sequence[Event]) -> FailureEvent | None:
-    """The failure of the newest attempt, if that ended the run."""
+    """Return the failure of the newest attempt, if that ended the run."""
     if run.state != "failed":
         return None
     found = [event for event in events if isinstance(event, FailureEvent) and event.attempt == run.attempt]
@@ -127,7 +127,7 @@ def _complaint(other: Complaint) -> str:
 
 
 def _not_taken(events: Sequence[Event]) -> list[str]:
-    """The newest attempt's findings about checkpoints that cannot be used."""
+    """Return the newest attempt's findings about unusable checkpoints."""
     newest = max((event.attempt or 0 for event in events), default=0)
     said = [event.message or "" for event in events if isinstance(event, FindingEvent) and event.attempt == newest]
     return [words for words in said if any(part in words for part in _NOT_TAKEN)][-10:]
@@ -137,7 +137,7 @@ def _retries(database: Database, run: Run, events: Sequence[Event]) -> Retries |
     batch = mapping(runs.spec(database, run.run_id).get("scheduler"))
     if allowed := whole(batch.get("max_retries")):
         failures = [event for event in events if isinstance(event, FailureEvent)]
-        # A person who resumes a run wants it to be tried as often again; hosts of the first release do not say which hand-over.
+        # A resume by the user resets the number of retries. Hosts of the first release do not report the submission.
         tried = {event.attempt for event in failures if event.submission in (None, run.submission)}
         used = min(allowed, len(tried - {run.attempt}))
         return Retries(used, allowed, "of `max_retries`, for attempts that failed")

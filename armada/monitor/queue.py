@@ -1,4 +1,4 @@
-"""What a cluster has room for, who waits in it, and what is left of one's allowance: part of its host's facts."""
+"""Query a cluster's free resources, its waiting jobs, and what is left of the user's allowance: part of its host's facts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
 
 TIMEOUT_S = 240.0
-"""An agent asks up to four programs, and gives each 45 s."""
+"""An agent runs up to four programs, with 45 s for each."""
 
 _KEPT = "quota.json"
 _NUMBER = re.compile(r"-?\d[\d,']*(?:\.\d+)?")
 
 
 def look_at_queue(session: HostSession) -> ClusterQueue | None:
-    """Ask a host's batch system; None where there is none.
+    """Query a host's batch system; return None if there is none.
 
-    What goes wrong is part of the answer: a host whose scheduler is silent is still a host that answers. Many may ask: the
-    agent asks the batch system once in two minutes.
+    A failing scheduler is reported in the answer, because its host still answers. Frequent calls are harmless: the
+    agent queries the batch system once in two minutes.
 
     Raises:
         HostUnreachable: The host itself does not answer.
@@ -47,7 +47,7 @@ def look_at_queue(session: HostSession) -> ClusterQueue | None:
 
 
 def describe_queue(queue: ClusterQueue, scheduler: str, now: float) -> list[str]:
-    """A queue as lines for a person; every word of the host's is inert."""
+    """Describe a queue in lines for the user; every text from the host is sanitized."""
     lines = []
     if queue.error:
         lines.append(f"⚠ {scheduler} does not answer: {sanitize_line(queue.error, 400)}")
@@ -68,7 +68,7 @@ def describe_queue(queue: ClusterQueue, scheduler: str, now: float) -> list[str]
 
 
 def describe_allowance(quota: Quota) -> list[str]:
-    """What a site's command said before a run and after it, and how far its last number moved."""
+    """Describe what a site's command printed before and after a run, and how much its last number changed."""
     lines = []
     for when, look in (("before", quota.before), ("after", quota.after)):
         if look is None:
@@ -84,7 +84,7 @@ def describe_allowance(quota: Quota) -> list[str]:
 
 
 def allowance_moved(quota: Quota) -> tuple[float, float] | None:
-    """The last number before and after; None unless both answers have one."""
+    """Return the last number before and after; None unless both outputs have one."""
     found = []
     for look in (quota.before, quota.after):
         numbers = _NUMBER.findall(look.text) if look is not None and look.answered else []
@@ -95,10 +95,10 @@ def allowance_moved(quota: Quota) -> tuple[float, float] | None:
 
 
 def look_at_allowance(session: HostSession, home: HomePaths, run_id: str) -> Quota:
-    """Ask what was left before and after a run, and keep the answer here: hosts go, and so do runs on them.
+    """Query the allowance before and after a run, and keep the answer at home, because hosts and runs disappear.
 
     Raises:
-        HostUnreachable, NotFound: The host, or the run on it, is not there.
+        HostUnreachable, NotFound: The host does not answer, or has no such run.
     """
     answer = session.call(AskQuota(run_id=run_id))
     folder = home.run(run_id)
@@ -108,10 +108,10 @@ def look_at_allowance(session: HostSession, home: HomePaths, run_id: str) -> Quo
 
 
 def kept_allowance(home: HomePaths, run_id: str) -> Quota | None:
-    """The answer that was kept; None where there is none."""
+    """Return the answer that was kept, or None."""
     try:
         return Quota.model_validate(json.loads((home.run(run_id) / _KEPT).read_text()))
-    except (OSError, ValueError):  # pydantic's error is one, too
+    except (OSError, ValueError):  # pydantic's error is a ValueError
         return None
 
 

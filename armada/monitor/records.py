@@ -1,4 +1,4 @@
-"""Lines that a job wrote into its own files, read by home: a job may write anything there."""
+"""Parse lines that a job wrote into its own files. They are untrusted: a job may write anything there."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from armada.foundation.sanitize import sanitize_line
 
 _DEEPEST = 50
-"""More brackets than that within each other no record of ours has; the parser's own limit depends on who calls it."""
+"""Nesting of brackets beyond that of any record of ours; the parser's own limit depends on the caller's stack."""
 
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Records, and how many lines were none; `first` says what was wrong with the first of those."""
+    """Records, and the number of invalid lines; `first` says what was wrong with the first of those."""
 
     records: list[dict[str, object]]
     unreadable: int = 0
@@ -24,11 +24,11 @@ class Lines:
 
 
 def read_lines(text: str, name: str) -> Lines:
-    """Read JSON objects, one a line.
+    """Parse JSON objects, one per line.
 
     Args:
         text: Whole lines.
-        name: Of the file, for what is said about it.
+        name: The file's name, for messages.
     """
     records, unreadable, first = [], 0, ""
     for line in text.split("\n"):
@@ -47,12 +47,12 @@ def _read(line: str) -> dict[str, object]:
         raise ValueError("nested too deep")
     value = json.loads(line)
     if not isinstance(value, dict):
-        raise ValueError("not an object")  # noqa: TRY004  # as what is no JSON raises
+        raise ValueError("not an object")  # noqa: TRY004  # the same type as for invalid JSON
     return {sanitize_line(key, 100): item for key, item in value.items()}
 
 
 def _is_deep(line: str) -> bool:
-    """Whether more brackets stand within each other than any record has; those inside of texts count too."""
+    """Whether brackets are nested deeper than in any record; brackets inside strings count too."""
     depth = 0
     for bracket in _BRACKET.finditer(line):
         depth += 1 if bracket[0] in "[{" else -1

@@ -1,7 +1,7 @@
-"""Decide who may work on a host at the same time: a launch and a removal of everything never overlap.
+"""Decide who may work on a host at the same time: a launch and a release never overlap.
 
-Both say what they are about to do in one transaction of the store, in which they also look for the other. So one of two that
-begin at the same instant sees the other, and it is always the one that would destroy that gives way.
+Each announces itself and checks for the other in one transaction of the store. So of two that begin at the same instant
+one sees the other, and always the one that deletes gives way.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ CLEARING = "clearing"
 
 
 def putting(database: Database, host: str) -> frozenset[str]:
-    """The ids of all operations that put or have put something on a host; what `begin_clearing` compares with later."""
+    """Return the ids of all operations that put something on a host, ended or not; `begin_clearing` compares with them later."""
     return frozenset(each.id for each in records.on_host(database, host) if each.kind in PUTS)
 
 
 def begin_clearing(database: Database, own_id: str, host: str, before: frozenset[str]) -> None:
-    """Say that everything on a host is about to be deleted, unless something was, or is being, put there.
+    """Announce that everything on a host will be deleted, unless another operation put something there or is doing so.
 
     Args:
         database: The store.
         own_id: The operation that deletes.
-        host: Where.
-        before: What had been put there when it was judged that nothing would be lost.
+        host: The host.
+        before: The result of `putting` from when the host was judged.
 
     Raises:
-        Conflict: The operation that puts something there is named; nothing was deleted.
+        Conflict: Such an operation exists; the error names it. Nothing was deleted.
     """
     with database.transaction():
         for each in records.on_host(database, host):
@@ -60,16 +60,16 @@ def begin_clearing(database: Database, own_id: str, host: str, before: frozenset
 
 
 def admit(database: Database, home: HomePaths, project: Path, host: str) -> None:
-    """Make sure that something may be put on a host; called within the operation that does it.
+    """Check that something may be put on a host. Called within the operation that does it.
 
     Args:
         database: The store.
-        home: Where hosts.yaml is.
-        project: The folder whose own hosts count too.
-        host: Its name.
+        home: The folder of hosts.yaml.
+        project: A folder whose own hosts count too.
+        host: The host's name.
 
     Raises:
-        Conflict: Another armada has removed the host, or is just deleting everything on it.
+        Conflict: Another process has removed the host, or is deleting everything on it.
     """
     if host not in load_hosts(home, project):
         raise Conflict(
@@ -81,10 +81,10 @@ def admit(database: Database, home: HomePaths, project: Path, host: str) -> None
 
 
 def refuse_while_clearing(database: Database, host: str) -> None:
-    """Refuse to put something on a host from which everything is just being deleted; called as an operation that says so.
+    """Refuse to put something on a host while everything on it is being deleted. Called after the operation announced itself.
 
     Raises:
-        Conflict: The other is named; nothing was put there.
+        Conflict: A release is deleting; the error names it. Nothing was put there.
     """
     for each in records.running(database):
         if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
@@ -96,10 +96,10 @@ def refuse_while_clearing(database: Database, host: str) -> None:
 
 
 def forget_host(database: Database, host: str, forget: Callable[[], None]) -> None:
-    """Forget a host while nothing of it goes on, and nothing can begin.
+    """Forget a host while no operation on it runs, and none can begin.
 
     Raises:
-        Conflict: Something goes on; it is named.
+        Conflict: An operation runs; the error names it.
     """
     with database.transaction():
         alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]

@@ -51,7 +51,7 @@ def take_snapshot(folder: Path) -> Snapshot:
     """List and hash the project below `folder`.
 
     Raises:
-        ProvisionFailed: There is nothing to send, or it is far too much to be code.
+        ProvisionFailed: There is nothing to send, or far too much to be code.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if tracked is not None:
@@ -61,7 +61,7 @@ def take_snapshot(folder: Path) -> Snapshot:
     else:
         names, revision, dirty = _walk(folder), None, False
     ignored = _git(folder, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-    there = [name for name in names if os.path.lexists(folder / name)]  # deleted but still in the index
+    there = [name for name in names if os.path.lexists(folder / name)]  # a file may be deleted but still in the index
     regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
     if not regular:
         raise ProvisionFailed(f"{folder} has no files to send", hint="point `code:` at your project, or leave it out")
@@ -94,7 +94,7 @@ def _refuse_large(folder: Path, names: list[str]) -> None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git answers about a folder, or None where it is no checkout or there is no git."""
+    """Return git's output for a folder, or None if it is no checkout or git is missing."""
     try:
         answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Kind = Literal["code", "data", "models"]
 
 CHECK_S = 4 * 3600.0
-"""Time enough to read 1 TB from a slow file system."""
+"""In seconds: enough to read 1 TB from a slow file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Some files below a folder at home, and the name their bytes give them.
+    """Some files below a folder at home, and the name derived from their bytes.
 
-    `manifest` holds (path, size in bytes, SHA-256, mode) in order of path; `sha` is the SHA-256 of its canonical JSON.
+    `manifest` holds (path, size in bytes, SHA-256, mode) ordered by path; `sha` is the SHA-256 of its canonical JSON.
     """
 
     kind: Kind
@@ -51,12 +51,12 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
     """Hash files below `source`.
 
     Args:
-        kind: Where on the host they belong.
+        kind: The kind of content, which determines its place on the host.
         source: A folder at home.
         files: Relative paths of regular files; links are not followed.
 
     Raises:
-        ProvisionFailed: A file cannot be read, is no regular file, or has a name no host should see.
+        ProvisionFailed: A file cannot be read, is not a regular file, or has an invalid name.
     """
     manifest: list[tuple[str, int, str, Mode]] = []
     for name in sorted(set(files)):
@@ -77,12 +77,12 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
 
 
 def find(session: HostSession, content: Content) -> ContentPlace:
-    """Ask whether a host has a content; what it has, it holds against its hash first.
+    """Ask whether a host has a content. The host verifies its copy first.
 
-    Code is read each time. Data and models are read when they were touched, or when an older armada put them there.
+    Code is read each time. Data and models are read if they were touched, or if an older armada stored them.
 
     Raises:
-        ProvisionFailed: What lies there under the content's name is somebody else's, or other files.
+        ProvisionFailed: The folder with the content's name belongs to somebody else, or has other files.
     """
     return session.call(CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
 
@@ -100,14 +100,14 @@ def find_missing(session: HostSession, contents: Sequence[Content]) -> tuple[Con
 
 
 def send(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> bool:
-    """Put a content on a host, unless it is there; the host checks every hash before it counts.
+    """Put a content on a host, unless it is there; the host checks every hash before the content counts.
 
     Returns:
-        Whether anything had to travel.
+        Whether anything was sent.
 
     Raises:
-        ProvisionFailed: The host refused what arrived, or has no room.
-        HostUnreachable: The link stayed down; what arrived is kept for the next try.
+        ProvisionFailed: The host refused the received files, or has no space.
+        HostUnreachable: The link stayed down; the received bytes are kept for the next try.
     """
     found = find(session, content)
     if found.present:
@@ -120,8 +120,8 @@ def send(session: HostSession, content: Content, progress: Callable[[TransferPro
         except (HostUnreachable, ProvisionFailed):
             raise
         except ArmadaError as error:
-            # What arrived was not what was sent, and the agent has removed it: a file changed here while it travelled, or
-            # a former transfer left damage of the right size, which rsync cannot see.
+            # The received bytes were not the right ones, and the agent has removed them. Either a file changed here
+            # during the transfer, or an earlier transfer left damage of the right size, which rsync does not detect.
             if last:
                 raise ProvisionFailed(error.message, hint=error.hint, host=session.host.name) from error
         else:
@@ -130,7 +130,7 @@ def send(session: HostSession, content: Content, progress: Callable[[TransferPro
 
 
 def _carry(session: HostSession, content: Content, staging: str, progress: Callable[[TransferProgress], None]) -> None:
-    """Put the files into the staging folder by rsync, or, where that cannot be used, as a tar stream."""
+    """Copy the files into the staging folder by rsync, or as a tar stream if rsync cannot be used."""
     if session.without_rsync is None:
         try:
             session.push(content.source, content.files, staging, progress)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock file while something is done; whoever comes second is told who is at it, and waits.
+    """Hold a lock file. If another process holds it, report that once and wait.
 
     Args:
-        path: The file, made when it is not there; `HomePaths.lock` names them.
-        doing: What the holder does, for who waits.
-        say: Told who holds it, once, when there is anything to wait for.
+        path: The file, created if needed; `HomePaths.lock` names them.
+        doing: What this process does, to be shown to others that wait.
+        say: Called once with the holder's description if there is a wait.
     """
     with FileLock(path) as lock:
         if not lock.try_acquire():
@@ -39,4 +39,4 @@ def _holder(lock: FileLock) -> str:
         since = span(time.time() - float(told["since"]))
         return f"process {int(told['pid'])} to finish ({sanitize_line(told['doing'], 100)}, for {since})"
     except (ValueError, KeyError, TypeError):
-        return "another armada to finish"  # it took the lock an instant ago
+        return "another armada to finish"  # the holder has not written its description yet

@@ -1,8 +1,8 @@
 """Choose an environment's flash-attn: a matching wheel, a build on the host, or none, with the reason.
 
-The order of `attention: auto` is hub kernel, wheel, SDPA. Kernels are fetched by the payload when it runs; a wheel has to
-be part of the environment, so it is chosen here, from what releases of Dao-AILab/flash-attention hold. Nothing is ever
-compiled unless a profile asks for it: that takes hours.
+The order of `attention: auto` is hub kernel, wheel, SDPA. The payload fetches hub kernels at run time. A wheel has to
+be part of the environment, so it is chosen here from the releases of Dao-AILab/flash-attention. Nothing is compiled
+unless a profile asks for it, because that takes hours.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 RELEASES_URL = "https://github.com/Dao-AILab/flash-attention/releases/download"
 BUILT_VERSION = "2.8.3.post2"
-"""The newest source release; older ones than 2.8.3 do not know torch 2.8."""
+"""The newest source release; those older than 2.8.3 do not support torch 2.8."""
 
 _OLDEST_CAPABILITY = 8.0  # flash-attn 2 has no code for GPUs before Ampere
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What one release has wheels for.
+    """The versions that one release has wheels for.
 
     Attributes:
-        version: Of flash-attn, and of its tag without the `v`.
+        version: The version of flash-attn, which is its tag without the `v`.
         torch: Versions of torch.
         cuda: Major versions of CUDA.
         python: Minor versions of Python 3.
-        glibc: The oldest that loads them: that of the machine they were built on.
+        glibc: The oldest glibc that can load them: that of the build machine.
     """
 
     version: str
@@ -45,7 +45,7 @@ class Release:
     glibc: tuple[int, int]
 
 
-# From the matrices of .github/workflows/publish.yml at each tag; the wheels are built on Ubuntu 22.04. Newest first.
+# From the matrices in .github/workflows/publish.yml at each tag. The wheels are built on Ubuntu 22.04. Newest first.
 RELEASES: tuple[Release, ...] = (
     Release("2.8.3", ("2.4", "2.5", "2.6", "2.7", "2.8"), (12,), (9, 10, 11, 12, 13), (2, 35)),
     Release("2.7.4.post1", ("2.2", "2.3", "2.4", "2.5", "2.6"), (12,), (9, 10, 11, 12, 13), (2, 31)),
@@ -54,15 +54,15 @@ RELEASES: tuple[Release, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class FlashAttention:
-    """What the environment gets beside its list.
+    """The flash-attn that the environment gets in addition to its package list.
 
     Attributes:
         mode: `wheel`, `build` or `none`.
-        url: Of the wheel, with `{python}` for the tag (`cp312`) that only the host knows.
-        version: What is built.
-        capabilities: Of the GPUs it is built for, `8.6`.
+        url: The wheel's URL, with `{python}` for the tag (`cp312`) that only the host knows.
+        version: The version to build.
+        capabilities: The compute capabilities to build for, such as `8.6`.
         required: Whether the environment is refused without it.
-        why: A sentence for a person.
+        why: The reason, as a sentence for the user.
     """
 
     mode: Literal["wheel", "build", "none"]
@@ -74,7 +74,7 @@ class FlashAttention:
 
     @property
     def request(self) -> FlashAttentionRequest | None:
-        """What the agent is told; None where there is nothing to do."""
+        """The request for the agent; None if there is nothing to do."""
         if self.mode == "none":
             return None
         return FlashAttentionRequest(
@@ -91,8 +91,8 @@ def choose_flash_attention(profile: Profile, hardware: Hardware, cuda: int | Non
 
     Args:
         profile: Says what is wanted, and which torch.
-        hardware: Of the machine that it is for.
-        cuda: Major version of the CUDA that torch is for; None on CPUs.
+        hardware: The host's hardware.
+        cuda: Major version of the CUDA that torch is built for; None on CPUs.
     """
     wanted = profile.environment.flash_attn
     capabilities = tuple(sorted({gpu.compute_capability for gpu in hardware.gpus if gpu.compute_capability}))
@@ -129,7 +129,7 @@ def choose_flash_attention(profile: Profile, hardware: Hardware, cuda: int | Non
 def find_wheel(
     torch: str, cuda: int, glibc: str | None, machine: str, releases: Sequence[Release]
 ) -> tuple[Release | None, str]:
-    """Find the newest release with a wheel that fits, or say what is in the way."""
+    """Find the newest release with a wheel that fits, or the reason why there is none."""
     short = _short(torch)
     if machine != "x86_64":
         return None, f"flash-attn has no wheels for {machine}"
@@ -152,7 +152,7 @@ def find_wheel(
 
 
 def wheel_name(version: str, torch: str, cuda: int, machine: str) -> str:
-    """Name a wheel as the releases do. Torch has the new C++ ABI since 2.7, in its build for CUDA 12.6 since 2.6."""
+    """Return a wheel's file name. Torch uses the new C++ ABI since 2.7, and in its build for CUDA 12.6 since 2.6."""
     is_new = _parts(_short(torch)) >= [2, 7] or (_short(torch) == "2.6" and torch.endswith("+cu126"))
     abi = "TRUE" if is_new else "FALSE"
     return f"flash_attn-{version}+cu{cuda}torch{_short(torch)}cxx11abi{abi}-{{python}}-{{python}}-linux_{machine}.whl"
@@ -170,4 +170,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return _OLDEST_CAPABILITY  # a driver that does not say: the payload finds out
+        return _OLDEST_CAPABILITY  # the driver does not report it: the payload finds out

@@ -1,4 +1,4 @@
-"""Get a hub model to runs without internet: stage it on the login node, or send it from the Hugging Face cache at home."""
+"""Provide a hub model to runs without internet: stage it on the login node, or send it from the Hugging Face cache at home."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A commit of a model and the folder on the host that holds it, or will.
+    """A commit of a model and the folder on the host that will hold it.
 
     Attributes:
-        size_bytes: What is to be fetched; 0 for one that is there.
-        variables: How the plan says the hub is reached.
+        size_bytes: How much to fetch; 0 if the model is there.
+        variables: The environment variables from the plan that say how to reach the hub.
     """
 
     repo: str
@@ -51,12 +51,12 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class HubAnswer:
-    """What the hub says of a model that runs fetch themselves.
+    """The hub's answer about a model that runs fetch themselves.
 
     Attributes:
-        refused: Why it cannot be had, in its words; None also where it cannot be reached.
-        token: Whether it was asked with the experiment's own HF_TOKEN.
-        size_bytes: Of the files that a training reads; None where it is not known.
+        refused: The hub's reason for refusing it; None also if the hub cannot be reached.
+        token: Whether the request used the experiment's own HF_TOKEN.
+        size_bytes: Size of the files that a training reads; None if unknown.
     """
 
     refused: str | None = None
@@ -65,7 +65,7 @@ class HubAnswer:
 
 
 def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]) -> HubAnswer:
-    """Ask the hub, from the host, whether it has a model; a hub that cannot be reached says nothing against it."""
+    """Ask the hub, from the host, whether it has a model; an unreachable hub counts as no objection."""
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets and bool(os.environ.get("HF_TOKEN"))
     found = session.call(_request(repo, way, token=token), timeout_s=60.0)
@@ -76,17 +76,17 @@ def ask_hub(session: HostSession, repo: str, variables: Mapping[str, str], secre
 def find_model(
     session: HostSession, home: HomePaths, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]
 ) -> HubModel | Content:
-    """Find out how a model gets where a host's runs see it; nothing is fetched yet.
+    """Find a way to provide a model to runs on a host without internet; nothing is fetched yet.
 
     Args:
-        session: With the host whose runs have no internet.
+        session: A session with the host.
         home: Where links to home's own copy are kept.
-        repo: The hub's id of it.
-        variables: Of the run; what they say of the hub holds for the login node too.
-        secrets: Names; `HF_TOKEN` among them opens gated models.
+        repo: The model's id on the hub.
+        variables: The run's variables; those about the hub apply to the login node too.
+        secrets: Names of secrets; `HF_TOKEN` among them gives access to gated models.
 
     Raises:
-        PreflightRefused: Neither the login node nor home has a way to it.
+        PreflightRefused: Neither the login node nor home can provide it.
     """
     way = {name: value for name, value in variables.items() if name.upper() in _WAY}
     token = "HF_TOKEN" in secrets
@@ -109,10 +109,10 @@ def find_model(
 
 
 def fetch_model(session: HostSession, model: HubModel, environment: str, progress: Progress) -> bool:
-    """Stage a model on its host; whether anything was fetched.
+    """Stage a model on its host; return whether anything was fetched.
 
     Raises:
-        ProvisionFailed: With the end of what was said there.
+        ProvisionFailed: The error has the end of the host's output.
     """
     request = FetchModel(
         repo=model.repo,
@@ -131,7 +131,7 @@ def fetch_model(session: HostSession, model: HubModel, environment: str, progres
 
 
 def cached_snapshot(repo: str) -> Path | None:
-    """The folder of home's Hugging Face cache that holds a whole copy of a model's main revision."""
+    """Return the folder of home's Hugging Face cache with a complete copy of a model's main revision, or None."""
     environ = os.environ
     default = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
     cache = Path(environ.get("HF_HUB_CACHE") or Path(environ.get("HF_HOME") or default) / "hub")
@@ -145,7 +145,7 @@ def cached_snapshot(repo: str) -> Path | None:
 
 
 def _is_whole(snapshot: Path) -> bool:
-    """Whether a model can be loaded from it: its configuration and every file of its weights, behind links that lead somewhere."""
+    """Whether a model can be loaded from a snapshot: its configuration and all weight files exist, and no link is broken."""
     if not (snapshot / "config.json").is_file():
         return False
     for index in _INDEXES:
@@ -159,7 +159,7 @@ def _is_whole(snapshot: Path) -> bool:
 
 
 def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
-    """A snapshot as files that travel: its links lead to blobs, which are linked under their names."""
+    """Return a snapshot as files to send: its links point to blobs, which are linked under the files' names."""
     folder = home.state / "models" / f"{repo.replace('/', '--')}-{snapshot.name[:12]}"
     names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()]
     safe = any(name.endswith(".safetensors") for name in names)
@@ -172,7 +172,7 @@ def cached_content(home: HomePaths, repo: str, snapshot: Path) -> Content:
         target.unlink(missing_ok=True)
         try:
             target.hardlink_to(real)
-        except OSError:  # another file system
+        except OSError:  # the blob is on another file system
             with replacing(target) as part:
                 shutil.copyfile(real, part)
     return take_stock("models", folder, chosen)

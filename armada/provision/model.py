@@ -1,4 +1,4 @@
-"""Read your own model folder as content to send."""
+"""Read the user's own model folder as content to send."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from armada.provision.content import Content, take_stock
 
 
 def model_content(folder: Path) -> Content:
-    """Everything in a model folder.
+    """Return everything in a model folder.
 
     Raises:
-        ProvisionFailed: It holds no config.json.
+        ProvisionFailed: The folder has no config.json.
     """
     real = folder.resolve()
     if not (real / "config.json").is_file():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """What a host has now: the environment of a profile, and in how many seconds it was built, if it was."""
+    """The environment that a host has now, and how many seconds its build took if it was built."""
 
     profile: str
     environment: str
@@ -38,11 +38,11 @@ class Provisioned:
 
 
 def named_profile(host: Host, name: str | None, home: HomePaths) -> Profile | None:
-    """The profile that is asked for, or the host's; None where the GPUs that are there decide.
+    """Return the requested profile, or the host's; None if the host's GPUs decide.
 
     Raises:
-        UsageError: They would decide, and cannot be seen.
-        ConfigError: The profile is wrong.
+        UsageError: The GPUs would decide, but are unknown.
+        ConfigError: The profile is invalid.
     """
     name = name or host.profile
     if name is None and host.batch is not None:
@@ -64,21 +64,21 @@ def provision_host(
     project: Path,
     progress: Progress,
 ) -> Provisioned:
-    """Build the environment of a host's profile there, unless it is there, as an operation.
+    """Build the environment of a host's profile, unless it exists, as a recorded operation.
 
     Args:
         database: The store.
-        home: Where profiles are.
-        host: Which.
+        home: The folder of profiles.
+        host: The host.
         profile: From `named_profile`.
-        connect: Gives a session with a host by its name.
-        argv: The command, as it shows among operations.
-        project: The folder it was given in; its own hosts count too.
-        progress: Told how it goes.
+        connect: Returns a session with a host by its name.
+        argv: The command, to show among the operations.
+        project: The folder the command was run in; its own hosts count too.
+        progress: Receives the progress.
 
     Raises:
-        Conflict: Another armada removed the host, or is just deleting everything on it.
-        ProvisionFailed: With the end of what the installer said.
+        Conflict: Another process removed the host, or is deleting everything on it.
+        ProvisionFailed: The error has the end of the installer's output.
     """
     origin = str(host.origin) if host.origin else None
     with operation(database, kind="provision", host=host.name, argv=argv) as recorded, connect(host.name) as session:

@@ -1,4 +1,4 @@
-"""Say whether a host has its profile's environment, from the facts that the host sent last. It asks no host."""
+"""Decide whether a host has its profile's environment, from the last facts of the host. It contacts no host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Hardware
 
 CONDITIONS = ("ready", "building", "partial", "absent")
-"""What is said of an environment; `partial` is one whose build was given up half-way."""
+"""The conditions of an environment; `partial` is one whose build was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """`condition` is one of `CONDITIONS`, or `unknown`: then `trouble` says why, where anything can be said."""
+    """`condition` is one of `CONDITIONS`, or `unknown`: then `trouble` says why, if the reason is known."""
 
     profile: str | None
     key: str | None
@@ -33,13 +33,13 @@ class EnvironmentState:
 def environment_state(
     host: Host, hardware: Hardware | None, environments: Mapping[str, str] | None, home: HomePaths
 ) -> EnvironmentState:
-    """Find the environment a training on this host would use among those it has.
+    """Find the environment that a training on this host would use among those it has.
 
     Args:
-        host: As configured.
-        hardware: What it last said of itself; None where that makes no sense.
-        environments: Those it has, each with its condition; None: it was not looked for them yet.
-        home: Whose profiles.
+        host: The host's configuration.
+        hardware: Its last reported hardware; None if that was invalid.
+        environments: The condition of each environment it has; None if they were not listed yet.
+        home: The folder of profiles.
     """
     if host.profile is None and host.batch is not None:
         return EnvironmentState(

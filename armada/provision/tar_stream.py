@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _OFFSET = "ARMADA.offset"
 _PIECE_BYTES = 10_240 * 25
-"""A multiple of tar's records: a reader that takes them whole never waits for what is not sent."""
+"""A multiple of tar's records: a reader of whole records then never waits for missing bytes."""
 
 
 def pour(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> None:
-    """Send what of a content is not staged on the host yet; a transfer that broke off goes on in the middle of its file.
+    """Send the part of a content that is not staged on the host yet; an interrupted transfer resumes in the middle of its file.
 
     Raises:
-        NotFound, ProvisionFailed: A file is gone, or changed while it travelled; the host has no room.
+        NotFound, ProvisionFailed: A file is gone, or changed during the transfer; the host has no space.
         HostUnreachable: The link stayed down.
     """
     regular_sizes(content.source, content.files, host=session.host.name)
@@ -39,7 +39,7 @@ def pour(session: HostSession, content: Content, progress: Callable[[TransferPro
 def _pour_once(session: HostSession, content: Content, progress: Callable[[TransferProgress], None]) -> None:
     staged = dict(session.call(ListStaged(kind=content.kind, sha=content.sha)).files)
     sizes = {path: size for path, size, _, _ in content.manifest}
-    # What is longer than it should be is something else: it is sent from its beginning.
+    # A file longer than expected is a different one: it is sent from its beginning.
     offsets = {path: staged[path] if staged.get(path, size + 1) <= size else 0 for path, size in sizes.items()}
     missing = [path for path, size in sizes.items() if path not in staged or offsets[path] < size]
     if not missing:
@@ -65,7 +65,7 @@ class _Report:
 
 
 class _Sink:
-    """What tarfile writes to."""
+    """The file object that tarfile writes to."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._send = write
@@ -76,7 +76,7 @@ class _Sink:
 
 
 class _Source:
-    """Part of a file, exactly as long as its header said."""
+    """Part of a file, exactly as long as its tar header says."""
 
     def __init__(self, path: str, descriptor: int, report: _Report) -> None:
         self._path = path

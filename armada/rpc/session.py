@@ -1,4 +1,4 @@
-"""A conversation with one host that survives a broken link: every question is idempotent, so it is simply asked again."""
+"""A session with one host that survives a broken link: every request is idempotent, so it is simply repeated."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _ASK_CONTROLLER = frozenset(
 )
 
 _CLOSE_S = 1.0
-"""Who closes waits at most so long for somebody who is just connecting."""
+"""How long `close` waits for a thread that is connecting, in seconds."""
 
 RECYCLE_BYTES = 200_000_000
-"""Reconnect after so much was received: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
+"""Reconnect after receiving so many bytes: Paramiko can deadlock when it re-keys at 512 MiB (paramiko #822)."""
 
 
 class HostSession:
-    """Opens the link when first needed and again when it was lost, until it is closed.
+    """Opens the link when it is first needed, and again after it was lost, until the session is closed.
 
     Args:
-        host: Where to.
+        host: The host.
         home: Home's folders: keys, pinned host keys.
-        patience_s: How long after the first failure a question is asked again, before the failure is let out.
-        looks: Make nothing on a host that has nothing of armada's: questions raise `NothingThere`.
+        patience_s: How long after the first failure a request is repeated before the failure is raised, in seconds.
+        looks: Create nothing on a host without armada's files: requests raise `NothingThere` instead.
     """
 
     def __init__(self, host: Host, home: HomePaths, *, patience_s: float = 60.0, looks: bool = False) -> None:
@@ -68,10 +68,10 @@ class HostSession:
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._is_endless = False
         self.outage = Outage(host.name)
-        """What a person is told while the link is down; fetches over this session say theirs here, too."""
+        """What to tell the user while the link is down; transfers over this session report here too."""
         self._when_connected: list[Callable[[], None]] = []
         self.without_rsync: str | None = None
-        """Why rsync cannot be used with it; None while that has not failed."""
+        """Why rsync cannot be used with the host; None unless that has failed."""
 
     @overload
     def call(
@@ -103,11 +103,11 @@ class HostSession:
         timeout_s: float = 30.0,
         on_progress: Callable[[str, float | None], None] | None = None,
     ) -> Any:
-        """Ask the host's agent: a request of `armada.protocol` is answered by its model, a method by its name with an object.
+        """Call the host's agent. A request of `armada.protocol` returns its model; a method called by name returns an object.
 
         Raises:
             HostUnreachable: No answer within the session's patience.
-            UnexpectedAnswer: The answer is not what the request's model says.
+            UnexpectedAnswer: The answer does not match the request's model.
             ArmadaError: The agent answered with an error.
         """
         asked: Call[M] = _as_call(request, params, timeout_s)
@@ -118,7 +118,7 @@ class HostSession:
         return parse_answer(asked.answer, answer, asked.method, self.host.name)
 
     def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
-        """Ask several things at the price of one round trip; see `Agent.call_all`.
+        """Send several requests for the price of one round trip; see `Agent.call_all`.
 
         Raises:
             HostUnreachable: No answer within the session's patience.
@@ -135,13 +135,14 @@ class HostSession:
     def begin(
         self, request: Request[M] | str, params: Mapping[str, object] | None = None, /, *, timeout_s: float = 30.0
     ) -> Callable[[], Any]:
-        """Ask something idempotent without waiting for the answer.
+        """Send an idempotent request without waiting for the answer.
 
         Returns:
-            What waits for the answer, and asks again if the link broke meanwhile; it raises as `call` does.
+            A function that waits for the answer, and repeats the request if the link broke meanwhile; it raises as
+            `call` does.
 
         Raises:
-            HostUnreachable: It could not be asked within the session's patience.
+            HostUnreachable: The request could not be sent within the session's patience.
         """
         asked: Call[M] = _as_call(request, params, timeout_s)
         answer = self.persist(lambda: self._open().begin(asked.method, asked.params))
@@ -161,11 +162,11 @@ class HostSession:
         self.persist(lambda: self._connected().push(source, files, destination, progress))
 
     def pull(self, wanted: Pull, progress: Callable[[TransferProgress], None]) -> None:
-        """Copy files from there by rsync, once: its user knows what came before a link broke. Raises as `Transport.pull` does."""
+        """Copy files from the host by rsync, once: the caller knows what arrived before a link broke. Raises as `Transport.pull`."""
         self._connected().pull(wanted, progress)
 
     def open_stream(self) -> Stream:
-        """Open a channel of its own for file contents. A broken one is not opened again: its user knows what is missing.
+        """Open a separate channel for file contents. A broken one is not reopened: the caller knows what is missing.
 
         Raises:
             HostUnreachable: Here, or in the stream's first `receive`.
@@ -175,10 +176,10 @@ class HostSession:
         return self._opened(Stream(self._connected().open_bulk_channel(), self.host, self._home))
 
     def open_direct_stream(self) -> Stream | None:
-        """Open a channel for file contents over the connection that is there; None where that cannot be, or gains nothing.
+        """Open a channel for file contents over the open connection; None if that is impossible, or gains nothing.
 
         Raises:
-            LinkLost: There is no connection any more.
+            LinkLost: The connection was lost.
         """
         from armada.rpc.byte_stream import Stream
 
@@ -189,10 +190,10 @@ class HostSession:
         return self._opened(Stream(channel, self.host, self._home, most_bytes=DIRECT_BYTES))
 
     def _opened(self, stream: Stream) -> Stream:
-        """Keep in mind a stream that `close` has to end.
+        """Register a stream, so that `close` ends it.
 
         Raises:
-            SessionClosed: It was closed meanwhile.
+            SessionClosed: The session was closed meanwhile.
         """
         with self._lock:
             if not self._is_closed:
@@ -202,7 +203,7 @@ class HostSession:
         raise self._closed_error()
 
     def when_connected(self, then: Callable[[], None]) -> None:
-        """Call something as soon as the host has let us in: now, or once, by whoever opens the link."""
+        """Call a function once the host has accepted the login: now, or later from the thread that connects."""
         with self._lock:
             if self._transport is None:
                 self._when_connected.append(then)
@@ -211,12 +212,12 @@ class HostSession:
 
     @property
     def round_trip_s(self) -> float | None:
-        """As the open link measured it; None where there is none, or it tells nothing."""
+        """The round trip of the open link, in seconds; None without a link, or if it was not measured."""
         return self._transport.round_trip_s if self._transport is not None else None
 
     @contextlib.contextmanager
     def patient(self, seconds: float, *, endless: bool = False) -> Iterator[None]:
-        """Another patience for a while; `endless` where the caller itself asks again and again."""
+        """Change the patience inside the block; `endless` if the caller itself retries forever."""
         usual = self._patience_s, self._is_endless
         self._patience_s, self._is_endless = seconds, endless
         try:
@@ -234,12 +235,12 @@ class HostSession:
 
     @property
     def paths(self) -> HostPaths:
-        """Names under the host's root, as the host itself resolved it."""
+        """Paths under the host's root, as the host itself resolved it."""
         return HostPaths(PurePosixPath(self.persist(lambda: self._open().hello.root)))
 
     @property
     def has_greeted(self) -> bool:
-        """Whether the host's agent has answered on the link that is open."""
+        """Whether the host's agent has answered on the open link."""
         agent = self._agent
         return agent is not None and agent.has_greeted
 
@@ -249,18 +250,18 @@ class HostSession:
 
     @property
     def banner(self) -> str:
-        """What the host's sshd said before the login, cleaned; empty where there is none."""
+        """What the host's sshd showed before the login, sanitized; empty if it showed nothing."""
         return sanitize_text(str(getattr(self._transport, "banner", "")), 4000)
 
     def disconnect(self) -> None:
-        """Hang up for now: the next question opens the link again."""
+        """Disconnect for now: the next request opens the link again."""
         with self._lock:
             self._drop()
 
     def close(self) -> None:
-        """Hang up for good: whoever waits for an answer or for bytes, or asks later, gets SessionClosed or LinkLost at once."""
+        """Disconnect for good. Threads that wait for an answer or for bytes, and later calls, get SessionClosed or LinkLost at once."""
         self._is_closed = True
-        if self._lock.acquire(timeout=_CLOSE_S):  # whoever is just connecting sees the mark, and hangs up itself
+        if self._lock.acquire(timeout=_CLOSE_S):  # a thread that is connecting sees the flag, and disconnects itself
             try:
                 self._drop()
                 streams = list(self._streams)
@@ -276,14 +277,14 @@ class HostSession:
         self.close()
 
     def persist(self, ask: Callable[[], T]) -> T:
-        """Ask again, within the session's patience, what a broken link kept from being answered; it must be idempotent."""
+        """Repeat a call that a broken link interrupted, within the session's patience; the call must be idempotent."""
         first_failure: float | None = None
         tries = 0
         while True:
             try:
                 with self._heard_if_slow():
                     answer = ask()
-            except (HostKeyChanged, LoginNeeded):  # waiting does not help: a person has to do something
+            except (HostKeyChanged, LoginNeeded):  # waiting does not help: the user has to act
                 raise
             except HostUnreachable as error:
                 if self._is_closed:
@@ -291,7 +292,7 @@ class HostSession:
                 self.disconnect()
                 now = time.monotonic()
                 first_failure = first_failure or now
-                # Only a link that broke is worth patience; a host that never answered is said at once.
+                # Only a broken link is retried; if a host never answered, the error is raised at once.
                 if not isinstance(error, LinkLost) and tries == 0:
                     raise
                 if now - first_failure > self._patience_s:
@@ -305,7 +306,7 @@ class HostSession:
 
     @contextlib.contextmanager
     def _heard_if_slow(self) -> Iterator[None]:
-        """Tell a person of a host that says nothing for long after it was called; later, its link's own watchdog does."""
+        """Tell the user if a host does not answer for long after connecting; later, the link's own watchdog does that."""
         if self._agent is not None and self._agent.has_greeted:
             yield
             return
@@ -318,7 +319,7 @@ class HostSession:
             timer.cancel()
 
     def _heard_if_controller_is_slow(self, methods: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-        """Tell a person what a host that answers is waiting for itself; of one that is silent its link tells."""
+        """Tell the user if the host answers but waits for its batch system; if the host is silent, the link reports that."""
         controller = _CONTROLLERS.get(self.host.scheduler)
         if controller is None or _ASK_CONTROLLER.isdisjoint(methods):
             return contextlib.nullcontext()
@@ -335,7 +336,7 @@ class HostSession:
         with self._lock:
             self._refuse_if_closed()
             transport = self._transport = self._transport or connect(self.host, self._home)
-            self._refuse_if_closed()  # while it connected
+            self._refuse_if_closed()  # the session may have been closed meanwhile
             told, self._when_connected = self._when_connected, []
         for then in told:
             then()
@@ -346,7 +347,7 @@ class HostSession:
         with self._lock:
             self._refuse_if_closed()
             if self._agent is not None and self._agent.received_bytes > RECYCLE_BYTES:
-                self._drop()  # the connection too: it is what re-keys
+                self._drop()  # the connection too, because it would re-key
                 transport = self._transport = connect(self.host, self._home)
             if self._agent is None:
                 self._agent = Agent.open(transport, self._home, setup=self.host.setup, looks=self._looks)
@@ -355,7 +356,7 @@ class HostSession:
             return agent
 
     def _refuse_if_closed(self) -> None:
-        """Refuse to go on, and hang up what was opened while somebody else closed; the lock is held.
+        """Raise if the session was closed, and disconnect what was opened meanwhile. Call it with the lock held.
 
         Raises:
             SessionClosed: The session was closed.

@@ -1,1 +1,1 @@
-"""The database at home: one SQLite file. Its records of runs are a cache of the hosts' files, so it can be rebuilt from them."""
+"""The store: one SQLite file at home. Its records of runs are a cache of the hosts' files and can be rebuilt from them."""

@@ -1,4 +1,4 @@
-"""Checkpoints: those in a host's outbox and those verified at home."""
+"""Records of checkpoints: those in a host's outbox and those verified at home."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 NEVER_CAME = "gone from the host before it came home"
 WAS_HOME = "was home, is no longer here, and is gone from the host"
-"""The troubles of checkpoints that are nowhere."""
+"""The two values of `trouble` for a checkpoint that exists neither at home nor on its host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint by the digest of its manifest; `home_path` is set once every byte of it was verified at home.
+    """One checkpoint, identified by the digest of its manifest.
 
-    `pinned`: somebody asked for it by name, so that it stays at home, and stays whole, whatever the settings say.
+    `home_path` is set once every byte of it was verified at home. `pinned` means that a user asked for it by name: it
+    stays at home, complete, whatever the settings say.
     """
 
     run_id: str
@@ -43,12 +44,12 @@ class Checkpoint:
 
     @property
     def is_good_home(self) -> bool:
-        """Whether its copy at home was verified, and nothing was found to be wrong with it since."""
+        """Whether the copy at home was verified and no damage was found since."""
         return self.home_path is not None and self.trouble is None
 
     @property
     def nowhere(self) -> str | None:
-        """How it came to be neither here nor on its host; None while it is on one of them."""
+        """Why the checkpoint exists neither at home nor on its host; None while either has it."""
         if self.on_host or self.home_path is not None:
             return None
         return (
@@ -57,7 +58,7 @@ class Checkpoint:
 
 
 def of_run(database: Database, run_id: str) -> list[Checkpoint]:
-    """All known checkpoints of a run, in order of step."""
+    """Return all known checkpoints of a run, ordered by step."""
     rows = database.connection.execute(
         "SELECT * FROM checkpoints WHERE run_id = ? ORDER BY step, created_at", (run_id,)
     )
@@ -71,13 +72,13 @@ def of_run(database: Database, run_id: str) -> list[Checkpoint]:
 
 
 def newest_step(database: Database, run_id: str, *, since: float) -> int:
-    """The highest step of what was saved since a time, wherever that is now; -1 where nothing was."""
+    """Return the highest step of the checkpoints saved since a time, wherever they are now; -1 if there are none."""
     query = "SELECT coalesce(max(step), -1) FROM checkpoints WHERE run_id = ? AND created_at >= ?"
     return int(database.connection.execute(query, (run_id, since)).fetchone()[0])
 
 
 def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) -> None:
-    """Record what the host's outbox holds now; what is no longer there is not on the host."""
+    """Record what the host's outbox contains now. Checkpoints missing from `entries` are marked as not on the host."""
     with database.transaction() as connection:
         if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
             return
@@ -107,7 +108,7 @@ def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) ->
 
 
 def mark_home(database: Database, run_id: str, digest: str, home_path: Path) -> None:
-    """The pointer, written last: every byte is verified and lies under its final name."""
+    """Record that a checkpoint is at home. Called last, when every byte is verified and has its final name."""
     with database.transaction() as connection:
         connection.execute(
             "UPDATE checkpoints SET home_path = ?, verified_at = ?, trouble = NULL WHERE run_id = ? AND digest = ?",
@@ -126,7 +127,7 @@ def adopt(
     created_at: float | None,
     home_path: Path,
 ) -> None:
-    """Record a checkpoint that lies at home, every byte verified, whatever was known of it before."""
+    """Record a checkpoint found at home with every byte verified, whatever was recorded of it before."""
     with database.transaction() as connection:
         connection.execute(
             """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at)
@@ -156,7 +157,7 @@ def mark_trouble(database: Database, run_id: str, digest: str, trouble: str) -> 
 
 
 def mark_not_home(database: Database, run_id: str, digest: str, trouble: str | None) -> None:
-    """Its folder at home is gone: deleted by retention, or by a person; who asked for it by name does so no longer."""
+    """Record that the folder at home is gone, deleted by retention or by a person. This also unpins the checkpoint."""
     with database.transaction() as connection:
         connection.execute(
             """UPDATE checkpoints SET home_path = NULL, verified_at = NULL, trouble = ?, pinned = 0

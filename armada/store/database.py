@@ -13,7 +13,7 @@ from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Each entry takes a store from the version of its index to the next; never edit one that was released.
+# The entry at index N migrates a store from version N to N + 1. Never edit a released entry.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE runs (
@@ -104,9 +104,9 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE hosts ADD COLUMN forecast TEXT
     """,
-    # Whatever changes of a run, its checkpoints or its syncs gives the run the next number, whoever writes it: who shows runs asks
-    # for those above the last number he saw, not for all ten thousand. A counter of its own, because the highest number among the
-    # runs goes when its run is deleted.
+    # Every write to a run, its checkpoints or its syncs gives the run the next revision number. A reader then asks only
+    # for runs above the last number it saw, not for all ten thousand. The counter has its own table because the highest
+    # number among the runs disappears when its run is deleted.
     """
     ALTER TABLE runs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX runs_by_revision ON runs (revision);
@@ -137,7 +137,8 @@ MIGRATIONS: tuple[str, ...] = (
         UPDATE runs SET revision = revision WHERE run_id = NEW.run_id;
     END
     """,
-    # Paths are relative to the store's folder from here on (store/places.py). All absolute ones began with the same folder.
+    # From here on paths are relative to the store's folder (store/places.py). All absolute ones began with the same
+    # folder.
     """
     UPDATE files_home SET path = substr(path, 1 + (
         SELECT instr(home_path, '/runs/' || run_id || '/checkpoints/') FROM checkpoints WHERE home_path IS NOT NULL LIMIT 1))
@@ -158,7 +159,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN unreadable TEXT;
     ALTER TABLE runs ADD COLUMN unreadable_count INTEGER NOT NULL DEFAULT 0
     """,
-    # The last root of the run's that this home wiped: what was there is removed, not away.
+    # The last root of this run that this home wiped: what was on it is removed, not merely out of reach.
     "ALTER TABLE runs ADD COLUMN wiped_root TEXT",
 )
 
@@ -172,18 +173,19 @@ _AGAIN_S = 0.02
 
 
 class Database:
-    """One connection to the store. Not shared between threads: open one each.
+    """One connection to the store. Connections are not shared between threads: open one per thread.
 
     Args:
-        path: The file; made where there is none.
-        patience_s: How long to wait for another process that is writing, or has locked it.
-        below: The home whose files its paths mean; the folder it lies in, but for one that is made elsewhere.
-        connection: Instead of one to the file: to a copy of it (`store/read_only.py`).
+        path: The file; created if it does not exist.
+        patience_s: How long to wait for another process that is writing or holds a lock, in seconds.
+        below: The home that stored paths are relative to; by default the store's folder. Differs for a store built
+            elsewhere.
+        connection: Use this connection to a copy of the file (`store/read_only.py`) instead of opening one.
 
     Raises:
         ConfigError: The file was written by a newer armada, or cannot be opened.
-        StoreDamaged: It is no store, or a damaged one.
-        Conflict: Another program has it locked, for reading too.
+        StoreDamaged: The file is not a store, or is damaged.
+        Conflict: Another program holds a lock that excludes readers too.
     """
 
     def __init__(
@@ -212,12 +214,12 @@ class Database:
             self._use_wal(patience_s)
             self._migrate()
         self.connection.execute("PRAGMA foreign_keys = ON")
-        # A run must not be forgotten by a power cut between its launch and the next look: 0.13 ms a commit.
+        # A power cut between a launch and the next poll must not lose the run. Costs 0.13 ms a commit.
         self.connection.execute("PRAGMA synchronous = FULL")
 
     @property
     def state(self) -> Literal["there", "gone", "replaced"]:
-        """Whether the file that was opened still has its name: an open file outlives its name, and nobody sees what is written to it."""
+        """Whether the path still names the file that was opened. If not, nobody else sees what is written to it."""
         found = identity_of(self.path)
         if found is None:
             return "gone"
@@ -225,14 +227,14 @@ class Database:
 
     @property
     def data_version(self) -> int:
-        """A number that changes when another connection has written; our own writes do not change it."""
+        """A number that changes when another connection has written; own writes do not change it."""
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _use_wal(self, patience_s: float) -> None:
-        """Switch the store to WAL. SQLite gives up at once where two processes do so at the same moment; this waits for the other."""
+        """Switch the store to WAL. SQLite fails at once if two processes do so at the same moment, so retry until the deadline."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -245,7 +247,7 @@ class Database:
 
     def _migrate(self) -> None:
         with self.transaction():
-            version = self._version()  # again, inside: another process may have been first
+            version = self._version()  # read again under the lock: another process may have migrated first
             if version > len(MIGRATIONS):
                 raise newer(version, self.path)
             for migration in MIGRATIONS[version:]:
@@ -255,9 +257,9 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write together or not at all; takes the write lock at once, so that what is read inside stays true.
+        """Commit everything written inside, or nothing.
 
-        Inside another one it is a part of that.
+        Takes the write lock at once, so that what is read inside stays true. A nested transaction joins the outer one.
         """
         if self.connection.in_transaction:
             yield self.connection
@@ -272,7 +274,7 @@ class Database:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
-        """A part of a transaction that is taken back alone when it fails."""
+        """Open a savepoint: a part of a transaction that can be rolled back alone when it fails."""
         with self.transaction():
             self.connection.execute("SAVEPOINT part")
             try:
@@ -305,7 +307,7 @@ def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Which file a path names, by the file system; None where it names none."""
+    """Return the device and inode that a path names; None if there is no such file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -314,7 +316,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def newer(version: int, path: Path) -> ConfigError:
-    """What is said about a store that a newer armada wrote; nothing of it is touched."""
+    """Build the error for a store that a newer armada wrote; the store is left untouched."""
     return ConfigError(
         f"the store has version {version}, but this armada knows versions up to {len(MIGRATIONS)}",
         path=path,
@@ -323,7 +325,7 @@ def newer(version: int, path: Path) -> ConfigError:
 
 
 def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
-    """What an error of SQLite's means for a person; None where it says nothing about the file."""
+    """Translate an SQLite error into one for users; None if the error is not about the file."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -344,7 +346,7 @@ def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, since `executescript` would commit in between; a trigger has semicolons inside."""
+    """Yield the statements one by one, because `executescript` would commit in between. Triggers contain semicolons."""
     statement = ""
     for part in script.split(";"):
         statement += f"{part};"

@@ -1,4 +1,4 @@
-"""Handle the store as a file: lock it, copy it, and replace it while keeping the former one beside it."""
+"""Handle the store as a file: lock it, copy it, or replace it while keeping the former one beside it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT = ".damaged-"
-"""What stands between the store's name and the time at which it was put aside."""
+"""Stands between the store's name and the time at which it was put aside."""
 
-# SQLite's own lock bytes (https://www.sqlite.org/fileformat.html): who has a store in WAL mode open holds the shared ones.
+# SQLite's own lock bytes (https://www.sqlite.org/fileformat.html): every process that has a WAL store open holds the
+# shared ones.
 _SHARED_FIRST = 0x40000000 + 2
 _SHARED_SIZE = 510
 _PIECE_BYTES = 1 << 20
@@ -28,12 +29,12 @@ _PIECE_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[int]:
-    """Keep every other program out of a store, whatever state it is in; gives a descriptor to read it by.
+    """Lock every other program out of a store, whatever state the store is in, and yield a descriptor to read it.
 
-    No other descriptor of the file may be closed in here: the kernel would drop the lock with it.
+    Do not close any other descriptor of the file inside: the kernel would release the lock with it.
 
     Raises:
-        Conflict: Some program has it open.
+        Conflict: Another program has the store open.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -48,7 +49,7 @@ def alone(path: Path) -> Iterator[int]:
 
 
 def copy(descriptor: int, path: Path, target: Path) -> None:
-    """Copy a store that `alone` holds, and what was written to it last, which is in the -wal beside it."""
+    """Copy a store locked by `alone`, including its newest writes, which are in the -wal file beside it."""
     with target.open("wb") as out:
         offset = 0
         while piece := os.pread(descriptor, _PIECE_BYTES, offset):
@@ -60,29 +61,30 @@ def copy(descriptor: int, path: Path, target: Path) -> None:
 
 
 def back_up(path: Path, target: Path) -> None:
-    """Copy a store that is sound, as SQLite's own backup does: others may have it open."""
+    """Copy an undamaged store with SQLite's backup API; other programs may have it open."""
     with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(target)) as copied:
         source.backup(copied)
 
 
 def kept_aside(path: Path) -> list[Path]:
-    """Damaged stores that were put aside, oldest first."""
+    """Return the damaged stores that were put aside, oldest first."""
     found = path.parent.glob(f"{path.name}{KEPT}*")
     return sorted(file for file in found if not file.name.endswith(("-wal", "-shm", "-journal")))
 
 
 def begun_aside(path: Path) -> Path | None:
-    """The name under which a replacement that was killed half-way has put this very file aside already."""
+    """Return the name under which an interrupted `replace` already put this file aside, or None."""
     return next((file for file in kept_aside(path) if file.samefile(path)), None)
 
 
 def replace(path: Path, new: Path) -> Path:
-    """Put a new store in the place of a damaged one, which stays under another name, its -wal with it.
+    """Replace a damaged store by a new one. The damaged one is kept under another name, together with its -wal.
 
-    Killed in between, the damaged one is still there under both names (`begun_aside`), and the same again goes on.
+    If the process is killed in between, the damaged store still exists under both names (`begun_aside`), and a second
+    call completes the replacement.
 
     Returns:
-        The other name.
+        The name under which the damaged store is kept.
     """
     aside = begun_aside(path)
     if aside is None:

@@ -1,7 +1,7 @@
-"""Verified files of published checkpoints by SHA-256, so that they need not be sent or read again.
+"""Record the verified files of published checkpoints by SHA-256, so that they are not sent or read again.
 
-Beside each hash stands what the file was when its bytes had been read: size, times, inode. Where those are the same, so are the bytes,
-as far as anybody can tell without reading them: who writes a file changes its times, and who sets those back changes its ctime.
+Each record holds the size, times and inode that the file had when its bytes were read. While these are unchanged, the
+bytes are taken as unchanged: whoever writes a file changes its times, and whoever resets those changes its ctime.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a regular file shows without reading it; times in nanoseconds."""
+    """What `stat` shows of a regular file; times in nanoseconds."""
 
     size: int
     mtime_ns: int
@@ -31,7 +31,7 @@ class Look:
 
     @classmethod
     def at(cls, path: Path) -> Look | None:
-        """None where there is no regular file."""
+        """Return what `stat` shows, or None if the path is not a regular file."""
         try:
             found = os.lstat(path)
         except OSError:
@@ -42,7 +42,7 @@ class Look:
 
 
 def record(database: Database, files: Iterable[tuple[str, Path, int]]) -> None:
-    """Remember (sha256, path, size in bytes) of files that were just verified, and what a look at them shows now."""
+    """Record files that were just verified, as (sha256, path, size in bytes), with their current `stat` values."""
     with database.transaction() as connection:
         for sha256, path, size in files:
             look = Look.at(path)
@@ -52,7 +52,7 @@ def record(database: Database, files: Iterable[tuple[str, Path, int]]) -> None:
                 "INSERT OR REPLACE INTO files_home (sha256, path, size, mtime_ns, ctime_ns, inode) VALUES (?, ?, ?, ?, ?, ?)",
                 (sha256, places.write(database, path), size, look.mtime_ns, look.ctime_ns, look.inode),
             )
-            # What is linked to it is the same file: the link changed the ctime of both.
+            # Hard links share an inode: creating the link changed the ctime of both names.
             connection.execute(
                 "UPDATE files_home SET mtime_ns = ?, ctime_ns = ? WHERE sha256 = ? AND inode = ?",
                 (look.mtime_ns, look.ctime_ns, sha256, look.inode),
@@ -60,7 +60,7 @@ def record(database: Database, files: Iterable[tuple[str, Path, int]]) -> None:
 
 
 def linked_to(database: Database, folder: Path) -> list[tuple[str, Path, int]]:
-    """Files elsewhere that are one with files below a folder, and proven: taking that folder away changes their ctime alone."""
+    """List proven files outside a folder that share an inode with files inside it. Deleting the folder changes only their ctime."""
     below = f"{places.write(database, folder)}/"
     rows = database.connection.execute(
         """SELECT other.sha256, other.path, other.size FROM files_home one JOIN files_home other USING (sha256, inode)
@@ -77,7 +77,7 @@ def find(database: Database, sha256: str) -> list[Path]:
 
 
 def proven(database: Database, path: Path, sha256: str) -> bool:
-    """Whether the bytes of a file were read and right, and nothing has happened to it since."""
+    """Whether a file's bytes were verified against this hash and the file was not touched since."""
     row = database.connection.execute(
         "SELECT size, mtime_ns, ctime_ns, inode FROM files_home WHERE sha256 = ? AND path = ?",
         (sha256, places.write(database, path)),

@@ -1,4 +1,4 @@
-"""The facts that hosts sent last."""
+"""The last facts that each host sent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DiskForecast:
-    """What armada's runs will do to a host's disk, as foreseen `at` a time from `free_bytes` (see `armada.sync.schedule.disk_forecast`).
+    """What armada's runs will do to a host's disk, as predicted at time `at` from `free_bytes` (`armada.sync.schedule.disk_forecast`).
 
-    They write `bytes_per_s` now and `needed_bytes` in the end (None: nobody can say). `full_at` is when that is too much.
+    The runs write `bytes_per_s` now and `needed_bytes` in total (None: unknown). `full_at` is when the disk will be
+    full.
     """
 
     at: float
@@ -29,10 +30,11 @@ class DiskForecast:
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """The newest facts and when they were observed; `unreachable_since` is set while looks fail.
+    """The newest facts of a host and when they were observed; `unreachable_since` is set while polls fail.
 
-    `origin` is the file the host was configured in when it was last launched on: a project's own hosts are found by it.
-    `released_at` is set once everything of ours there was deleted: nobody goes there unasked, that would put it back.
+    `origin` is the file in which the host was configured at its last launch; it is how hosts of a project are found.
+    `released_at` is set once all of armada's files there were deleted. Background work then leaves the host alone,
+    since any connection would install the agent again.
     """
 
     name: str
@@ -46,12 +48,12 @@ class HostRecord:
 
 
 def record_facts(database: Database, name: str, facts: Mapping[str, object], *, origin: str | None = None) -> None:
-    """Take what a host said; it is reachable, then. What its batch system said stays until somebody asks that again."""
+    """Record a host's facts and mark it reachable. Facts about its batch system are kept until new ones arrive."""
     with database.transaction() as connection:
         row = connection.execute("SELECT facts FROM hosts WHERE name = ?", (name,)).fetchone()
         former = json.loads(row["facts"]) if row is not None and row["facts"] else {}
         kept = former.get("queue")
-        # An agent tells who waits for GPUs with every look; of a batch system there is a word only when it was asked.
+        # The agent reports its own GPU queue with every poll, but the batch system's queue only when it was asked for.
         if _is_of_batch_system(kept) and not _is_of_batch_system(facts.get("queue")):
             facts = {**facts, "queue": kept}
         connection.execute(
@@ -73,7 +75,7 @@ def record_forecast(database: Database, name: str, forecast: DiskForecast | None
 
 
 def mark_unreachable(database: Database, name: str, why: str) -> None:
-    """A failed look keeps the last facts."""
+    """Record that a poll failed; the last facts are kept."""
     with database.transaction() as connection:
         connection.execute(
             """INSERT INTO hosts (name, unreachable_since, unreachable_why) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET
@@ -84,7 +86,7 @@ def mark_unreachable(database: Database, name: str, why: str) -> None:
 
 
 def mark_released(database: Database, name: str, moment: float | None) -> None:
-    """Leave a host alone from now on, or, with None, no longer."""
+    """Mark a host as released, so that it is left alone; None clears the mark."""
     with database.transaction() as connection:
         connection.execute(
             "INSERT INTO hosts (name, released_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET released_at = excluded.released_at",

@@ -23,10 +23,10 @@ _MOST_PROBLEMS = 100
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
-    """A look at the file.
+    """The state of the store's file.
 
-    `old`: sound, and migrated by the next command. `unusable`: the disk or another program stands in the way; `obstacle` says how.
-    `orphans` counts, by table, rows that belong to no run any more.
+    `old`: undamaged; the next command migrates it. `unusable`: the disk or another program prevents reading; `obstacle`
+    says how. `orphans` counts, by table, the rows whose run no longer exists.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class StoreFile:
 
 
 def examine(path: Path) -> StoreFile:
-    """Read all of the store, as SQLite's own integrity_check does, and hold its schema against this armada's."""
+    """Read the whole store, as SQLite's integrity_check does, and compare its schema with this armada's."""
     if not path.exists():
         return StoreFile(path, "missing")
     size_bytes = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
@@ -81,11 +81,11 @@ def examine(path: Path) -> StoreFile:
 
 
 def quick_check(database: Database) -> tuple[str, int]:
-    """What SQLite's quick_check says, `ok` or its first problem, and how many runs there are."""
+    """Return the result of SQLite's quick_check (`ok` or the first problem) and the number of runs."""
     said = str(database.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     return said, int(database.connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
 def expected_tables() -> set[str]:
-    """The tables a store of this armada has."""
+    """Return the tables that a store of this armada has."""
     return {name for script in MIGRATIONS for name in re.findall(r"CREATE TABLE (\w+)", script)}

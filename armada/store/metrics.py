@@ -1,4 +1,4 @@
-"""Metric curves and events, read from a host's files by offset, each line once."""
+"""Metric curves and events, read from a host's files by offset so that each line is stored once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
 
 
 def _point(value: float) -> float | None:
-    """A value as it is kept in a curve: infinite ones as they are, a NaN as None, which is what SQLite makes of it."""
+    """Convert a value for storage: infinities are kept, NaN becomes None, because SQLite stores NaN as NULL."""
     return value if isinstance(value, float) and math.isinf(value) else finite(value)
 
 
 def record_metrics(
     database: Database, run_id: str, lines: Iterable[dict[str, object]], *, offset: int, next_offset: int
 ) -> bool:
-    """Store metric lines that stand in the host's file between two offsets.
+    """Store metric lines that lie between two offsets of the host's file.
 
-    A redone step (after a resume) replaces the former one. The newest loss and speed go into the run's row.
+    A step that was repeated after a resume replaces the former one. The newest loss and speed go into the run's row.
 
     Returns:
-        Whether they were new; False when somebody else has read past `offset` already.
+        Whether the lines were new; False if another process has already read past `offset`.
     """
     with database.transaction() as connection:
         row = connection.execute("SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -52,7 +52,7 @@ def record_metrics(
                     continue
                 key = name if kind == "train" or name.startswith(kind) else f"{sanitize_line(kind, 40)}/{name}"
                 if key not in series:
-                    if len(series) >= 500:  # a host cannot fill home's disk with names
+                    if len(series) >= 500:  # limits what a host can write to home's disk
                         continue
                     made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key[:100]))
                     series[key] = made.lastrowid
@@ -61,7 +61,7 @@ def record_metrics(
                 newest |= {name: finite(line[name]) for name in ("loss", "tokens_per_s") if name in line}
                 paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
-            newest["step_time_s"] = statistics.median(known)  # one step with a save or an evaluation in it says little
+            newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)
         names = ", ".join(f"{name} = ?" for name in newest)
         connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*newest.values(), run_id))  # noqa: S608
@@ -87,13 +87,13 @@ def record_events(
 
 
 def curve(database: Database, run_id: str, name: str) -> list[tuple[int, float | None]]:
-    """(step, value) in order of step; a None is a NaN."""
+    """Return (step, value) ordered by step; None stands for NaN."""
     query = "SELECT p.step, p.value FROM points p JOIN series s ON s.id = p.series WHERE s.run_id = ? AND s.name = ? ORDER BY p.step"
     return [(row["step"], row["value"]) for row in database.connection.execute(query, (run_id, name))]
 
 
 def figure(value: float | None) -> str:
-    """A loss as a person reads it: `0.4120`, `NaN`, `inf`."""
+    """Format a loss for people: `0.4120`, `NaN`, `inf`."""
     return "NaN" if value is None else f"{value:.4f}"
 
 
@@ -105,6 +105,6 @@ def names(database: Database, run_id: str) -> list[str]:
 
 
 def events(database: Database, run_id: str) -> list[str]:
-    """The lines of a run's events, in their order; `armada.protocol.files.read_event` reads them."""
+    """Return the lines of a run's events in order; parse them with `armada.protocol.files.read_event`."""
     rows = database.connection.execute("SELECT data FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
     return [row["data"] for row in rows]

@@ -1,4 +1,4 @@
-"""An outbox of messages: written once when an event is seen, delivered by the daemon, retried until accepted."""
+"""An outbox of notifications. Each is written once when its event is seen; the daemon delivers it and retries until accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One message for one destination; `key` names the event and the destination, so that it exists once."""
+    """One message for one destination; `key` names the event and the destination and is unique."""
 
     id: int
     key: str
@@ -31,22 +31,22 @@ class Notification:
 def post(
     database: Database, *, key: str, kind: str, title: str, body: str, delivered: bool = False, now: float | None = None
 ) -> bool:
-    """Put a message into the outbox, unless one with that key was ever there.
+    """Put a message into the outbox, unless one with this key was ever there.
 
     Args:
         database: The store.
-        key: What happened and who is to be told.
+        key: The event and the destination.
         kind: Such as `run_failed`.
         title: One line.
-        body: A few.
-        delivered: Record it as said already: it is known and nobody is to be told again.
-        now: The time; the clock's by default.
+        body: A few lines.
+        delivered: Record the message as already delivered: the user knows, and nothing is sent.
+        now: Unix time; the clock's by default.
 
     Returns:
-        Whether it was new.
+        Whether the message was new.
     """
     if database.connection.execute("SELECT 1 FROM notifications WHERE key = ?", (key,)).fetchone() is not None:
-        return False  # what was said long ago is found again every few seconds, and takes no lock
+        return False  # old events are found again every few seconds; this needs no lock
     moment = time.time() if now is None else now
     with database.transaction() as connection:
         written = connection.execute(
@@ -58,13 +58,13 @@ def post(
 
 
 def waiting(database: Database) -> list[Notification]:
-    """What was not delivered yet and is not given up, oldest first."""
+    """Return the messages neither delivered nor given up, oldest first."""
     rows = database.connection.execute("SELECT * FROM notifications WHERE delivered_at IS NULL ORDER BY id")
     return [Notification(**dict(row)) for row in rows]
 
 
 def last_delivery(database: Database, kind: str, destination: str) -> float | None:
-    """When a message of this kind last reached a destination (the part of keys after the last `@`)."""
+    """Return when a message of this kind last reached a destination (the part of the key after the last `@`)."""
     row = database.connection.execute(
         "SELECT max(delivered_at) FROM notifications WHERE kind = ? AND key LIKE ? AND tries > 0",
         (kind, f"%@{destination}"),
@@ -73,7 +73,7 @@ def last_delivery(database: Database, kind: str, destination: str) -> float | No
 
 
 def mark_try(database: Database, ids: Iterable[int], next_try_at: float) -> None:
-    """Written before a delivery is tried: killed in the middle of it, nothing is sent again at once."""
+    """Record an attempt before it is made, so that a daemon killed during delivery does not send the message again at once."""
     with database.transaction() as connection:
         connection.executemany(
             "UPDATE notifications SET tries = tries + 1, next_try_at = ? WHERE id = ?", [(next_try_at, i) for i in ids]

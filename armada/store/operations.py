@@ -1,4 +1,4 @@
-"""Operations: long commands of the user, each with its process."""
+"""Operations: the user's long-running commands, each with its process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 KEPT_S = 30 * 86_400.0
-"""Ended operations are history for so long."""
+"""How long ended operations are kept as history, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row. `state` is running, done, failed or interrupted; `rate` is bytes per second.
+    """One row. `state` is running, done, failed or interrupted; `rate` is in bytes per second.
 
-    A `running` one whose process (`pid`, `start_time`, `boot_id`) is gone broke off: `armada.store.running_operations.broken` tells.
+    A `running` operation whose process (`pid`, `start_time`, `boot_id`) is gone was interrupted; see
+    `armada.store.running_operations.broken`.
     """
 
     id: str
@@ -55,7 +56,7 @@ def begin(
     start_time: str | None,
     boot_id: str | None,
 ) -> None:
-    """Record an operation as running, and forget those that ended long ago."""
+    """Record an operation as running, and delete those that ended long ago."""
     now = time.time()
     with database.transaction() as connection:
         connection.execute("DELETE FROM operations WHERE ended_at < ?", (now - KEPT_S,))
@@ -67,7 +68,7 @@ def begin(
 
 
 def advance(database: Database, id: str, **columns: Any) -> None:  # noqa: A002
-    """Set columns of a running operation; one that was ended by somebody else stays as it is."""
+    """Set columns of a running operation; an operation that another process ended stays unchanged."""
     columns["updated_at"] = time.time()
     names = ", ".join(f"{name} = ?" for name in columns)
     with database.transaction() as connection:
@@ -101,19 +102,19 @@ def find(database: Database, id: str) -> Operation | None:  # noqa: A002
 
 
 def running(database: Database) -> list[Operation]:
-    """Those nobody has ended, oldest first; their processes may be gone."""
+    """Return the operations recorded as running, oldest first; their processes may be gone."""
     rows = database.connection.execute("SELECT * FROM operations WHERE state = 'running' ORDER BY started_at, id")
     return [_operation(row) for row in rows]
 
 
 def on_host(database: Database, host: str) -> list[Operation]:
-    """The operations on a host that are remembered, ended or not, oldest first."""
+    """Return the recorded operations on a host, ended or not, oldest first."""
     rows = database.connection.execute("SELECT * FROM operations WHERE host = ? ORDER BY started_at, id", (host,))
     return [_operation(row) for row in rows]
 
 
 def of_run(database: Database, run_id: str, *, kind: str) -> list[Operation]:
-    """The operations of one kind on a run, newest first."""
+    """Return the operations of one kind on a run, newest first."""
     rows = database.connection.execute(
         "SELECT * FROM operations WHERE kind = ? AND run_id = ? ORDER BY started_at DESC, id", (kind, run_id)
     )
@@ -121,7 +122,7 @@ def of_run(database: Database, run_id: str, *, kind: str) -> list[Operation]:
 
 
 def done(database: Database, kind: str, *, since: float) -> list[Operation]:
-    """The operations of one kind that ended well after `since`, oldest first."""
+    """Return the operations of one kind that ended as `done` after `since`, oldest first."""
     rows = database.connection.execute(
         "SELECT * FROM operations WHERE kind = ? AND state = 'done' AND started_at > ? ORDER BY started_at, id",
         (kind, since),
@@ -130,7 +131,7 @@ def done(database: Database, kind: str, *, since: float) -> list[Operation]:
 
 
 def recent(database: Database, limit: int = 100) -> list[Operation]:
-    """The newest ones first, ended or not."""
+    """Return the newest operations first, ended or not."""
     rows = database.connection.execute("SELECT * FROM operations ORDER BY started_at DESC, id LIMIT ?", (limit,))
     return [_operation(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Paths of files at home, relative to the store's folder, so that a moved, copied or restored home finds its own files."""
+"""Store paths relative to the store's folder, so that a moved, copied or restored home finds its own files."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _PUBLISHED_PARTS = 4  # runs/<run_id>/checkpoints/<name>
 
 
 def write(database: Database, path: Path) -> str:
-    """What the store keeps of a path.
+    """Convert a path to the form the store keeps.
 
     Raises:
-        ValueError: It does not lie below the home that the store belongs to.
+        ValueError: The path is not below the home that the store belongs to.
     """
     return path.relative_to(database.below).as_posix()
 
 
 def read(database: Database, text: str) -> Path | None:
-    """Where a published checkpoint lies.
+    """Convert the store's form back to the path of a published checkpoint.
 
-    A store of the first release kept absolute paths. Their last parts say where below its home a checkpoint lay, whatever that was
-    called, and whichever home this is a copy of.
+    A store of the first release kept absolute paths. Their last parts are the place below home, even if home was moved
+    or copied.
 
     Returns:
-        Always a path below this home; None for what can be none.
+        A path below this home, or None if the text is not such a path.
     """
     place = PurePosixPath(text)
     if place.is_absolute():

@@ -1,4 +1,4 @@
-"""Read a store that is not writable: from a copy in memory, whose changes are discarded."""
+"""Read a store that is not writable from a copy in memory; changes to the copy are discarded."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def is_read_only(path: Path) -> bool:
-    """Whether a store is there, and this process may write it not, or not into its folder (SQLite makes files beside it)."""
+    """Whether the store exists and this process cannot write it or its folder (SQLite creates files beside it)."""
     return path.is_file() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
 def open_copy(path: Path) -> Database:
-    """Open a copy of a store; an older one is brought up to date in the copy.
+    """Open a copy of a store; an older schema is migrated in the copy.
 
     Raises:
-        ConfigError: It cannot be read, or a newer armada wrote it.
-        StoreDamaged: It is no store, or a damaged one.
+        ConfigError: The store cannot be read, or a newer armada wrote it.
+        StoreDamaged: The file is not a store, or is damaged.
     """
     memory = sqlite3.connect(":memory:", isolation_level=None)
     problem: ArmadaError | None = None
-    # What another process writes lies beside the store until it is merged. Where SQLite cannot make its index of that, nobody
-    # writes here, and the store alone is read: `immutable`.
+    # Another process's newest writes are in the -wal until a checkpoint merges them. If SQLite cannot create its index
+    # of the -wal, nobody writes here, and the main file alone is read: `immutable`.
     for mode in ("mode=ro", "immutable=1"):
         try:
             with contextlib.closing(

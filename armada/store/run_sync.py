@@ -1,4 +1,4 @@
-"""When each run was last synced, when it is due again, and since when its sync fails."""
+"""When each run was last synced, when its next sync is due, and since when its syncs fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunSync:
-    """One row, or what holds for a run that has none yet. Times are unix seconds."""
+    """One row, or the defaults for a run without one. Times are unix seconds."""
 
     run_id: str
     last_at: float | None = None
@@ -42,7 +42,7 @@ def _row(row: object) -> RunSync:
 
 
 def request(database: Database, run_ids: Iterable[str], now: float) -> None:
-    """Ask for a sync as soon as may be: `sync now` while a daemon runs."""
+    """Request a sync as soon as possible; `sync now` uses it while a daemon runs."""
     with database.transaction() as connection:
         connection.executemany(
             """INSERT INTO run_sync (run_id, requested_at) VALUES (?, ?)
@@ -54,17 +54,17 @@ def request(database: Database, run_ids: Iterable[str], now: float) -> None:
 def succeeded(
     database: Database, run_id: str, *, began: float, next_due_at: float | None, final_of: int | None = None
 ) -> bool:
-    """Note a sync that brought everything; a wish from after its beginning stays one. After the last, none is due.
+    """Record a complete sync. A request made after the sync began is kept. After the final sync, none is due.
 
     Args:
         database: The store.
-        run_id: Whose.
-        began: When it began, unix time.
-        next_due_at: When the next is due, unix time; of the last, none is.
-        final_of: The submission whose end was seen before all of it came; None: more may come.
+        run_id: The run.
+        began: When the sync began, unix time.
+        next_due_at: When the next one is due, unix time; ignored for the final sync.
+        final_of: The submission whose end was seen before everything was fetched; None if more may come.
 
     Returns:
-        Whether it was the last: it is not where the run was submitted again in the meantime.
+        Whether this was the final sync. It is not if the run was submitted again in the meantime.
     """
     with database.transaction() as connection:
         row = connection.execute("SELECT state, submission FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -80,7 +80,7 @@ def succeeded(
 
 
 def reopen(database: Database, run_id: str) -> None:
-    """A run goes on after its end: its last sync is still to come."""
+    """Schedule syncs again for a run that continues after its end."""
     with database.transaction() as connection:
         connection.execute("UPDATE run_sync SET final_done = 0, next_due_at = NULL WHERE run_id = ?", (run_id,))
 

@@ -1,10 +1,10 @@
-"""Operations as they run: what takes time records how far it is, and shows as interrupted when its process was killed.
+"""Running operations: long work records its progress, and shows as interrupted if its process was killed.
 
     with operation(database, kind="launch", host="a100-1", argv=sys.argv) as op:
         op.step("provision", "environment 3f2a", done=100, total=2000)
 
-The row is in the store before the work begins. The end is written on every way out that Python sees; a `kill -9` is seen
-by whoever asks `broken`: the process in the row is gone.
+The row is stored before the work begins. Its end is written on every exit that Python sees. After a `kill -9`, `broken`
+finds the row because its process is gone.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from armada.store.operations import Operation
 
 WRITE_EVERY_S = 0.5
-"""Progress goes into the store at most so often; a new step at once."""
+"""Progress is written at most once in this many seconds; a new step is written at once."""
 
 DAY_S = 86_400.0
 OUTCOME_UNKNOWN = OutcomeUnknown.exit_code
 
 
 class OperationProgress:
-    """The running operation, a `Progress` for whoever does it; a host's progress arrives on other threads, so any may speak here."""
+    """The running operation, as a `Progress`. Any thread may report to it: a host's progress arrives on other threads."""
 
     def __init__(self, path: Path, id: str, *, monotonic: Callable[[], float]) -> None:  # noqa: A002
         self.id = id
@@ -50,7 +50,7 @@ class OperationProgress:
 
     @property
     def _database(self) -> Database:
-        """A connection to the store for this thread: SQLite's are not shared between threads."""
+        """Return this thread's connection to the store: SQLite connections are not shared between threads."""
         if not hasattr(self._own, "database"):
             self._own.database = Database(self._path)
         found: Database = self._own.database
@@ -65,11 +65,11 @@ class OperationProgress:
         total: int | None = None,
         rate: float | None = None,
     ) -> None:
-        """Say what is going on now.
+        """Record the current step.
 
         Args:
             step: One word: plan, provision, submit, pull.
-            message: A sentence; made inert here, since hosts have a say in it.
+            message: A sentence. It is sanitized here, since hosts can influence it.
             done: Bytes done.
             total: Bytes to do.
             rate: Bytes per second.
@@ -83,7 +83,7 @@ class OperationProgress:
         records.advance(self._database, self.id, step=step, message=said, done_bytes=done, total_bytes=total, rate=rate)
 
     def concerns(self, run_id: str) -> None:
-        """Name the run, once it is known."""
+        """Record the run's id once it is known."""
         records.advance(self._database, self.id, run_id=run_id)
 
     def stage(self, name: str, message: str) -> None:
@@ -96,7 +96,7 @@ class OperationProgress:
         self.step(name, what, done=seen.done_bytes, total=seen.total_bytes, rate=seen.rate_bytes_per_s)
 
     def and_tell(self, progress: Progress) -> Progress:
-        """Give what writes all it hears into this operation and passes it on."""
+        """Return a `Progress` that records each report in this operation and passes it on to `progress`."""
         return JoinedProgress(self, progress)
 
 
@@ -110,9 +110,9 @@ def operation(
     host: str | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[OperationProgress]:
-    """Record what is done inside as an operation of this process.
+    """Record the work done inside as an operation of this process.
 
-    An `ArmadaError` ends it as failed with its exit code, Ctrl-C as interrupted; both are raised to the caller.
+    An `ArmadaError` ends it as failed with that error's exit code, Ctrl-C as interrupted; both propagate to the caller.
     """
     id_ = f"{kind}-{secrets.token_hex(6)}"
     me = process_identity.current()
@@ -142,23 +142,23 @@ def operation(
 
 
 def is_alive(found: Operation) -> bool:
-    """Whether its process is still at it."""
+    """Whether the operation's process is still running it."""
     process = process_identity.Process(found.pid, found.start_time, found.boot_id)
     return found.state == "running" and process_identity.lives(process)
 
 
 def being_launched(database: Database) -> set[str | None]:
-    """The ids of runs that a living launch is putting on a host: of these the host may not have heard yet."""
+    """Return the ids of runs that a living launch is submitting. Their host may not know of them yet."""
     return {each.run_id for each in records.running(database) if is_alive(each)}
 
 
 def broken(database: Database) -> list[Operation]:
-    """Operations that say they run, but whose process is gone: killed, or the machine went down."""
+    """Return operations recorded as running whose process is gone: killed, or the machine went down."""
     return [found for found in records.running(database) if not is_alive(found)]
 
 
 def settle(database: Database) -> list[Operation]:
-    """Write the end of what broke off; the daemon does this from time to time."""
+    """Record the end of broken operations as interrupted. The daemon calls this from time to time."""
     found = broken(database)
     for each in found:
         records.finish(database, each.id, "interrupted", message=f"its process {each.pid} is gone at “{each.step}”")
@@ -166,7 +166,7 @@ def settle(database: Database) -> list[Operation]:
 
 
 def unfinished(database: Database, now: float) -> list[Operation]:
-    """What broke off in the last day and was not asked for again since: what a person may want to continue."""
+    """Return operations that broke within the last day and were not repeated since, for the user to continue."""
     gone = {each.id for each in broken(database)}
     newest: dict[tuple[str, ...], Operation] = {}
     for each in reversed(records.recent(database, 500)):

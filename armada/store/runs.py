@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 NO_HOST = "?"
-"""The host of a run of which nothing is left but checkpoints at home; no host can be called that."""
+"""The host of a run of which only checkpoints at home are left; no host can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One row: the run as last observed. Times are unix seconds; `observed_at` is None before the first look."""
+    """One row: the run as last observed. Times are unix seconds; `observed_at` is None before the first poll."""
 
     run_id: str
     name: str
@@ -67,7 +67,7 @@ class Run:
     checkpoints_home: int = 0
     checkpoints_host: int = 0
     loss_not_finite: str | None = None
-    """`NaN`, `inf` or `-inf` where the newest loss is none that can be counted with; `loss` is None then."""
+    """`NaN`, `inf` or `-inf` if the newest loss is not finite; `loss` is None then."""
 
     @property
     def ended(self) -> bool:
@@ -75,28 +75,28 @@ class Run:
 
     @property
     def is_guess(self) -> bool:
-        """Whether it ended only as far as its scheduler's silence goes."""
+        """Whether the end is only guessed from its scheduler's silence."""
         return is_guess(self.state, self.reason)
 
     def is_settled(self, now: float) -> bool:
-        """Whether it ended and nothing else is to be heard of that; an end that is only guessed is looked at for a while."""
+        """Whether the run ended and no news is expected. A guessed end is polled for some time."""
         return self.ended and not is_waited_for(self.state, self.reason, self.guessed_at, now)
 
     @property
     def loss_text(self) -> str | None:
-        """The newest loss as a person reads it, also where it is no number; None where there is none yet."""
+        """The newest loss as text, including NaN and infinities; None if there is none yet."""
         return self.loss_not_finite if self.loss is None else f"{self.loss:.4g}"
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the last step at the pace of the latest ones, or None where nothing can be said."""
+        """Seconds to the last step at the pace of the latest steps; None if unknown."""
         if not self.step or not self.total_steps or self.ended or self.step_time_s is None:
             return None
         return (self.total_steps - self.step) * self.step_time_s
 
 
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
-"""What is worked out from other tables, and is no column."""
+"""Fields computed from other tables, which are not columns."""
 _COLUMNS = ", ".join(f"r.{name}" for name in Run.__slots__ if name not in DERIVED)
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
@@ -122,7 +122,7 @@ def _run(row: sqlite3.Row) -> Run:
 def insert(
     database: Database, *, run_id: str, name: str, host: str, task: str, experiment: str | None, spec: dict[str, Any]
 ) -> None:
-    """Record a run before anything of it exists anywhere else."""
+    """Record a run before anything of it exists elsewhere."""
     now = time.time()
     with database.transaction() as connection:
         connection.execute(
@@ -142,10 +142,10 @@ def adopt(
     spec: dict[str, Any],
     created_at: float,
 ) -> bool:
-    """Record a run that was found where runs are; one that is known only by what lies at home gets its plan.
+    """Record a run that was found on a host or at home. A run known only from files at home gets its plan.
 
     Returns:
-        Whether it was new in either way.
+        Whether the run or its plan was new.
     """
     with database.transaction() as connection:
         old = connection.execute("SELECT host FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -161,7 +161,7 @@ def adopt(
 
 
 def retell(database: Database, run_id: str) -> None:
-    """Make a run's transitions anew from what its host's events tell of them, with the times they were written."""
+    """Rebuild a run's transitions from the state events of its host, with the times at which these were written."""
     told = database.connection.execute(
         "SELECT time, data FROM events WHERE run_id = ? AND kind = 'state' AND time BETWEEN 0 AND ? ORDER BY seq",
         (run_id, time.time() + 86_400.0),
@@ -182,11 +182,11 @@ def retell(database: Database, run_id: str) -> None:
 
 
 def find(database: Database, prefix: str) -> Run:
-    """The run whose id is, or alone begins with, `prefix`.
+    """Return the run whose id equals `prefix`, or the only one whose id begins with it.
 
     Raises:
-        NotFound: No run begins so.
-        UsageError: Several do.
+        NotFound: No id begins with it.
+        UsageError: Several ids do.
     """
     pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
     query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id = ? DESC, r.run_id LIMIT 6"
@@ -200,12 +200,12 @@ def find(database: Database, prefix: str) -> Run:
 
 
 def is_known(database: Database, run_id: str) -> bool:
-    """Whether the store has a run still: another armada may have forgotten it since it was found."""
+    """Whether the store still has the run: another process may have forgotten it since it was found."""
     return database.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
 
 def require(database: Database, run_id: str) -> None:
-    """Refuse to go on with a run that was found before and is no longer there.
+    """Fail if a run that was found before no longer exists.
 
     Raises:
         NotFound: It was forgotten.
@@ -215,7 +215,7 @@ def require(database: Database, run_id: str) -> None:
 
 
 def spec(database: Database, run_id: str) -> dict[str, Any]:
-    """What a run was planned as.
+    """Return a run's plan.
 
     Raises:
         NotFound: It was forgotten.
@@ -228,21 +228,21 @@ def spec(database: Database, run_id: str) -> dict[str, Any]:
 
 
 def launchers(database: Database, own_id: str) -> dict[str, str]:
-    """The labels of other homes that launched runs, by run id."""
+    """Return the labels of other homes that launched runs, by run id."""
     query = """SELECT run_id, json_extract(spec, '$.home.label') AS label FROM runs
                WHERE json_type(spec, '$.home.label') = 'text' AND json_extract(spec, '$.home.id') <> ?"""
     return {row["run_id"]: sanitize_line(row["label"], 80) for row in database.connection.execute(query, (own_id,))}
 
 
 def setting(database: Database, run_id: str, name: str) -> Any:
-    """What its experiment says under one key; None where it says nothing."""
+    """Return the value of one key of the run's experiment; None if it is not set."""
     query = "SELECT json_extract(spec, '$.experiment.' || ?) AS value FROM runs WHERE run_id = ?"
     row = database.connection.execute(query, (name, run_id)).fetchone()
     return row["value"] if row is not None else None
 
 
 def failed_with(database: Database, host: str, reasons: Sequence[str], *, since: float) -> list[Run]:
-    """Runs of a host that failed for one of these reasons after `since`, the oldest first."""
+    """Return a host's runs that failed for one of these reasons after `since`, oldest first."""
     marks = ", ".join("?" * len(reasons))
     query = f"""SELECT run_id FROM runs WHERE host = ? AND state = 'failed' AND reason IN ({marks})
                 AND coalesce(ended_at, observed_at, created_at) > ? ORDER BY created_at, run_id"""  # noqa: S608  # only ?s
@@ -251,14 +251,14 @@ def failed_with(database: Database, host: str, reasons: Sequence[str], *, since:
 
 
 def first_ran_at(database: Database, run_id: str) -> float | None:
-    """When home first saw it run, in whichever attempt."""
+    """Return when home first saw the run in state running, in any attempt."""
     query = "SELECT min(time) AS at FROM transitions WHERE run_id = ? AND state = 'running'"
     found: float | None = database.connection.execute(query, (run_id,)).fetchone()["at"]
     return found
 
 
 def stalled_since(database: Database, run_id: str) -> float | None:
-    """When the run, stalled as last seen, was first seen so."""
+    """Return since when the run is seen as stalled; None if it is not."""
     query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"
     row = database.connection.execute(query, (run_id,)).fetchone()
     stalled = row is not None and (row["state"], row["reason"]) == ("running", "stalled")
@@ -266,25 +266,25 @@ def stalled_since(database: Database, run_id: str) -> float | None:
 
 
 def revised_at(database: Database, run_id: str) -> float | None:
-    """When an end that was only guessed was last taken back, the run being as it was then seen; None where that never was."""
+    """Return when a guessed end was last revised because the run was seen again; None if that never happened."""
     query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid"
     found: float | None = None
     before = False
     for row in database.connection.execute(query, (run_id,)):
         guess = is_guess(row["state"], row["reason"])
-        # `submitted` is a person's doing: the run was handed over once more.
+        # A person causes `submitted` by resuming the run.
         found = float(row["time"]) if before and row["state"] in ("running", "queued") else found
         before = guess
     return None if before else found
 
 
 def every(database: Database, *, host: str | None = None, active: bool = False, now: float | None = None) -> list[Run]:
-    """All runs, newest first.
+    """Return all runs, newest first.
 
     Args:
         database: The store.
-        host: Only its runs.
-        active: Only those that have not ended, or whose end is a guess that may still be revised.
+        host: Return only this host's runs.
+        active: Return only runs that have not ended, or whose end is a guess that may still be revised.
         now: Unix time, by default the clock's.
     """
     conditions, values = ["1"], list[Any]()
@@ -301,7 +301,7 @@ def every(database: Database, *, host: str | None = None, active: bool = False, 
 
 
 def recent(database: Database, since: float) -> list[Run]:
-    """Runs that have not ended, or ended after a time, newest first; a host's clock may be off, so home's counts too."""
+    """Return runs that have not ended or ended after a time, newest first. Home's clock counts too: a host's may be wrong."""
     marks = ", ".join("?" * len(ENDED))
     query = f"""{_SELECT} WHERE r.state NOT IN ({marks})
         OR max(coalesce(r.ended_at, 0), coalesce(r.observed_at, 0), r.created_at) >= ? ORDER BY r.created_at DESC"""
@@ -309,7 +309,7 @@ def recent(database: Database, since: float) -> list[Run]:
 
 
 def unsettled(database: Database) -> list[Run]:
-    """Runs of which something may still have to come home; in a long-used store that is a handful of thousands."""
+    """Return runs that may still have something to fetch: a handful among thousands in an old store."""
     marks = ", ".join("?" * len(ENDED))
     query = f"""{_SELECT} LEFT JOIN run_sync s USING (run_id)
         WHERE r.state NOT IN ({marks}) OR s.run_id IS NULL OR NOT s.final_done OR s.requested_at IS NOT NULL
@@ -319,30 +319,31 @@ def unsettled(database: Database) -> list[Run]:
 
 
 def active_ids(database: Database) -> list[tuple[str, str, str]]:
-    """(run id, host, state) of all that have not ended: cheap, for who asks every second."""
+    """Return (run id, host, state) of all runs that have not ended; cheap enough to call every second."""
     marks = ", ".join("?" * len(ENDED))
     query = f"SELECT run_id, host, state FROM runs WHERE state NOT IN ({marks})"  # noqa: S608  # question marks only
     return [(row["run_id"], row["host"], row["state"]) for row in database.connection.execute(query, sorted(ENDED))]
 
 
 def launched_as(database: Database, key: str, *, host: str, since: float) -> list[Run]:
-    """Runs of one launch key (see `armada.launch.reconcile`), newest first."""
+    """Return the runs of one launch key (see `armada.launch.reconcile`), newest first."""
     query = f"{_SELECT} WHERE json_extract(r.spec, '$.launch_key') = ? AND r.host = ? AND r.created_at >= ? ORDER BY r.created_at DESC"
     return [_run(row) for row in database.connection.execute(query, (key, host, since))]
 
 
 def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool = False, **facts: Any) -> bool:
-    """Write an observation, unless a newer one is there already; a changed state is a transition.
+    """Record an observation, unless a newer one is already recorded; a changed state becomes a transition.
 
     Args:
         database: The store.
-        run_id: Whose.
-        verdict: The state the evidence gives.
-        went_back: It is the newer one although its place is lower: the host shows an older copy of its disk.
+        run_id: The run.
+        verdict: The state that the evidence gives.
+        went_back: The observation is newer although its (attempt, seq) is lower: the host shows an older copy of its
+            disk.
         facts: Further columns to set with it.
 
     Returns:
-        Whether it was written.
+        Whether it was recorded.
     """
     with database.transaction() as connection:
         old = connection.execute("SELECT state, reason, attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -361,7 +362,7 @@ def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool
 def set_state(
     database: Database, run_id: str, state: str, *, reason: str | None = None, message: str | None = None
 ) -> None:
-    """Record what home itself did to a run (submitted it, gave it up); keeps the place in the order of observations."""
+    """Record what home itself did to a run (submitted it, gave it up); the order of observations is unchanged."""
     row = database.connection.execute("SELECT attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if row is not None:
         because = "recorded by armada itself, before the host was asked"
@@ -369,13 +370,13 @@ def set_state(
 
 
 def note_less(database: Database, run_id: str, boot: str, since_s: float) -> None:
-    """Note that another machine, or the same after a restart, shows less of a run than is known; what is known stays."""
+    """Record that another machine, or the same one after a restart, shows less of a run than is known. What is known is kept."""
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET less_boot = ?, less_since_s = ? WHERE run_id = ?", (boot, since_s, run_id))
 
 
 def note_unreadable(database: Database, run_id: str, count: int, first: str) -> None:
-    """Count what in a run's own records could not be read; what was wrong with the first of it stays."""
+    """Add to the count of unreadable records of a run; the first problem is kept."""
     with database.transaction() as connection:
         connection.execute(
             "UPDATE runs SET unreadable_count = unreadable_count + ?, unreadable = coalesce(unreadable, ?) WHERE run_id = ?",
@@ -384,14 +385,14 @@ def note_unreadable(database: Database, run_id: str, count: int, first: str) -> 
 
 
 def skip_to(database: Database, run_id: str, part: Literal["metrics", "events"], offset: int) -> None:
-    """Pass over what cannot be taken, so that it is not asked for again and again."""
+    """Advance the offset past data that cannot be stored, so that it is not requested again."""
     column = {"metrics": "metrics_offset", "events": "events_offset"}[part]
     with database.transaction() as connection:
         connection.execute(f"UPDATE runs SET {column} = max({column}, ?) WHERE run_id = ?", (offset, run_id))  # noqa: S608
 
 
 def note_saved(database: Database, run_id: str, step: int, created_at: float) -> None:
-    """A run got at least as far as a checkpoint of its last attempt."""
+    """Raise a run's step to that of a checkpoint saved in its last attempt."""
     with database.transaction() as connection:
         connection.execute(
             "UPDATE runs SET step = max(coalesce(step, 0), ?) WHERE run_id = ? AND started_at <= ?",
@@ -400,13 +401,13 @@ def note_saved(database: Database, run_id: str, step: int, created_at: float) ->
 
 
 def set_root(database: Database, run_id: str, root_id: str | None) -> None:
-    """Note on which root a run was put; one that could not say its name changes nothing."""
+    """Record the root that a run was submitted to; None changes nothing."""
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET root_id = coalesce(?, root_id) WHERE run_id = ?", (root_id, run_id))
 
 
 def mark_wiped(database: Database, host: str, root_id: str) -> None:
-    """Note that this home deleted a root of a host: the runs that were put into it, as far as home knows where, are not there."""
+    """Record that this home wiped a root of a host: the runs submitted to it no longer exist there."""
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET wiped_root = root_id WHERE host = ? AND root_id = ?", (host, root_id))
 
@@ -417,7 +418,7 @@ def set_spec(database: Database, run_id: str, spec: dict[str, Any]) -> None:
 
 
 def mark_unreachable(database: Database, run_ids: Iterable[str], why: str) -> None:
-    """A failed look: the state stays, only what we know about our not knowing changes."""
+    """Record that a poll failed; the runs' states are kept."""
     now = time.time()
     with database.transaction() as connection:
         connection.executemany(
@@ -427,7 +428,7 @@ def mark_unreachable(database: Database, run_ids: Iterable[str], why: str) -> No
 
 
 def was_seen(database: Database, run_id: str) -> bool:
-    """Whether a run was ever seen on its host, or handed over there; its folder may have gone since."""
+    """Whether the run was ever submitted to or seen on its host; its folder may be gone since."""
     query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"
     return database.connection.execute(query, (run_id,)).fetchone() is not None
 

@@ -1,8 +1,8 @@
 """Copy the rows that SQLite can still read from a damaged store into a new one.
 
-A damaged page ends a scan; the same table is then read from its other end, so that what lies before the first and after the last
-damaged page comes out. What is a cache of the hosts' words is carried over for hosts that are gone, and set so that any host's
-next word wins over it.
+A damaged page ends a scan. The same table is then read from its other end, which recovers everything before the first
+and after the last damaged page. Rows that cache a host's answers are kept in case the host is gone, and reset so that
+the host's next answer replaces them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
-# In the order in which they refer to each other. `files_home` and `transfers` are made anew from what lies at home.
+# Ordered so that a table comes after those it refers to. `files_home` and `transfers` are rebuilt from the files at
+# home.
 _TABLES = (
     *("runs", "hosts", "transitions", "events", "series", "points", "checkpoints", "run_sync", "telemetry"),
     *("operations", "notifications"),
@@ -30,14 +31,14 @@ _JSON = {"runs": ("spec", "gpus"), "hosts": ("facts", "forecast"), "operations":
 
 
 def salvage(source: Path, target: Database) -> dict[str, int]:
-    """Fill a new store with what a damaged one still gives.
+    """Fill a new store with the readable rows of a damaged one.
 
     Args:
-        source: A copy of the damaged file (its -wal beside it): SQLite writes while it opens one.
+        source: A copy of the damaged file (its -wal beside it), because SQLite writes while it opens a store.
         target: A new store.
 
     Returns:
-        How many rows came out, by table; empty where not even the list of tables can be read.
+        The number of recovered rows by table; empty if not even the list of tables can be read.
     """
     connection = sqlite3.connect(source, isolation_level=None)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -69,14 +70,14 @@ def _carry(source: sqlite3.Connection, target: Database, table: str, columns: li
     count = 0
     with target.transaction() as connection:
         rows = _readable(source, table, names, _key(target, table))
-        # Nothing but their order tells transitions apart: read from both ends, they would come twice and backwards.
+        # Only their order identifies transitions: read from both ends, they would appear twice and reversed.
         for row in _in_order(rows, columns) if table == "transitions" else rows:
             if not _is_sane(table, dict(zip(columns, row, strict=True))):
                 continue
             try:
                 count += connection.execute(insert, row).rowcount
             except (sqlite3.IntegrityError, sqlite3.DataError):
-                continue  # a value of another type than its column's, or none where one must be: damage, not a record
+                continue  # a value of the wrong type or a missing one is damage, not a record
     return count
 
 
@@ -99,7 +100,7 @@ def _readable(source: sqlite3.Connection, table: str, names: str, key: str) -> I
 
 
 def _key(target: Database, table: str) -> str:
-    """What a table is stored in the order of, so that reading it backwards needs no sorting of what cannot be read."""
+    """Return the columns a table is stored in the order of, so that reading it backwards needs no sort of unreadable rows."""
     (sql,) = target.connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     if "WITHOUT ROWID" not in sql:
         return "rowid"
@@ -108,7 +109,7 @@ def _key(target: Database, table: str) -> str:
 
 
 def _is_sane(table: str, row: dict[str, Any]) -> bool:
-    """Whether no reader will stumble over it."""
+    """Whether readers of the store can handle the row: valid run id, state and JSON."""
     if "run_id" in row and row["run_id"] is not None and not RUN_ID.fullmatch(str(row["run_id"])):
         return False
     if table == "runs" and row.get("state") not in STATES:
@@ -126,7 +127,7 @@ def _is_sane(table: str, row: dict[str, Any]) -> bool:
 
 
 def forget_orphans(target: Database) -> None:
-    """Delete what belongs to no run."""
+    """Delete rows whose run does not exist."""
     with target.transaction() as connection:
         for table in _OF_RUNS:
             connection.execute(f"DELETE FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs)")  # noqa: S608  # our own names
@@ -134,7 +135,7 @@ def forget_orphans(target: Database) -> None:
 
 
 def _let_hosts_win(target: Database) -> None:
-    """A damaged number must not look newer than what a host says next; and whether files are home is looked at anew."""
+    """Reset sequence numbers and verification. A damaged number must not outrank a host's next answer; files are verified again."""
     with target.transaction() as connection:
         connection.execute("UPDATE runs SET attempt = 0, seq = 0, metrics_offset = 0, events_offset = 0")
         connection.execute("UPDATE checkpoints SET home_path = NULL, verified_at = NULL")

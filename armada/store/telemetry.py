@@ -1,4 +1,4 @@
-"""GPU measurements over time: every point for an hour, one a minute for a day, then one every ten minutes."""
+"""GPU measurements: every point for an hour, one per minute for a day, then one per ten minutes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 THINNING: tuple[tuple[float, float], ...] = ((3600.0, 60.0), (86_400.0, 600.0))
-"""(older than so many seconds, one point is kept in so many)."""
+"""(age in seconds, spacing in seconds): beyond this age one point is kept per spacing."""
 
 KEPT_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One GPU at one moment; None is what the host could not tell. `utilization` is 0 to 100."""
+    """One GPU at one moment; None means that the host did not report it. `utilization` is 0 to 100."""
 
     gpu: int
     time: float
@@ -36,7 +36,7 @@ def record(database: Database, host: str, points: Iterable[Point]) -> None:
 
 
 def of_host(database: Database, host: str, *, since: float = 0.0) -> list[Point]:
-    """All points of a host's GPUs, in order of GPU and time."""
+    """Return all points of a host's GPUs, ordered by GPU and time."""
     rows = database.connection.execute(
         """SELECT gpu, time, utilization, memory_used_bytes, power_w, temperature_c FROM telemetry
            WHERE host = ? AND time >= ? ORDER BY gpu, time""",
@@ -46,7 +46,7 @@ def of_host(database: Database, host: str, *, since: float = 0.0) -> list[Point]
 
 
 def gpus_of(database: Database, host: str) -> list[int]:
-    """The GPUs of a host that ever told anything: one look-up each, however many points there are."""
+    """Return the GPUs that have any point; one look-up each, however many points there are."""
     found: list[int] = []
     query = "SELECT min(gpu) FROM telemetry WHERE host = ? AND gpu > ?"
     gpu = database.connection.execute(query, (host, -1)).fetchone()[0]
@@ -57,7 +57,7 @@ def gpus_of(database: Database, host: str) -> list[int]:
 
 
 def of_gpu(database: Database, host: str, gpu: int, *, after: float) -> list[Point]:
-    """The points of one GPU later than a moment, in order of time."""
+    """Return the points of one GPU after a moment, ordered by time."""
     rows = database.connection.execute(
         """SELECT gpu, time, utilization, memory_used_bytes, power_w, temperature_c FROM telemetry
            WHERE host = ? AND gpu = ? AND time > ? ORDER BY time""",
@@ -67,10 +67,10 @@ def of_gpu(database: Database, host: str, gpu: int, *, after: float) -> list[Poi
 
 
 def thin(database: Database, host: str, now: float) -> int:
-    """Drop what is too old for its density; of each span of time the first point stays.
+    """Delete points beyond the density for their age; the first point of each span stays.
 
     Returns:
-        How many points went.
+        The number of deleted points.
     """
     gone = 0
     with database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""Transfers of checkpoints: how far each is, or why it waits."""
+"""Transfers of checkpoints: their progress, or why they wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = Literal["waiting", "running", "done", "failed", "paused"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One row; a `paused` one goes on by itself, a `failed` one at `next_try_at`, or, without that, when it is asked for."""
+    """One row. A `paused` transfer resumes automatically; a `failed` one at `next_try_at`, or only on request if that is None."""
 
     run_id: str
     digest: str
@@ -36,21 +36,21 @@ def of_run(database: Database, run_id: str) -> dict[str, Transfer]:
 
 
 def under_way(database: Database) -> list[Transfer]:
-    """Every transfer that is not done, oldest first."""
+    """Return every transfer that is not done, oldest first."""
     rows = database.connection.execute("SELECT * FROM transfers WHERE state <> 'done' ORDER BY started_at")
     return [Transfer(**dict(row)) for row in rows]
 
 
 LIVES_S = 30.0
-"""A transfer under way is noted every second; one that is silent for so long has no process any more."""
+"""A running transfer is updated every second; after this many seconds without an update its process is gone."""
 
 
 def coming_bytes(database: Database, *, but: str) -> int:
-    """What other transfers, whichever process carries them, will still put on home's disk.
+    """Return how many bytes the running transfers of all processes will still write to home's disk.
 
     Args:
         database: The store.
-        but: The digest of the one that asks.
+        but: The digest of the transfer to leave out.
     """
     (found,) = database.connection.execute(
         """SELECT coalesce(sum(max(0, total_bytes - done_bytes)), 0) FROM transfers
@@ -94,7 +94,7 @@ def finish(database: Database, run_id: str, digest: str, size_bytes: int) -> Non
 def give_up(
     database: Database, run_id: str, digest: str, state: State, reason: str, *, next_try_at: float | None
 ) -> None:
-    """Note why a transfer ended without its checkpoint; the bytes that came stay in staging."""
+    """Record why a transfer ended without its checkpoint; the received bytes stay in staging."""
     now = time.time()
     with database.transaction() as connection:
         connection.execute(

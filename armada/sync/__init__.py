@@ -1,1 +1,1 @@
-"""Checkpoints come home: fetched into staging, every byte verified, published by a rename."""
+"""Bring checkpoints home: fetch into staging, verify every byte, publish by a rename."""

@@ -1,15 +1,15 @@
-"""Why a transfer did not come about, as a person or the daemon has to react to it.
+"""Classify why a transfer failed, by how the user or the daemon should react.
 
-| cause          | what it means                                         | tried again                                   |
-|----------------|-------------------------------------------------------|-----------------------------------------------|
-| link           | the host does not answer, or the connection broke     | with back-off                                 |
-| auth           | the host refuses every key                            | with back-off                                 |
-| hostkey        | its key is not the pinned one                         | with back-off; only `hosts trust` helps       |
-| disk_home      | home's disk is full                                   | every minute, goes on by itself               |
-| disk_host      | the host's disk is full: it cannot note what came     | with back-off                                 |
-| source_changed | the files there are not what their manifest says      | after 10 minutes, then ever less often        |
-| rejected       | the manifest breaks a rule: quarantined               | when asked for by name, or when it is replaced |
-| other          | anything else, as the message says                    | with back-off                                 |
+| cause          | what it means                                              | retried                                       |
+|----------------|------------------------------------------------------------|-----------------------------------------------|
+| link           | the host does not answer, or the connection broke          | with back-off                                 |
+| auth           | the host refuses every key                                 | with back-off                                 |
+| hostkey        | its key is not the pinned one                              | with back-off; only `hosts trust` helps       |
+| disk_home      | home's disk is full                                        | every minute                                  |
+| disk_host      | the host's disk is full: it cannot record acknowledgements | with back-off                                 |
+| source_changed | the files there do not match their manifest                | after 10 minutes, then with growing intervals |
+| rejected       | the manifest breaks a rule: quarantined                    | on request by name, or when it is replaced    |
+| other          | anything else, as the message says                         | with back-off                                 |
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Sort an error into the table above."""
+    """Classify an error by the table above."""
     if isinstance(error, HostKeyChanged):
         return "hostkey"
     if isinstance(error, AuthenticationFailed):
@@ -51,7 +51,7 @@ def cause_of(error: BaseException) -> Cause:
 
 
 def as_error(error: ArmadaError | OSError, *, host: str) -> ArmadaError:
-    """Turn what home's own file system says into a sentence; an error that is one already stays as it is."""
+    """Convert an error of home's own file system into an `ArmadaError`; other errors are returned unchanged."""
     if isinstance(error, ArmadaError):
         return error
     if error.errno in _FULL:

@@ -1,4 +1,4 @@
-"""What a sync works with: the store, a session with a host, home's folders and, where it is about one run, the run."""
+"""What a sync works with: the store, a session with a host, home's folders and, for a single run, its id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HostContext:
 
     Attributes:
         database: The store.
-        session: With the host.
+        session: A session with the host.
         home: Home's folders.
     """
 
@@ -31,12 +31,12 @@ class HostContext:
         return self.session.host.name
 
     def of_run(self, run_id: str) -> SyncContext:
-        """The same for one run of the host."""
+        """Return the context for one run of the host."""
         return SyncContext(self.database, self.session, self.home, run_id)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncContext(HostContext):
-    """A sync of one run; `run_id` says which."""
+    """A sync of one run, `run_id`."""
 
     run_id: str

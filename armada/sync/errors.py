@@ -1,4 +1,4 @@
-"""What only a sync can run into.
+"""Errors that only a sync raises.
 
 ArmadaError
 ├── DiskFull
@@ -12,12 +12,12 @@ from armada.errors import ArmadaError
 
 
 class DiskFull(ArmadaError):
-    """Home has no room for a checkpoint; it stays on the host."""
+    """Home has no space for a checkpoint; it stays on the host."""
 
 
 class ManifestRejected(ArmadaError):
-    """A manifest that names what no honest host would; nothing is fetched for it."""
+    """A manifest breaks a rule that honest hosts keep; nothing is fetched for it."""
 
 
 class SourceChanged(ArmadaError):
-    """The bytes that arrive are not those the manifest names."""
+    """The received bytes do not match the manifest."""

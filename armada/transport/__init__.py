@@ -1,4 +1,4 @@
-"""Reach a host: directly on this machine, or by SSH. Only this room imports Fabric."""
+"""Connect to a host: directly on this machine, or by SSH. Only this package imports Fabric."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def connect(host: HostLike, home: HomePaths, deadline_s: float = 30.0) -> Transp
 
     Args:
         host: The host's configuration.
-        home: Where the pinned keys and generated SSH configurations lie.
-        deadline_s: How long reaching it may take, all jump hosts and retries together.
+        home: The folders with the pinned keys and the generated SSH configurations.
+        deadline_s: How long connecting may take, all jump hosts and retries together, in seconds.
 
     Raises:
-        HostUnreachable: It does not answer in time.
+        HostUnreachable: The host does not answer in time.
         HostKeyChanged: Its key is not the pinned one, or none is pinned.
-        AuthenticationFailed: It takes none of our keys, or (LoginNeeded) a person has to log in first.
+        AuthenticationFailed: It accepts none of our keys, or (LoginNeeded) a person has to log in first.
         ConfigError: Its SSH configuration cannot be used.
     """
     if host.local:

@@ -1,7 +1,7 @@
 """Start the agent on a host that may have nothing but python3.
 
-One constant command line, the same for every host and every login shell (bash, csh, fish), hands over to sh and reads a program from
-standard input. No name, path or secret is ever part of a command line.
+One constant command line, the same for every host and every login shell (bash, csh, fish), starts sh, which reads a
+program from standard input. No name, path or secret is ever part of a command line.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from armada.protocol.version import PROTOCOL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MARK = b"@@ARMADA "  # begins the lines meant for armada; what a shell's start-up files print does not count
+MARK = b"@@ARMADA "  # begins the lines meant for armada, as opposed to output of a shell's start-up files
 
 LOADER = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode())"
 
-# A start-up file's LD_LIBRARY_PATH may keep the host's own python3 from starting, or from decompressing and speaking TLS.
-# It is left out where that helps, and only there: a python3 from a module may need it. Costs nothing where none is set.
+# A start-up file's LD_LIBRARY_PATH may keep the host's own python3 from starting, decompressing or using TLS. It is
+# removed only if that helps, because a python3 from a module may need it. Costs nothing if none is set.
 _MODULES = 'python3 -I -c "import zlib,ssl" 2>/dev/null </dev/null'
 START_PYTHON = (
     f'[ -z "$LD_LIBRARY_PATH" ] || {_MODULES} || if LD_LIBRARY_PATH= {_MODULES}; then'
     ' export ARMADA_LEFT_OUT="$LD_LIBRARY_PATH"; unset LD_LIBRARY_PATH; fi; exec'
 )
-"""What comes before `python3` in a line for sh."""
+"""Shell code that goes before `python3` in a line for sh."""
 
 COMMAND = f"sh -c '{START_PYTHON} python3 -c \"{LOADER}\"'"
 
-# Python 3.6, and no import before the working folder has left sys.path: that is the user's home folder, where a file
-# called json.py is not unusual. PYTHONPATH goes for the same reason.
+# Python 3.6. No import before the working folder is removed from sys.path: it is the user's home folder, where a file
+# called json.py is not unusual. PYTHONPATH is removed for the same reason.
 BEGIN = """\
 import os, sys
 
@@ -186,23 +186,23 @@ main()
 
 @functools.cache
 def stage_1() -> str:
-    """Compose the program that receives the agent; before it executes anything below the root, it asks who may write there.
+    """Compose the program that receives the agent. It checks who may write below the root before it executes anything there.
 
-    The rules are the agent's own (`host/ownership.py`), without their docstrings: they travel with each connection.
+    The rules are the agent's own (`host/ownership.py`), without docstrings, because they are sent with each connection.
     """
     rules = bundled("remote_payload", "armada_agent", "host", "ownership.py").read_text("ascii")
     return BEGIN + re.sub(r'(?m)^ *"""[^"]*"""\n', "", rules) + "\n\n" + _MAIN
 
 
 def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = (), looks: bool = False) -> bytes:
-    """Compose what goes first into the command's standard input; requests may follow without waiting for an answer.
+    """Compose the first bytes for the command's standard input; requests may follow without waiting for an answer.
 
     Args:
-        root: The host's folder, as its configuration writes it.
-        sha256: Of the agent.
-        nonce: Marks what is meant for armada.
-        setup: Lines of shell the host needs before anything.
-        looks: Nothing is made on a host that has neither an agent nor runs: it says so instead.
+        root: The host's folder, as written in its configuration.
+        sha256: Hash of the agent.
+        nonce: Marks the lines meant for armada.
+        setup: Shell lines that the host needs first.
+        looks: Create nothing on a host that has neither an agent nor runs; report that instead.
     """
     program = stage_1().encode("ascii")
     head: dict[str, object] = {"root": root, "sha256": sha256, "nonce": nonce, "protocol": PROTOCOL}
@@ -214,7 +214,7 @@ def opening(*, root: str, sha256: str, nonce: str, setup: Sequence[str] = (), lo
 
 
 def upload(agent: bytes, *, packed: bool) -> bytes:
-    """Compose the answer to `need: agent`; packed where the host's Python can unpack, because slow links carry it."""
+    """Compose the answer to `need: agent`; compressed, for slow links, if the host's Python can decompress."""
     if not packed:
         return b'{"agent": "%s"}\n' % base64.b64encode(agent)
     return b'{"agent": "%s", "packed": true}\n' % base64.b64encode(zlib.compress(agent))

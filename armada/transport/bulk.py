@@ -1,7 +1,7 @@
-"""Channels for bulk data: each is an OpenSSH process with its own TCP connection.
+"""Open channels for bulk data: each is an OpenSSH process with its own TCP connection.
 
-Paramiko stalls on bulk data (paramiko #822), and one OpenSSH connection moves at most 2 MiB a round trip, so long links
-need several. The command line is the bootstrap's constant one, as everywhere.
+Paramiko stalls on bulk data (paramiko #822). One OpenSSH connection moves at most 2 MiB per round trip, so distant
+hosts need several. The command line is the bootstrap's constant one.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ SSH_FAILED = 255
 
 
 class BulkChannel(LocalChannel):
-    """A bootstrap at the far end of an ssh process."""
+    """A bootstrap on the host, reached by its own ssh process."""
 
     def __init__(self, process: subprocess.Popen[bytes], spec: HostSpec, home: HomePaths) -> None:
         super().__init__(process, spec.name)
         self._spec = spec
         self._home = home
-        with contextlib.suppress(OSError):  # a larger pipe saves wake-ups; without one it works too
+        with contextlib.suppress(OSError):  # a larger pipe saves wake-ups, but is optional
             fcntl.fcntl(self._stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
 
     def read(self) -> bytes:
-        """Return what has arrived.
+        """Return the bytes that have arrived.
 
         Raises:
-            HostUnreachable: The connection could not be made, or (LinkLost) went away.
+            HostUnreachable: The connection could not be made, or (LinkLost) was lost.
         """
         try:
             data = os.read(self._stdout.fileno(), _PIPE_BYTES)
@@ -53,7 +53,7 @@ class BulkChannel(LocalChannel):
         return data
 
     def close(self) -> None:
-        """Hang up. ssh would take a round trip to say goodbye; to the agent the end of the connection says the same."""
+        """Kill ssh. A clean exit would take a round trip; the agent only sees the end of the connection either way."""
         with contextlib.suppress(OSError):
             self._process.terminate()
         super().close()
@@ -75,12 +75,12 @@ class BulkChannel(LocalChannel):
 
 
 def open_bulk_channel(spec: HostSpec, home: HomePaths) -> BulkChannel:
-    """Start the bootstrap at the far end of a connection of its own; whether it could be made, the first read says."""
+    """Start the bootstrap on a host over a new connection. If connecting fails, the first `read` raises."""
     return BulkChannel(start_ssh(spec, home), spec, home)
 
 
 def start_ssh(spec: HostSpec, home: HomePaths) -> subprocess.Popen[bytes]:
-    """Start ssh with the bootstrap at its far end. Raises HostUnreachable where there is no ssh."""
+    """Start ssh with the bootstrap as its remote command. Raises HostUnreachable if there is no ssh."""
     config = write_ssh_config(spec, home)
     try:
         return subprocess.Popen(
@@ -89,8 +89,8 @@ def start_ssh(spec: HostSpec, home: HomePaths) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            cwd=config.parent,  # ssh hands a -F with a space in it to its jump hosts' ssh unquoted, a plain name is safe
-            start_new_session=True,  # Ctrl-C in the terminal is for armada
+            cwd=config.parent,  # ssh passes a -F with a space in it unquoted to the ssh of its jump hosts; a plain file name is safe
+            start_new_session=True,  # keeps Ctrl-C for armada
         )
     except OSError as error:
         raise HostUnreachable(f"cannot start ssh: {error.strerror}", host=spec.name) from error

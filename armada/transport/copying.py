@@ -30,12 +30,12 @@ def copy_files(
     progress: ProgressCallback | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Copy regular files below `source` to the same names below `destination`, each appearing whole or not at all.
+    """Copy regular files below `source` to the same names below `destination`; each appears complete or not at all.
 
     Raises:
         NotFound: A file is missing, not a regular file, or reached through a link.
-        ArmadaError: A name that could mean something else.
-        ProvisionFailed: It cannot be written.
+        ArmadaError: A name is ambiguous.
+        ProvisionFailed: The destination cannot be written.
     """
     names = checked_names(files, host=host)
     began, done_bytes = clock(), 0
@@ -60,7 +60,7 @@ def copy_files(
 
 @contextlib.contextmanager
 def _opened(folder: Path, host: str) -> Iterator[int]:
-    # The folder itself may be a link: a person's data often lies behind one. Nothing below it may.
+    # The folder itself may be a link, as is usual for data. Nothing below it may be one.
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -73,7 +73,7 @@ def _opened(folder: Path, host: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _parent(root: int, name: str, host: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Walk to the folder of `name` one component at a time, so that no link on the way is followed."""
+    """Open the folder of `name` one component at a time, so that no link is followed on the way."""
     *folders, last = name.split("/")
     fd = os.dup(root)
     try:
@@ -101,7 +101,7 @@ def _not_regular(name: str, host: str) -> ArmadaError:
 
 
 def regular_sizes(folder: Path, names: Sequence[str], *, host: str) -> list[int]:
-    """Return the sizes of files below a folder. Raises NotFound for one that is missing, no file, or behind a link."""
+    """Return the sizes of files below a folder. Raises NotFound if one is missing, not a file, or behind a link."""
     with _opened(folder, host) as fd:
         return [_size(fd, name, host) for name in names]
 
@@ -119,7 +119,7 @@ def _size(root: int, name: str, host: str) -> int:
 
 def _copy_file(above: int, below: int, name: str, host: str, report: Callable[[int], None]) -> None:
     with _parent(above, name, host) as (source, last), _parent(below, name, host, make=True) as (target, _):
-        # Non-blocking: a file replaced by a FIFO since it was looked at must not hang us.
+        # Non-blocking: opening must not hang if the file was replaced by a FIFO after the check.
         reader = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
         part = f".{secrets.token_hex(8)}.part"
         with os.fdopen(reader, "rb") as stream:
@@ -137,6 +137,6 @@ def _copy_file(above: int, below: int, name: str, host: str, report: Callable[[i
                     os.utime(copy.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
                 os.rename(part, last, src_dir_fd=target, dst_dir_fd=target)
             except BaseException:
-                with contextlib.suppress(FileNotFoundError):  # it may not have come to exist
+                with contextlib.suppress(FileNotFoundError):  # it may not have been created yet
                     os.unlink(part, dir_fd=target)
                 raise

@@ -24,7 +24,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """How long until then; nothing when it has passed."""
+        """Seconds left until the deadline; 0 once it has passed."""
         return max(0.0, self._end - self._clock())
 
     @property
@@ -36,5 +36,5 @@ class Deadline:
 
 
 def growing_pauses() -> Iterator[float]:
-    """Give the seconds to wait between tries of something that was busy."""
+    """Yield the seconds to wait between retries of something that was busy."""
     return (_BUSY.pause_s(failures, jitter_roll()) for failures in itertools.count(1))

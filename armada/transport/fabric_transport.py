@@ -1,4 +1,4 @@
-"""SSH by Fabric, for control only. Files travel by rsync over its own connection (see transport/rsync)."""
+"""SSH by Fabric, for control messages only. Files travel by rsync over a separate connection (see transport/rsync)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ PROBE_EVERY_S = 10.0
 PROBE_ANSWER_S = 15.0
 _STATUS_WAIT_S = 5.0
 FAR_S = 0.015
-"""From this round trip on, waiting for a new connection costs more than the direct channel's one core."""
+"""Above this round trip, waiting for a new connection costs more than the direct channel's limit of one CPU core."""
 DIRECT_WINDOW_BYTES = 32 << 20
-"""What the host may have under way to us: 320 MB/s at 100 ms. OpenSSH as the receiver grants 2 MiB, which is what makes it slow."""
+"""The receive window: how much the host may send unacknowledged, 320 MB/s at 100 ms. OpenSSH as the receiver grants only 2 MiB."""
 
 
 def connect_fabric(host: HostLike, home: HomePaths, *, deadline_s: float) -> FabricTransport:
@@ -46,9 +46,10 @@ def connect_fabric(host: HostLike, home: HomePaths, *, deadline_s: float) -> Fab
 
 
 class Link:
-    """One SSH connection and the watch over it.
+    """One SSH connection, and the watchdog that detects its loss.
 
-    TCP's own keepalive does not see a link that dies behind a proxy, and Paramiko's asks for no answer (paramiko #918).
+    TCP's keepalive does not notice a link that dies behind a proxy, and Paramiko's keepalive asks for no answer
+    (paramiko #918).
     """
 
     def __init__(self, transport: paramiko.Transport, host: str) -> None:
@@ -76,10 +77,10 @@ class Link:
                     self._lost_because = f"no answer for {PROBE_ANSWER_S:.0f} s"
                     self.transport.close()
                     return
-                before = self.received_bytes  # the answer queues behind a long one that is still arriving
+                before = self.received_bytes  # the answer may queue behind a long one that is still arriving
 
     def _probe(self, answered: threading.Event) -> None:
-        with contextlib.suppress(SSHException, OSError, EOFError):  # the channels notice and say so
+        with contextlib.suppress(SSHException, OSError, EOFError):  # the channels notice the loss and report it
             self.transport.global_request("keepalive@openssh.com", wait=True)
         answered.set()
 
@@ -105,13 +106,13 @@ class SshChannel:
         except (OSError, EOFError, SSHException) as error:
             raise self._link.lost() from error
         self._link.received_bytes += len(data)
-        # Paramiko reports a dead connection as a plain end of file; what is missing then is the exit status.
+        # Paramiko reports a dead connection as a plain end of file, but then without an exit status.
         if not data and self._status() is None and not self._link.transport.is_active():
             raise self._link.lost()
         return data
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, EOFError, SSHException):  # nobody is left to be told
+        with contextlib.suppress(OSError, EOFError, SSHException):  # nobody is left who needs the error
             self._channel.close()
 
     def diagnosis(self) -> str:
@@ -126,7 +127,7 @@ class SshChannel:
 
 
 class FabricTransport:
-    """A connection to an SSH host, through its jump hosts; made once, a new one takes its place when it is lost."""
+    """A connection to an SSH host through its jump hosts; replaced by a new one when it is lost."""
 
     def __init__(self, host: HostLike, spec: HostSpec, home: HomePaths, chain: Sequence[fabric.Connection]) -> None:
         self._host = host
@@ -143,7 +144,7 @@ class FabricTransport:
 
     @property
     def banner(self) -> str:
-        """What its sshd calls itself, and what it showed before the login; as it came."""
+        """What the host's sshd showed: its version and its banner before the login, unsanitized."""
         transport = self._link.transport
         shown = transport.get_banner() or b""
         return f"{transport.remote_version}\n{shown.decode('utf-8', 'replace')}".strip()
@@ -157,8 +158,8 @@ class FabricTransport:
             with self._timed():
                 channel = self._link.transport.open_session(timeout=CHANNEL_TIMEOUT_S)
             self._answered.set()
-            # Not Fabric's `run`: it polls, and shows a dead link as a normal result. Not waiting for the consent would gain
-            # nothing, because OpenSSH opens the window for our bytes together with it.
+            # Not Fabric's `run`: it polls, and reports a dead link as a normal result. Sending data before the session
+            # is accepted would gain nothing, because OpenSSH opens the window for it together with the acceptance.
             with self._timed():
                 channel.exec_command(COMMAND)
         except ChannelException as error:
@@ -170,7 +171,7 @@ class FabricTransport:
         return SshChannel(channel, self._link)
 
     def open_direct_channel(self) -> SshChannel | None:
-        self._answered.wait(CHANNEL_TIMEOUT_S)  # the first session is for questions, where a host allows but one
+        self._answered.wait(CHANNEL_TIMEOUT_S)  # a host may allow only one session; it is for requests
         if self._round_trip_s is None or self._round_trip_s < FAR_S:
             return None
         transport = self._link.transport
@@ -178,7 +179,7 @@ class FabricTransport:
         try:
             with self._timed():
                 channel = transport.open_session(window_size=DIRECT_WINDOW_BYTES, timeout=CHANNEL_TIMEOUT_S)
-            if self._round_trip_s < FAR_S:  # the first answer was slow, not the way
+            if self._round_trip_s < FAR_S:  # only the first answer was slow; the host is near
                 channel.close()
                 return None
             channel.exec_command(COMMAND)
@@ -190,7 +191,7 @@ class FabricTransport:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Measure what takes one round trip. The shortest counts: a busy machine makes it longer, nothing makes it shorter."""
+        """Measure an operation that takes one round trip. The shortest counts: load makes it longer, nothing makes it shorter."""
         began = time.monotonic()
         yield
         passed_s = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Ports of a host, reachable here for as long as a person wants: by OpenSSH, through the keys and connections of everything else."""
+"""Forward a host's ports to this machine until the user stops it, by OpenSSH with the same keys and connections as usual."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 _CHECK_EVERY_S = 5.0
 _MOST_PORT = 65535
-# The configuration clears forwardings, so that nothing of a person's own file counts; what is said on the command line wins.
+# The configuration file clears forwardings, so that none from the user's own file apply. Options on the command line
+# win.
 _ALLOW = ["-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of the host, and the one here that leads to it."""
+    """A port of the host, and the local port that leads to it."""
 
     remote: int
     local: int
@@ -42,10 +43,10 @@ class Port:
 
 
 def parse_ports(text: str) -> Port:
-    """Take `PORT` or `PORT:LOCAL` apart.
+    """Parse `PORT` or `PORT:LOCAL`.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The text is neither.
     """
     found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
     numbers = [int(number) for number in found.groups() if number] if found else []
@@ -60,19 +61,19 @@ def forward(
     """Forward ports until Ctrl-C.
 
     Args:
-        host: Whose ports.
-        home: Where the pinned keys lie.
-        ports: Which.
-        begins: Called for each, once all ports here are known to be free.
-        deadline_s: How long opening a shared connection may take.
+        host: The host.
+        home: The folders with the pinned keys.
+        ports: The ports.
+        begins: Called for each port, once all local ports are known to be free.
+        deadline_s: How long opening a shared connection may take, in seconds.
 
     Returns:
         0 after Ctrl-C.
 
     Raises:
-        Conflict: A port here is in use.
+        Conflict: A local port is in use.
         LinkLost: The connection was lost.
-        HostUnreachable: And its subclasses: there is no connection.
+        HostUnreachable: Or a subclass: the host cannot be reached.
     """
     for port in ports:
         _require_free(port)
@@ -92,7 +93,7 @@ def forward(
 
 
 def _by_own(spec: HostSpec, config: Path, options: list[str]) -> None:
-    """Hold a connection for the ports alone; returns when it ends."""
+    """Keep a connection open for the ports alone; return when it ends."""
     arguments = ["ssh", "-F", config.name, "-N", "-T", *_ALLOW, *options, spec.alias]
     try:
         with subprocess.Popen(arguments, cwd=config.parent, stdin=subprocess.DEVNULL) as process:
@@ -102,7 +103,7 @@ def _by_own(spec: HostSpec, config: Path, options: list[str]) -> None:
 
 
 def _through_shared(spec: HostSpec, home: HomePaths, config: Path, options: list[str], deadline_s: float) -> None:
-    """Add the ports to the shared connection, and take them away again; returns when it ends."""
+    """Add the ports to the shared connection until it ends or the user stops, then remove them."""
     connection = SharedConnection(spec, home)
     connection.ensure(deadline_s)
     tell = ["ssh", "-F", config.name, *_ALLOW, "-S", shared_socket(spec, home).name]

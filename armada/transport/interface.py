@@ -11,12 +11,12 @@ from armada.foundation.progress import TransferProgress
 from armada.paths import HomePaths
 
 RUNS_GO_ON = "runs continue; run the same command again"
-"""What to say to a person whose connection was lost."""
+"""The hint for a user whose connection was lost."""
 
 
 DIRECT_BYTES = 256_000_000
-"""What may come over a direct channel in all. Paramiko can deadlock when it re-keys, at 512 MiB (paramiko #822), and answers to
-questions come over the same connection: at most 200 MB, see `armada.rpc.session`."""
+"""How many bytes may be received over a direct channel in total. Paramiko can deadlock when it re-keys, at 512 MiB
+(paramiko #822). Answers to requests use the same connection: at most 200 MB, see `armada.rpc.session`."""
 
 
 class HostLike(Protocol):
@@ -43,12 +43,14 @@ class Pull:
     """Files to copy from a host by rsync.
 
     Attributes:
-        source: The folder there, absolute.
-        files: Names below it.
-        destination: The folder here. It may hold beginnings of these files, and must hold nothing else of value.
-        size_bytes: What the files should be together.
-        bytes_per_s: How fast they may come; None for no limit.
-        keep_open: Descriptors that every process of it shall have: a lock on one is held as long as any of them can write.
+        source: The folder on the host, absolute.
+        files: Names relative to it.
+        destination: The local folder. It may contain partial copies of these files, and must contain nothing else of
+            value.
+        size_bytes: The expected total size of the files.
+        bytes_per_s: The speed limit; None for no limit.
+        keep_open: Descriptors that every process of the transfer inherits, so that a lock on them lasts while any can
+            write.
     """
 
     source: str
@@ -72,13 +74,13 @@ class Channel(Protocol):
         """Send all of `data`. Raises LinkLost."""
 
     def read(self) -> bytes:
-        """Return the next bytes, or b"" once the program has ended. Raises LinkLost when the connection went away."""
+        """Return the next bytes, or b"" once the program has ended. Raises LinkLost if the connection was lost."""
 
     def close(self) -> None:
-        """Let go of both directions; the program sees the end of its input. May be called twice."""
+        """Close both directions; the program sees the end of its input. May be called twice."""
 
     def diagnosis(self) -> str:
-        """Say what the program wrote to standard error and how it ended, cleaned for a person to read."""
+        """Describe what the program wrote to standard error and how it ended, sanitized for display."""
 
 
 class Transport(Protocol):
@@ -89,48 +91,49 @@ class Transport(Protocol):
 
     @property
     def round_trip_s(self) -> float | None:
-        """How far the host is, as opening the first channel told; None where that tells nothing."""
+        """The round trip to the host, in seconds, measured when the first channel opened; None if unknown."""
 
     def open_channel(self) -> Channel:
         """Run the bootstrap command. Raises HostUnreachable."""
 
     def open_direct_channel(self) -> Channel | None:
-        """Run it over the connection that is open, which is ready long before a new one; it may carry `DIRECT_BYTES`.
+        """Run the bootstrap over the open connection, which is ready long before a new one; it may carry `DIRECT_BYTES`.
 
-        Waits until the first channel is open. None where the host is near, so that this gains nothing, or lets no more in.
+        Waits until the first channel is open. Returns None if the host is so near that this gains nothing, or allows no
+        more sessions.
 
         Raises:
-            LinkLost: The connection went away.
+            LinkLost: The connection was lost.
         """
 
     def open_bulk_channel(self) -> Channel:
-        """Run it over a connection of its own, one that may carry gigabytes. Raises HostUnreachable, here or in `read`."""
+        """Run the bootstrap over a new connection that may carry gigabytes. Raises HostUnreachable, here or in `read`."""
 
     def push(
         self, source: Path, files: Sequence[str], destination: str, progress: ProgressCallback | None = None
     ) -> None:
-        """Copy `files`, named relative to `source`, into the host's folder `destination`, made if only it is missing.
+        """Copy `files`, named relative to `source`, into the host's folder `destination`. Only its last component may be created.
 
-        Only regular files move, no link is followed, the owner's execute bit survives. A transfer that broke off goes
-        on where it stopped when asked for again. Success says that bytes were written, not that they are the right
-        ones: check digests.
+        Only regular files are copied, links are not followed, and the owner's execute bit is kept. An interrupted
+        transfer resumes where it stopped when it is called again. Success means that bytes were written, not that they
+        are correct: check digests.
 
         Raises:
-            ArmadaError: A name or file that must not travel.
-            ProvisionFailed: The host cannot take them: no rsync, no permission, disk full.
-            HostUnreachable: No connection, or (LinkLost) it went away.
+            ArmadaError: A name or file that must not be sent.
+            ProvisionFailed: The host cannot store the files: no rsync, no permission, disk full.
+            HostUnreachable: No connection, or (LinkLost) it was lost.
         """
 
     def pull(self, wanted: Pull, progress: ProgressCallback | None = None) -> None:
-        """Copy files from the host by rsync; a file that is here in part is continued where it ends.
+        """Copy files from the host by rsync; a partial local file is continued at its end.
 
-        Success says that bytes were written, not that they are the right ones, nor all: check digests.
+        Success means that bytes were written, not that they are correct or complete: check digests.
 
         Raises:
-            RsyncUnusable: rsync is missing or cannot be used, here or there.
-            NotFound: A file is not there.
-            HostUnreachable: No connection, or (LinkLost) it went away; what came is kept.
-            OSError: This machine's disk would not take it.
+            RsyncUnusable: rsync is missing or unusable, on either machine.
+            NotFound: A file does not exist on the host.
+            HostUnreachable: No connection, or (LinkLost) it was lost; the received bytes are kept.
+            OSError: This machine's disk cannot store the files.
         """
 
     def close(self) -> None:
@@ -138,7 +141,7 @@ class Transport(Protocol):
 
 
 def root_of(host: HostLike, home: HomePaths) -> str:
-    """Where armada's folder lies on `host`, as configured or by default; `~` is for the host to expand."""
+    """Return armada's folder on `host`, as configured or by default; the host expands `~`."""
     if host.root is not None:
         return host.root
     return str(home.local_root) if host.local else "~/.armada"

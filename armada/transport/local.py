@@ -62,7 +62,7 @@ class LocalChannel:
 
 
 class LocalTransport:
-    """Channels are child processes, files are copied.
+    """A transport whose channels are child processes and whose transfers are local copies.
 
     Args:
         host: The configured host.
@@ -92,9 +92,9 @@ class LocalTransport:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                bufsize=0,  # a buffered pipe's lock would let a blocked write block `close`
-                cwd="/",  # armada's own working folder may hold a json.py, or be deleted
-                start_new_session=True,  # Ctrl-C in the terminal is for armada, which then closes the channel
+                bufsize=0,  # with a buffered pipe, a blocked write would hold the lock that `close` needs
+                cwd="/",  # armada's own working folder may contain a json.py, or be deleted
+                start_new_session=True,  # keeps Ctrl-C for armada, which then closes the channel
             )
         except OSError as error:
             raise HostUnreachable(f"cannot start a process: {error.strerror}", host=self._host.name) from error

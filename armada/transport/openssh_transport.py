@@ -24,7 +24,7 @@ _REOPEN_S = 30.0
 
 
 def connect_openssh(host: HostLike, home: HomePaths, *, deadline_s: float) -> OpensshTransport:
-    """Resolve a host, and open its shared connection if that is not open and armada may. Raises as armada.transport.connect does."""
+    """Resolve a host and open its shared connection if needed and allowed. Raises as armada.transport.connect does."""
     spec = resolve(host)
     connection = SharedConnection(spec, home)
     connection.ensure(deadline_s)
@@ -32,7 +32,7 @@ def connect_openssh(host: HostLike, home: HomePaths, *, deadline_s: float) -> Op
 
 
 class SharedChannel(BulkChannel):
-    """A bootstrap at the far end of a session on the shared connection."""
+    """A bootstrap in a session on the shared connection."""
 
     def __init__(self, spec: HostSpec, home: HomePaths, connection: SharedConnection) -> None:
         self._connection = connection
@@ -40,10 +40,10 @@ class SharedChannel(BulkChannel):
         super().__init__(start_ssh(spec, home), spec, home)
 
     def read(self) -> bytes:
-        """Return what has arrived, b"" at the end of the program.
+        """Return the bytes that have arrived, b"" at the end of the program.
 
         Raises:
-            HostUnreachable: No session was to be had, or (LinkLost) the connection went away.
+            HostUnreachable: No session could be opened, or (LinkLost) the connection was lost.
         """
         try:
             data = os.read(self._stdout.fileno(), 1 << 16)
@@ -58,7 +58,7 @@ class SharedChannel(BulkChannel):
         return self._stdin.closed
 
     def close(self) -> None:
-        # The program's input ends whether ssh says goodbye or is killed; on a dead link the goodbye would never come.
+        # The program's input ends whether ssh exits cleanly or is killed; on a dead link it would never exit cleanly.
         self._stdin.close()
         try:
             self._process.wait(_GOODBYE_S)
@@ -67,7 +67,7 @@ class SharedChannel(BulkChannel):
             self._process.wait()
 
     def _failure_of_ssh(self) -> HostUnreachable | None:
-        """Why ssh ended, where that was not the end of the program."""
+        """Return the error if ssh failed; None if the program itself ended."""
         if self._ended() not in {SSH_FAILED, None}:
             return None
         said = self._errors.text(wait_s=0.5)
@@ -79,14 +79,14 @@ class SharedChannel(BulkChannel):
             return LinkLost(
                 f"{no_session(self._host).message}, nor another connection", hint="run it again", host=self._host
             )
-        # ssh also says 255 for a program that a signal ended; then the connection is still the same one.
+        # ssh also exits with 255 if a signal ended the program; the connection then still has the same process.
         if self._pid is not None and self._connection.pid() == self._pid:
             return None
         return self._connection.lost()
 
 
 class OpensshTransport:
-    """A host reached through its shared connection. Closing it closes its channels; the connection stays for the next command."""
+    """A host reached through its shared connection. Closing this closes the channels; the connection stays for the next command."""
 
     def __init__(self, host: HostLike, spec: HostSpec, home: HomePaths, connection: SharedConnection) -> None:
         self._host = host
@@ -104,7 +104,7 @@ class OpensshTransport:
         return None
 
     def open_direct_channel(self) -> None:
-        """Every channel is one of the shared connection already, with the 2 MiB that ssh grants each."""
+        """Return None: every channel already uses the shared connection, with the 2 MiB window that ssh grants each."""
 
     def open_channel(self) -> SharedChannel:
         if self._connection.pid() is None:
@@ -112,7 +112,7 @@ class OpensshTransport:
         return self._channel()
 
     def open_bulk_channel(self) -> SharedChannel:
-        self._connection.ensure(_REOPEN_S)  # whoever transfers keeps no transport that could be made anew
+        self._connection.ensure(_REOPEN_S)  # a caller in a transfer cannot replace the transport by a new one
         return self._channel()
 
     def push(
@@ -132,5 +132,5 @@ class OpensshTransport:
 
     def close(self) -> None:
         while self._channels:
-            with contextlib.suppress(OSError):  # its ssh may be gone already
+            with contextlib.suppress(OSError):  # its ssh may have ended already
                 self._channels.pop().close()

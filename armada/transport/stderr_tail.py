@@ -12,7 +12,7 @@ _SHOW_CHARACTERS = 4_096
 
 
 class StderrTail:
-    """Reads a stream to its end in a thread of its own, so that the writer never blocks on it.
+    """Reads a stream to its end in its own thread, so that the writer never blocks on it.
 
     Args:
         read: Returns the next bytes, b"" at the end; an OSError counts as the end.
@@ -34,11 +34,11 @@ class StderrTail:
     def _next(self) -> bytes:
         try:
             return self._read()
-        except (OSError, ValueError):  # closed under us: that is how it ends when home hangs up
+        except (OSError, ValueError):  # the descriptor was closed, which is how the stream ends when home hangs up
             return b""
 
     def text(self, wait_s: float) -> str:
-        """Return what is there, harmless to show, having waited up to `wait_s` for the stream to end."""
+        """Return the sanitized text received so far, after waiting up to `wait_s` seconds for the stream to end."""
         self._thread.join(wait_s)
         with self._lock:
             return sanitize_text(self._kept.decode("utf-8", "replace")[-_SHOW_CHARACTERS:]).strip()

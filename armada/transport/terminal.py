@@ -1,6 +1,7 @@
-"""A person's own program on a host, at this terminal: through the same keys, jump hosts and shared connection as everything else.
+"""Run a program of the user's on a host, at this terminal, with the same keys, jump hosts and shared connection as usual.
 
-As for the agent, the command line is made of constants; what varies is hexadecimal digits, which no login shell reads as anything else.
+As for the agent, the command line consists of constants. The variable part is hexadecimal digits, which every login
+shell passes unchanged.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ SSH_FAILED = 255
 
 
 class Way(Protocol):
-    """How a program is started on a host so that it has this process's standard streams."""
+    """How to start a program on a host so that it has this process's standard streams."""
 
     def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:
-        """The command here that runs Python source there, in hexadecimal digits; None: a login shell."""
+        """Return the local command that runs Python source on the host, given as hexadecimal digits; None: a login shell."""
 
     @property
     def folder(self) -> Path | None:
-        """Where the command has to be started."""
+        """Return the folder in which to start the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class SshWay:
 
     @property
     def folder(self) -> Path:
-        return self.config.parent  # ssh hands a -F with a blank in it to its jump hosts' ssh unquoted
+        return self.config.parent  # ssh passes a -F with a space in it unquoted to the ssh of its jump hosts
 
     def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:
         command = [] if program is None else [f"sh -c '{START_PYTHON} python3 -c \"{_RUN_HEX}\" {program}'"]
@@ -74,10 +75,10 @@ class SshWay:
 
 
 def find_way(host: HostLike, home: HomePaths, *, deadline_s: float = 30.0) -> Way:
-    """Find how to start programs on a host; its shared connection, if it has one, is open afterwards.
+    """Find how to start programs on a host. Opens its shared connection if it has one.
 
     Raises:
-        HostUnreachable: And its subclasses, as `armada.transport.connect`.
+        HostUnreachable: Or a subclass, as in `armada.transport.connect`.
         ConfigError: Its SSH configuration cannot be used.
     """
     if host.local:
@@ -93,22 +94,23 @@ def find_way(host: HostLike, home: HomePaths, *, deadline_s: float = 30.0) -> Wa
 
 
 def attach(way: Way, asked: Mapping[str, object] | None, *, terminal: bool) -> int:
-    """Run a program there with this process's standard streams, and wait for its end.
+    """Run a program on a host with this process's standard streams, and wait for its end.
 
     Args:
-        way: To the host.
-        asked: See `armada_agent.runs.shell.enter`, and `agent`, the path of the agent there; None for a login shell.
-        terminal: Whether it gets a terminal of its own there, as a shell needs one.
+        way: How to start it.
+        asked: The request for `armada_agent.runs.shell.enter`, plus `agent`, the agent's path there; None for a login
+            shell.
+        terminal: Whether it gets a terminal there, as a shell needs one.
 
     Returns:
-        Its exit code; 128 and the signal's number where a signal ended it.
+        Its exit code; 128 plus the signal's number if a signal ended it.
 
     Raises:
-        HostUnreachable: There is no ssh here.
+        HostUnreachable: This machine has no ssh.
     """
     program = None if asked is None else (BEGIN + _PROGRAM.format(asked=json.dumps(asked))).encode().hex()
     arguments = way.arguments(program, ["-t" if terminal else "-T"])
-    # With a terminal, Ctrl-C is for the program there.
+    # With a terminal, Ctrl-C is for the remote program.
     before = signal.signal(signal.SIGINT, lambda *_: None) if terminal else None
     try:
         with subprocess.Popen(arguments, cwd=way.folder) as process:

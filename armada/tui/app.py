@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 LOOK_EVERY_S = 10.0
-"""Where no daemon watches, a child looks so often at the hosts of runs that have not ended."""
+"""How often a child process checks the hosts of active runs if there is no daemon, in seconds."""
 
 
 MANY = 1000
@@ -68,7 +68,7 @@ class Seen(Message):
 
 
 class OperationEnded(Message):
-    """A command that was started from here has ended."""
+    """A command that the dashboard started has ended."""
 
     def __init__(self, ended: operations.Ended, then: Callable[[operations.Ended], None] | None = None) -> None:
         super().__init__()
@@ -89,9 +89,9 @@ class Dashboard(App[None]):
     """One terminal over all hosts.
 
     Args:
-        home: Whose store is shown.
-        read_only: Nothing is started, stopped, fetched or looked at; keys that would are dim and say why.
-        watch: Where no daemon watches the hosts, start one.
+        home: The home whose store is shown.
+        read_only: Nothing is started, stopped, fetched or checked; keys that would do so are dim and say why.
+        watch: Start a daemon if none watches the hosts.
     """
 
     TITLE = "armada"
@@ -122,7 +122,7 @@ class Dashboard(App[None]):
             if theme in CHOICES:
                 self.theme = theme
                 break
-        gc.disable()  # until the first picture: nothing of what is made before it goes away
+        gc.disable()  # until the first paint: nothing that is created before becomes garbage
         self._watcher.start()
         self.set_interval(1.0, self._tick)
         if self._watch and not self.read_only:
@@ -137,13 +137,13 @@ class Dashboard(App[None]):
     # News -----------------------------------------------------------------------------------------------------------
 
     def _tell(self, message: Message) -> None:
-        """From any thread; after the end there is nobody to tell."""
+        """Post a message, from any thread; ignored after the end."""
         if self.is_running:
             self.post_message(message)
 
     @property
     def _view(self) -> View | None:
-        """The screen in sight if it can draw: not before it has its widgets (it draws then), and at the very end there is none."""
+        """The visible screen, if it can draw: it cannot before it has its widgets (it then draws itself), nor at the very end."""
         top = next(reversed(self.screen_stack), None)
         return top if isinstance(top, View) and top.is_mounted else None
 
@@ -157,7 +157,7 @@ class Dashboard(App[None]):
             with self.batch_update():
                 view.take(message.updates)
         if first or changed is None or len(changed) > MANY:
-            # What is there now stays. Python's collector would look through all of it again and again: 120 ms with 10,000 runs.
+            # These objects stay. Python's garbage collector would scan them again and again: 120 ms with 10,000 runs.
             gc.freeze()
             gc.enable()
 
@@ -186,7 +186,7 @@ class Dashboard(App[None]):
     def on_answered(self, message: Answered) -> None:
         message.then(message.answer)
 
-    # Going places ---------------------------------------------------------------------------------------------------
+    # Navigation -----------------------------------------------------------------------------------------------------
 
     def action_go(self, place: str) -> None:
         from armada.tui.screens import screen_of
@@ -196,7 +196,7 @@ class Dashboard(App[None]):
                 self.pop_screen()
             return
         if not isinstance(self.screen, View):
-            return  # a question is open: it wants its answer first
+            return  # a question is open and needs an answer first
         if place == "run" and self._run_meant() is None:
             self.notify("no run under the cursor", severity="warning")
             return
@@ -265,7 +265,7 @@ class Dashboard(App[None]):
         self.exit()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every action that works here, by its name."""
+        """Return every action that works here, by its name."""
         place = screen.PLACE if isinstance(screen, View) else ""
         for key in (*of(place), *of("everywhere")):
             if key.action == "command_palette":
@@ -281,7 +281,7 @@ class Dashboard(App[None]):
     def _do(self, action: str, node: Screen[object] | App[None]) -> None:
         self.call_later(self.run_action, action, node)
 
-    # Doing ----------------------------------------------------------------------------------------------------------
+    # Actions --------------------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         del parameters
@@ -296,7 +296,7 @@ class Dashboard(App[None]):
     def operate(
         self, title: str, words: Sequence[str], ended: Callable[[operations.Ended], None] | None = None
     ) -> None:
-        """Start an armada command in a process of its own; `ended` is told how it ended."""
+        """Start an armada command in a separate process; call `ended` when it has ended."""
         if self.refuses(title):
             return
         shown = sanitize_line(title, 200)
@@ -353,7 +353,7 @@ class Dashboard(App[None]):
         self.set_timer(LOOK_EVERY_S, self._keep_watch)
         daemon = self.snapshot.daemon
         if self.snapshot.trouble is not None:
-            return  # a store that is gone would be made anew, empty
+            return  # a command would create a missing store again, empty
         if self._looking or daemon is None or daemon.condition in ("fresh", "stale"):
             return
         if any(not row.run.ended for row in self.snapshot.runs) or self.snapshot.transfers:

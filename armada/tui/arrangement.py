@@ -48,7 +48,7 @@ HEADS = {
     "COST": "cost",
     "SEEN": "newest",
 }
-"""What a click on a column's title sorts by."""
+"""The sort order for a click on a column's title."""
 GROUPS = ("nothing", "host", "state")
 
 

@@ -20,7 +20,7 @@ SCREENS: dict[str, str] = {
     "launch": "Launch",
     "compare": "Compare",
 }
-"""Where keys work, in the order help shows them."""
+"""Where keys work, in the order of the help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Key:
 
     Args:
         where: Name of a place in `SCREENS`.
-        keys: As Textual names them, separated by commas.
-        shown: As a person reads them.
+        keys: The names in Textual, separated by commas.
+        shown: The names for the user.
         action: The method `action_<action>` of the screen, or of the app for `everywhere`; its argument in parentheses.
-        text: One or two words for the line at the bottom; empty where it is not shown there.
+        text: One or two words for the key line; empty if it is not shown there.
         help: A sentence.
-        changes: It changes something on a host or at home: off with `--read-only`.
-        always: It works even while somebody types into a field.
-        page: The page of its screen that it is about; the line at the bottom shows it there alone.
+        changes: It changes something on a host or at home: disabled by `--read-only`.
+        always: It works even while the user types into a field.
+        page: The page of its screen that it belongs to; the key line shows it only there.
     """
 
     where: str
@@ -227,7 +227,7 @@ def bindings(where: str) -> list[BindingType]:
 
 
 def markdown() -> str:
-    """The table as docs/reference/dashboard.md holds it."""
+    """Return the table for docs/reference/dashboard.md."""
     parts = []
     for where, title in SCREENS.items():
         parts.append(f"### {title}\n\n| key | what it does |\n|---|---|")

@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 class Levels:
-    """Values with the extremes of each block of `BLOCK`, and of each block of those; a NaN is a gap and in no extreme."""
+    """Values with the extremes of each block of `BLOCK`, and of each block of those; a NaN is a gap and is no extreme."""
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self.values = array("d")
@@ -55,7 +55,7 @@ class Levels:
 
     @staticmethod
     def _cover(start: int, end: int) -> Iterable[tuple[int, tuple[int, int]]]:
-        """Pieces that make up a range: values (-1) at its edges, blocks (0, 1) within."""
+        """Split a range into pieces: single values (-1) at its edges, blocks (0, 1) within."""
         for size, kind in ((BLOCK**2, 1), (BLOCK, 0)):
             first, last = -(-start // size), end // size
             if last > first:
@@ -68,10 +68,10 @@ class Levels:
 
 
 def _extreme(values: Sequence[float], *, lowest: bool) -> float:
-    """Of what is no NaN; NaN where all are. `min` and `max` at C speed where the first look finds none."""
+    """Return the extreme of the values that are not NaN; NaN if all are. Uses the fast `min` and `max` if there is no NaN."""
     if not values:
         return NAN
-    if sum(values) != sum(values):  # a NaN among them makes the sum one, and only a NaN differs from itself
+    if sum(values) != sum(values):  # a sum with a NaN is NaN, and only NaN differs from itself
         values = [value for value in values if value == value]  # noqa: PLR0124
         if not values:
             return NAN
@@ -90,7 +90,7 @@ class Curve:
         self.times = array("d")
         self.raw = Levels()
         self.newest = NAN
-        """The last value, also where it is not finite and so in no picture."""
+        """The last value, even if it is not finite and so not drawn."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -124,7 +124,7 @@ class Curve:
         return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
 
     def shown(self, *, log: bool, smoothing: float) -> Levels:
-        """The curve as drawn, cached until new points arrive."""
+        """Return the curve as drawn, cached until new points arrive."""
         if not log and not smoothing:
             return self.raw
         key = (log, smoothing)
@@ -137,7 +137,7 @@ class Curve:
 
 
 def smoothed(values: Sequence[float], weight: float) -> array[float]:
-    """Exponential moving average without the bias towards the first values; gaps stay gaps."""
+    """Compute the exponential moving average without bias towards the first values; gaps stay gaps."""
     made, average, scale = array("d"), 0.0, 0.0
     for value in values:
         if math.isnan(value):
@@ -151,7 +151,7 @@ def smoothed(values: Sequence[float], weight: float) -> array[float]:
 
 @dataclass(frozen=True, slots=True)
 class CurveUpdate:
-    """An update of a curve: all of it, or the points after those already read."""
+    """An update of a curve: the whole curve, or the points after those already read."""
 
     run_id: str
     name: str

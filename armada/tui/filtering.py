@@ -44,7 +44,7 @@ def _test(word: str) -> Callable[[RunRow], bool]:
 
 
 def _exact(word: str) -> Callable[[RunRow], bool]:
-    """A part of the named field, or of any field: what is excluded must be there literally, not by accident of letters."""
+    """Match a literal part of the named field, or of any field. Exclusion is literal, so that similar letters do not match."""
     key, colon, value = word.partition(":")
     if colon and key in FIELDS:
         read = FIELDS[key]

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from armada.store.telemetry import Point
 
 RECENT_S = 900.0
-"""What the line of a GPU shows."""
+"""The time that a GPU's line shows, in seconds."""
 GPUS_FOUND_S = 60.0
-"""A GPU that never told anything before is looked for so often."""
+"""How often to search for GPUs without earlier points, in seconds."""
 ENVIRONMENT_S = 300.0
-"""Profiles are files that people edit: what follows from them is worked out anew so often, or when the host says something else."""
+"""Users edit profiles, so the environment's state is computed again after so many seconds, or when the host's facts change."""
 
 
 class History:
-    """Points of one host's GPUs over a span of time that moves on."""
+    """Points of one host's GPUs over a sliding time span."""
 
     def __init__(self, host: str, span_s: float) -> None:
         self.host = host
@@ -36,7 +36,7 @@ class History:
         self._found_at = float("-inf")
 
     def read(self, database: Database, now: float) -> dict[int, tuple[Point, ...]]:
-        """The same tuples as before for GPUs of which nothing came."""
+        """Read the points; GPUs without new points keep the same tuple."""
         from armada.store import telemetry
 
         since = now - self.span_s
@@ -57,7 +57,7 @@ class HostReader:
 
     Args:
         database: The store.
-        home: Whose profiles say what environment a host should have.
+        home: The folder of profiles, which define the environment that a host should have.
     """
 
     def __init__(self, database: Database, home: HomePaths) -> None:
@@ -70,12 +70,12 @@ class HostReader:
     def read(
         self, configured: Mapping[str, Host], *, telemetry: bool, history: tuple[str, float] | None, now: float
     ) -> tuple[HostView, ...]:
-        """All hosts, `local` last.
+        """Return all hosts, `local` last.
 
         Args:
-            configured: By name.
-            telemetry: Whether the last minutes of every GPU and the environments are wanted.
-            history: A host and a span in seconds of which the GPUs' points are wanted.
+            configured: The hosts' configurations, by name.
+            telemetry: Whether to include the last minutes of every GPU, and the environments.
+            history: A host and a time span in seconds for which to include the GPUs' points.
             now: Unix time.
         """
         from armada.store import hosts
@@ -121,7 +121,7 @@ class HostReader:
         if record is None or record.facts is None:
             return None
         facts = recorded_facts(record.facts)
-        # Reading profiles takes milliseconds: not for every host each time one of them says something.
+        # Reading profiles takes milliseconds, too long to repeat for each host with new facts.
         stamp = (host.profile, repr(facts.hardware), repr(facts.environments))
         known = self._environments.get(host.name)
         if known is not None and known[0] == stamp and time.monotonic() - known[1] < ENVIRONMENT_S:

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LINE_BYTES = 4096
-"""More of one line is not shown: a million characters without a newline are a progress bar, or an attack."""
+"""The rest of a longer line is not shown: a million characters without a newline are a progress bar, or an attack."""
 CHUNK = 65_536
 SEARCHED = 1 << 20
-"""A search reads so much at once, and asks after that whether it is still wanted."""
+"""How much a search reads at once before it checks whether it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line and where it begins; `next` is where the following one does."""
+    """A line and its offset; `next` is the offset of the following one."""
 
     start: int
     next: int
@@ -29,7 +29,7 @@ class LogLine:
 
 
 class LogFile:
-    """Opened for each question: the file may be replaced at any time."""
+    """Opened for each call: the file may be replaced at any time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class LogFile:
             return 0
 
     def forward(self, offset: int, count: int) -> list[LogLine]:
-        """Up to `count` lines from the one that begins at `offset`."""
+        """Return up to `count` lines from the one that begins at `offset`."""
         found: list[LogLine] = []
         if not self.path.is_file():
             return found
@@ -120,7 +120,7 @@ class LogFile:
 
 
 def _long_line(file: BinaryIO, head: bytes, following: int) -> str:
-    """The newest state of a line that is written over again and again, else its beginning."""
+    """Return the newest state of a line that is overwritten by carriage returns, else the line's beginning."""
     if len(head) < LINE_BYTES:
         return last_state(head.decode("utf-8", "replace"))
     file.seek(following - LINE_BYTES)
@@ -140,7 +140,7 @@ def _after_newline(file: BinaryIO, offset: int) -> int:
 
 
 def _line_start(file: BinaryIO, offset: int) -> int:
-    """The beginning of the line that holds the byte at `offset`; a newline belongs to the line it ends."""
+    """Return the start of the line with the byte at `offset`; a newline belongs to the line that it ends."""
     end = offset
     while end > 0:
         start = max(0, end - CHUNK)

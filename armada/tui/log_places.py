@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 COUNT_BYTES = 1 << 20
 PROBE_LINES = 200
-"""So many lines without a time are passed over before a part of a log counts as having none."""
+"""After so many lines without a time, that part of the log counts as having none."""
 HOW = "12000 (a line) · 45% · @1048576 (a byte) · 12:10 · 2026-11-20 12:10:41 (as the log writes its times)"
 
 _DAY_S = 86_400
 _TIME = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[T ])?(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _STAMP = re.compile(rb"(?:(\d{4})-(\d{2})-(\d{2})[T ])?\b(\d{1,2}):(\d{2}):(\d{2})")
 _STAMP_WITHIN = 64
-"""A line's time stands near its beginning; what looks like one further on may be anything."""
+"""A line's time is near its beginning; matches further on may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`number` is a line from 1, per cent, a byte, or seconds: of the day, or (`dated`) of some calendar."""
+    """A position. `number` is a line from 1, per cent, a byte, or seconds: of the day, or with a date (`dated`)."""
 
     kind: Literal["line", "share", "byte", "time"]
     number: float
@@ -37,7 +37,7 @@ def parse_place(text: str) -> Place:
     """Parse a typed position.
 
     Raises:
-        UsageError: It is no place.
+        UsageError: It is not a position.
     """
     word = text.strip()
     if word.replace(",", "").isdecimal():
@@ -63,8 +63,8 @@ def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int 
 
     Args:
         log: The file, read in pieces.
-        place: What is meant.
-        given_up: Asked now and then.
+        place: The position.
+        given_up: Called now and then; true cancels the search.
     """
     size = log.size
     if not size:
@@ -96,7 +96,7 @@ def _line(log: LogFile, number: int, given_up: Callable[[], bool]) -> int | None
 
 
 def _time(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | None:
-    """The first line of that time or later, by halving: a log's times rise, and one of times without dates is younger than a day."""
+    """Find the first line at or after a time by bisection. A log's times increase; a log with times but no dates covers less than a day."""
     first = _stamp_after(log, 0)
     if first is None:
         return None
@@ -104,7 +104,7 @@ def _time(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | Non
     if place.dated and not dated:
         return None
     wanted = place.number
-    if not place.dated and dated:  # a time of the day in a log with dates: its last day that has it
+    if not place.dated and dated:  # a time of day in a log with dates: the last day that contains it
         last = _stamp_before_end(log)
         day = (last if last is not None else first_s) // _DAY_S
         wanted = day * _DAY_S + place.number
@@ -129,7 +129,7 @@ def _time(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int | Non
 
 
 def _stamp_after(log: LogFile, offset: int) -> tuple[int, float, bool] | None:
-    """(where the line begins, seconds, whether they have a date) of the first line from `offset` on that has a time."""
+    """Return (start, seconds, whether it has a date) of the first line with a time at or after `offset`."""
     with log.path.open("rb") as file:
         for _ in range(PROBE_LINES):
             file.seek(offset)
@@ -144,7 +144,7 @@ def _stamp_after(log: LogFile, offset: int) -> tuple[int, float, bool] | None:
 
 
 def _stamp_before_end(log: LogFile) -> float | None:
-    """The last time in the last lines."""
+    """Return the last time in the last lines."""
     seconds = None
     for line in log.forward(log.tail(PROBE_LINES), PROBE_LINES):
         found = _STAMP.search(line.text[:_STAMP_WITHIN].encode())
@@ -154,6 +154,6 @@ def _stamp_before_end(log: LogFile) -> float | None:
 
 
 def _seconds(*parts: str | bytes | int | None) -> float:
-    """Seconds in a calendar whose months all have 31 days: only their order matters."""
+    """Return seconds in a calendar in which all months have 31 days: only the order matters."""
     year, month, day, hour, minute, second = (int(part or 0) for part in parts)
     return ((year * 12 + month) * 31 + day) * _DAY_S + hour * 3600 + minute * 60 + second

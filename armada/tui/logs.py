@@ -33,7 +33,7 @@ def fetched(home: HomePaths, run_id: str) -> Path:
 def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     """Return the newest copy of the run's log on this machine; on `local` it is the run's own file."""
     outputs = home.run(run.run_id) / "outputs"
-    end = outputs / END  # of a log that is too long to come whole
+    end = outputs / END  # the end part of a log that is too long to be fetched completely
     places = [end if end.is_file() else outputs / LOG, fetched(home, run.run_id)]
     if local:
         places.insert(0, home.local_root / "runs" / run.run_id / "output.log")
@@ -44,21 +44,21 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
 
 
 def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, trouble: str | None, now: float) -> str:
-    """Say how old a copy at home is, and why there is no newer one. Empty if it is the run's own file, or complete.
+    """Return how old a copy at home is, and why there is no newer one. Empty if it is the run's own file, or complete.
 
     Args:
-        home: Whose copy.
-        run: Whose output.
+        home: The home with the copy.
+        run: The run that printed the log.
         path: The copy that is shown.
-        sync: How the run's syncs went.
-        trouble: Why nobody follows it, where somebody tried.
+        sync: The record of the run's syncs.
+        trouble: Why following it failed, if it did.
         now: Unix time.
     """
     own = home.local_root / "runs" / run.run_id / "output.log"
     is_whole = sync is not None and sync.final_done and run.ended and not run.is_guess
     if is_whole or path == own:
         return ""
-    with contextlib.suppress(OSError):  # it was replaced a moment ago: the next look says how old the new one is
+    with contextlib.suppress(OSError):  # it was replaced a moment ago: the next call returns the new one's age
         moment = max(path.stat().st_mtime, (sync.last_at or 0.0) if sync is not None else 0.0)
         words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
         if run.unreachable_since is not None:
@@ -68,16 +68,16 @@ def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, tro
 
 
 def _clock(moment: float, now: float) -> str:
-    """The time of day; with its date where that was another day."""
+    """Format the time of day; with its date if that is not today."""
     then, today = time.localtime(moment), time.localtime(now)
     return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
 
 
 class Follower:
-    """`armada logs --follow` of one run, as a child that ends with the screen that wanted it.
+    """`armada logs --follow` of one run, as a child process that ends with the screen that started it.
 
-    What sync brought home comes first, so that only what was printed since travels; where nothing came yet, or too much to
-    copy, the log begins `partial`ly, near its end.
+    It starts from the synced log, so that only newer lines are fetched. If nothing was synced yet, or too much to copy,
+    the log is `partial` and begins near its end.
     """
 
     def __init__(self, home: HomePaths, run_id: str) -> None:
@@ -90,10 +90,10 @@ class Follower:
         if not self.partial:
             shutil.copyfile(known, self.path)
             copied = known.stat()
-            os.utime(self.path, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # a copy is as old as what it was made of
-            size = self.path.stat().st_size  # it may have been replaced meanwhile
+            os.utime(self.path, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # the copy keeps the original's times
+            size = self.path.stat().st_size  # the file may have been replaced meanwhile
         begin = ["--tail", str(TAIL_LINES)] if self.partial else ["--from", str(size)]
-        argv = command("logs", "--follow", "--pid", str(os.getpid()), *begin, run_id)  # also when this is killed
+        argv = command("logs", "--follow", "--pid", str(os.getpid()), *begin, run_id)  # ends with this process
         self.errors = self.path.with_suffix(".err")
         with self.path.open("ab") as out, self.errors.open("wb") as err:
             self._process = subprocess.Popen(
@@ -110,7 +110,5 @@ class Follower:
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
-            with contextlib.suppress(
-                subprocess.TimeoutExpired
-            ):  # it only reads: nothing is lost if it lingers a moment
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it only reads, so it may outlive us briefly
                 self._process.wait(0.2)

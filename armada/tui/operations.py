@@ -26,7 +26,7 @@ ASK_S = 120.0
 
 
 def command(*words: str) -> list[str]:
-    """This same program's command line."""
+    """Return the command line of this same program."""
     return [sys.executable, "-m", "armada", *words]
 
 
@@ -44,13 +44,13 @@ def start(home: HomePaths, title: str, words: Sequence[str], tell: Callable[[End
     """Start an armada command that outlives this process.
 
     Args:
-        home: Where its output goes: state/dashboard/operations.
-        title: What a person called for, inert.
-        words: After `armada`.
-        tell: Called from another thread when it has ended, if this process still lives then.
+        home: Its output goes to state/dashboard/operations there.
+        title: The action's name for the user, sanitized.
+        words: The arguments after `armada`.
+        tell: Called from another thread when the command has ended, if this process still lives then.
 
     Returns:
-        The file it writes to.
+        The file with its output.
     """
     folder = home.state / "dashboard" / "operations"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,13 +84,13 @@ class Answer:
 
     @property
     def json(self) -> dict[str, object] | None:
-        """The object it printed; None if it printed none because it failed or was killed."""
+        """Return the printed object; None if the command printed none because it failed or was killed."""
         found = self._printed
         return found if isinstance(found, dict) and "error" not in found else None
 
     @property
     def refusal(self) -> str:
-        """Why it has no answer, with the command's hint; one line."""
+        """Return why there is no answer, with the command's hint, in one line."""
         found = self._printed
         error = found.get("error") if isinstance(found, dict) else None
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
@@ -128,9 +128,9 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
 
 
 def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
-    """Return which of some runs another home launched, with its name; none if the store cannot be read.
+    """Return the names of other homes that launched some of these runs, by run id; empty if the store cannot be read.
 
-    The commands ask again: what is not known here, they refuse.
+    The commands check again, and refuse runs that are missing here.
     """
     from armada.home import launched_by, own
     from armada.store import runs

@@ -23,7 +23,7 @@ NOTHING_KEPT = Kept(None, None, 0, 0)
 
 @dataclass(slots=True)
 class _Known:
-    """What a row was made from, to see whether it must be made again."""
+    """The input of a row, to detect whether the row must be rebuilt."""
 
     values: Values
     kept: Kept
@@ -60,10 +60,10 @@ class RunReader:
         return Counts(*(len(self._states[each]) for each in ("running", "waiting", "troubled")))
 
     def read(self, prices: Mapping[str, float | None]) -> tuple[RunRow, ...]:
-        """All runs, newest first.
+        """Return all runs, newest first.
 
         Args:
-            prices: Per hour, by host.
+            prices: Prices per hour, by host.
         """
         now = time.time()
         seen = run_list.revision(self._database)
@@ -96,7 +96,7 @@ class RunReader:
             ids.discard(run_id)
 
     def _take(self, run_id: str, values: Values, kept: Kept, prices: Mapping[str, float | None], now: float) -> bool:
-        """Make a run's row if it is not the one there was."""
+        """Rebuild a run's row if its input changed; return whether it did."""
         sync = self.syncs.get(run_id)
         failing = sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
         known = self._known.get(run_id)
@@ -106,7 +106,7 @@ class RunReader:
         return True
 
     def _make_again(self, prices: Mapping[str, float | None], now: float) -> set[str]:
-        """Rows that are no longer right though nobody wrote: another price, a failure that is history now."""
+        """Rebuild rows that are outdated although the store did not change: another price, or a failure that is history now."""
         stale = {run_id for run_id, moment in self._calming.items() if moment <= now}
         if prices != self._prices:
             stale |= {
@@ -150,7 +150,7 @@ class RunReader:
         else:
             self.changed = frozenset(made)
             if made:
-                self.index = self.index.copy()  # the one before belongs to a picture that was handed over
+                self.index = self.index.copy()  # the former index belongs to a snapshot that was published
             for run_id in made:
                 self._rows[self._places[run_id]] = self.index[run_id] = self._known[run_id].row
         if moved or made:
@@ -166,7 +166,7 @@ def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:
 
 
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
-    """Say why this run needs you; None if it does not."""
+    """Return why this run needs the user; None if it does not."""
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
     if not run.ended and run.unreachable_since is not None:
@@ -184,7 +184,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
 
 
 def read_detail(database: Database, run_id: str) -> RunDetail | None:
-    """One run in full, or None where it is gone."""
+    """Return everything about one run, or None if it does not exist."""
     from armada.store import checkpoints, metrics, runs
 
     spec = run_detail.find_spec(database, run_id)

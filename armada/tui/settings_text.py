@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 LIMIT = 2000
 
 _NOTHING = frozenset({"", "null", "[]"})
-"""Earlier versions wrote the settings of every task into each experiment, empty."""
+"""Earlier versions wrote the settings of every task into each experiment, with empty values."""
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(`train.learning_rate`, `5e-05`), inert, in the order they stand."""
+    """Yield (`train.learning_rate`, `5e-05`), sanitized, in their original order."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from flat(inner, f"{prefix}.{key}" if prefix else str(key))
@@ -29,12 +29,12 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    """A number without the digits that only its binary form brings: 0.0003, not 0.00030000000000000003."""
+    """Format a number without digits that only its binary form causes: 0.0003, not 0.00030000000000000003."""
     return f"{value:.15g}" if isinstance(value, float) else json.dumps(value, default=str)
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, str]:
-    """What a person chose: the experiment as resolved, or all of the spec where there is none."""
+    """Return what the user chose: the experiment as resolved, or the whole spec without one."""
     chosen = spec.get("experiment")
     return dict(flat(chosen if isinstance(chosen, dict) and chosen else dict(spec)))
 
@@ -54,9 +54,9 @@ def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differing(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Settings that are not the same in all, in order of their names; after them what armada made of them.
+    """List settings that are not equal in all, ordered by name, followed by the values that armada derived from them.
 
-    One that says nothing is the same as one that is not there.
+    An empty setting equals a missing one.
     """
     rows = []
     for tables in ([settings(spec) for spec in specs], [resolved(spec) for spec in specs]):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armada.store.transfers import Transfer
 
 RECENT_S = 86_400.0
-"""A failure needs a person for so long; then it is history."""
+"""How long a failure needs the user, in seconds; after that it is history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as the table shows it; the same object as in the snapshot before when nothing of it changed.
+    """A run as the table shows it; the same object as in the last snapshot if nothing of it changed.
 
-    `name`, `host` and `trouble` are inert. `trouble` says why a person should look, None when there is nothing to do.
+    `name`, `host` and `trouble` are sanitized. `trouble` says why the run needs the user, None if it does not.
     """
 
     run: Run
@@ -51,21 +51,21 @@ class RunRow:
         return self.run.run_id
 
     def lasted_s(self, now: float) -> float:
-        """Seconds it has been on the host."""
+        """How many seconds it has been on the host."""
         if self.run.started_at is None:
             return 0.0
         return max(0.0, (self.run.ended_at or now) - self.run.started_at)
 
     def cost(self, now: float) -> float | None:
-        """What its host has cost since it began; None where it has no price, or the run has not begun."""
+        """Return the cost of its host since it began; None if the host has no price, or the run has not begun."""
         return None if self.price is None or self.run.started_at is None else self.price * self.lasted_s(now) / 3600
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A host: its configuration, the facts it sent last, and the last minutes of its GPUs.
+    """A host: its configuration, its last facts, and the last minutes of its GPUs.
 
-    `history` is longer, for the host that a screen asks for; `environment` is None until it is looked at.
+    `history` is longer, for the host that a screen shows; `environment` is None until it is computed.
     """
 
     name: str
@@ -89,7 +89,7 @@ class DaemonView:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Per hour now, per hour on hosts that do nothing, and in the last seven days."""
+    """The cost per hour now, per hour on idle hosts, and of the last seven days."""
 
     per_hour: float
     idle_per_hour: float
@@ -98,7 +98,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many runs are running, how many have not begun to, how many need a person."""
+    """How many runs are running, have not begun, or need the user."""
 
     running: int = 0
     waiting: int = 0
@@ -107,7 +107,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """Everything the Run screen shows of one run but curves and log."""
+    """Everything that the Run screen shows of one run, except curves and log."""
 
     run_id: str
     spec: Mapping[str, Any]
@@ -126,7 +126,7 @@ class Snapshot:
     index: Mapping[str, RunRow] = field(default_factory=dict)
     counts: Counts = Counts()
     generation: int = 0
-    """Counts the readings of all runs; `changed` are the rows that differ from the reading before, None: any may."""
+    """Counts the readings of all runs; `changed` are the rows that differ from the previous reading, None: any may."""
     changed: frozenset[str] | None = None
     sparks: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     details: Mapping[str, RunDetail] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Snapshot:
     disk_total_bytes: int | None = None
     trouble: str | None = None
     config_trouble: str | None = None
-    """What is wrong in a file that a person wrote."""
+    """A problem in one of the user's files."""
 
     def row(self, run_id: str | None) -> RunRow | None:
         return self.index.get(run_id or "")

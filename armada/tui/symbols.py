@@ -1,4 +1,4 @@
-"""Symbols on the screen, for terminals with and without UTF-8. None depends on colour alone."""
+"""Symbols on the screen, for terminals with and without UTF-8. None relies on colour alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """One set of signs."""
+    """One set of symbols."""
 
     utf8: bool
     states: dict[str, str]
@@ -44,7 +44,7 @@ class Symbols:
         return bar + self.empty * (width - len(bar))
 
     def spark(self, values: Sequence[float | None]) -> str:
-        """One character a value; a gap is a space."""
+        """Draw a sparkline: one character per value; a gap is a space."""
         known = [value for value in values if value is not None and math.isfinite(value)]
         if not known:
             return ""
@@ -61,5 +61,5 @@ ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^",
 
 
 def of_terminal() -> Symbols:
-    """Return the symbols that the terminal's locale can write."""
+    """Return the symbols that the terminal's locale can encode."""
     return UNICODE if is_utf8_terminal() else ASCII

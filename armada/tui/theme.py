@@ -1,4 +1,4 @@
-"""armada's own themes, with enough contrast for weak eyes, beside Textual's."""
+"""armada's own themes with high contrast, in addition to Textual's."""
 
 from __future__ import annotations
 

@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.2
 READ_EVERY_S = 0.4
-"""However fast the store changes, it is read so often: two or three pictures a second are what eyes follow."""
+"""The shortest interval between readings, in seconds: the eye follows only two or three frames a second."""
 BESIDES_EVERY_S = 2.0
-"""What is not in the store (daemon's status, configuration, disk) is looked at so often."""
+"""How often data outside the store is read, in seconds: the daemon's status, configuration, disk."""
 SPARKS_KEPT = 2000
 PATIENCE_S = 2.0
-"""A store that is locked for longer is said to be."""
+"""A store that is locked for longer than these seconds is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What the screen shows now, so that only that is read: runs in sight, runs in full, curves, GPUs (`telemetry`)."""
+    """What the screen shows now, so that only that is read: visible runs, runs in full, curves, GPUs (`telemetry`)."""
 
     visible: frozenset[str] = frozenset()
     details: frozenset[str] = frozenset()
     curves: frozenset[tuple[str, str]] = frozenset()
     telemetry: bool = False
     history: tuple[str, float] | None = None
-    """A host, and of how many seconds its GPUs' points are wanted."""
+    """A host, and the time span in seconds for which its GPUs' points are needed."""
     sketches: frozenset[tuple[str, str]] = frozenset()
-    """Curves of which the outline is enough."""
+    """Curves for which the outline suffices."""
 
 
 class Watcher:
-    """Reads in its own thread, which dies with the process and delays no exit.
+    """Reads the store in its own thread, which dies with the process and delays no exit.
 
     Args:
-        home: Whose store.
-        tell: Called in the thread with each new snapshot and what came of the curves.
+        home: The home with the store.
+        tell: Called in the thread with each new snapshot and the updates of curves.
     """
 
     def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], None]) -> None:
@@ -78,10 +78,10 @@ class Watcher:
         self._sparks: dict[str, tuple[object, tuple[float | None, ...]]] = {}
         self._read_until: dict[tuple[str, str], tuple[int, float]] = {}
         self._outlined: dict[tuple[str, str], int] = {}
-        """Curves of which only the outline was handed over so far, and of which attempt: all of their points come after it."""
+        """Curves of which only the outline was sent so far, with their attempt: all of their points follow."""
         self._hosts_trouble: str | None = None
         self._opened: tuple[int, int] | None = None
-        """Which file the store is, by the file system."""
+        """The device and inode of the store."""
         self._besides_at = float("-inf")
         self._besides: dict[str, Any] = {}
         self._last = EMPTY
@@ -90,7 +90,7 @@ class Watcher:
         self._money: tuple[float, dict[str, float | None], Money | None] = (0.0, {}, None)
 
     def start(self) -> None:
-        # A key must not wait 5 ms, Python's own interval, each time this thread has the interpreter.
+        # By default a key press would wait 5 ms each time while this thread holds the GIL.
         sys.setswitchinterval(0.001)
         self._thread.start()
 
@@ -116,7 +116,7 @@ class Watcher:
             except _Replaced:
                 continue
             except Exception as error:
-                # Whatever it was: a picture that nobody renews must say so, and what was seen stays to be read.
+                # Whatever the error: an outdated screen must say so, and keep its content.
                 explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
                 words = f"the store cannot be read: {sanitize_line(error, 300)}{hint}"
@@ -125,7 +125,7 @@ class Watcher:
                 self._ended.wait(2.0)
 
     def _look_whether_it_is_there(self) -> None:
-        """Look whether the store still is the file that was opened; one that was deleted is not made anew by looking.
+        """Check that the store is still the file that was opened; reading must not create a deleted store again.
 
         Raises:
             _Gone: It was deleted, or its disk is away.
@@ -143,7 +143,7 @@ class Watcher:
     def _watch(self, database: Database) -> None:
         reader, hosts = RunReader(database), HostReader(database, self._home)
         version: int | None = None
-        # What changes between this store and one that was open before is not known.
+        # The changes between this store and the one opened before are unknown.
         self._last = dataclasses.replace(self._last, generation=self._last.generation + 1)
         first = True
         while not self._ended.is_set():
@@ -171,14 +171,14 @@ class Watcher:
                 self._wake.wait(LOOK_EVERY_S)
 
     def _rest(self, spent_s: float, *, asked: bool) -> None:
-        """A store that changes all the time is read at most so often; what a screen asks for, sooner."""
+        """Wait until the next reading: a store that changes all the time is read at most at an interval, a screen's request sooner."""
         if asked:
             self._ended.wait(min(READ_EVERY_S, 3 * spent_s + 0.03))
         else:
             self._ended.wait(max(0.05, READ_EVERY_S - spent_s))
 
     def _read(self, database: Database, reader: RunReader) -> None:
-        """Read what every screen draws from."""
+        """Read what every screen draws."""
         from armada.store import operations, transfers
 
         now = time.time()
@@ -201,7 +201,7 @@ class Watcher:
         )
 
     def _read_wanted(self, database: Database, hosts: HostReader) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
-        """Add what this screen wants beside it: a moved cursor does not need all runs again."""
+        """Add what only the visible screen needs. When just the cursor moves, the runs are not read again."""
         wants, index = self._wants, self._last.index
         self._last = dataclasses.replace(
             self._last,
@@ -234,7 +234,7 @@ class Watcher:
             row = rows.get(run_id)
             attempt = row.run.attempt if row is not None else 0
             known = self._read_until.get((run_id, name))
-            # After a resume steps are redone: what was read is no longer so.
+            # A resume repeats steps, so the points read before are outdated.
             if known is None or known[0] != attempt:
                 points = read_curve(database, run_id, name, outline=True)
                 updates.append(CurveUpdate(run_id, name, Curve(points)))
@@ -247,7 +247,7 @@ class Watcher:
         return tuple(updates)
 
     def _complete(self, database: Database) -> None:
-        """Replace outlines by all points, one curve after the other, until something else is wanted: a million take seconds."""
+        """Replace outlines by all points, one curve after the other, until something else is needed: a million points take seconds."""
         while self._outlined and not self._wake.is_set() and not self._ended.is_set():
             key, attempt = self._outlined.popitem()
             points = read_curve(database, *key)
@@ -255,13 +255,11 @@ class Watcher:
             self._tell(self._last, (CurveUpdate(*key, Curve(points)),))
 
     def _look_besides(self) -> bool:
-        """Look at what is not in the store; True when it is time for a new picture because of it."""
+        """Read data outside the store; return whether the screen should be drawn again because of it."""
         if time.monotonic() - self._besides_at < BESIDES_EVERY_S:
             return False
         self._besides_at = time.monotonic()
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk: the daemon looks as often as without us, and nothing else is lost
+        with contextlib.suppress(OSError):  # a full disk: the daemon then checks as often as without us
             self._home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home.looked_at.touch()
         self._load_hosts()
@@ -290,7 +288,7 @@ class Watcher:
             self._hosts_trouble = f"{_told(error)} Until then {kept}."
 
     def _notifications_trouble(self) -> str | None:
-        """Say why nobody is told of what happens, where somebody should be."""
+        """Return why notifications cannot be sent although they are configured, or None."""
         stamp = _stamp(self._home.notifications_file)
         if stamp == self._notifications[0]:
             return self._notifications[1]
@@ -314,20 +312,20 @@ class Watcher:
         if judged.status is None:
             return DaemonView(judged.condition, None)
         shift_s = time.time() - judged.now()
-        # Only where the clock was set: a moment that differs a little with every look would be drawn anew each time.
+        # Only if the clock was set: a time that differs slightly with every reading would be drawn again each time.
         return DaemonView(judged.condition, judged.status.tick_at + (round(shift_s) if abs(shift_s) > 1 else 0))
 
 
 class _Gone(Exception):
-    """The store that was shown is no longer there."""
+    """The store that was shown no longer exists."""
 
 
 class _Replaced(Exception):
-    """There is another store in its place."""
+    """Another store took its place."""
 
 
 def _told(error: ArmadaError) -> str:
-    """An error with its place and what to do, as one line."""
+    """Format an error with its place and hint, as one line."""
     hint = f" ({error.hint})" if error.hint else ""
     return f"{sanitize_line(error, 400)}{sanitize_line(hint, 200)}."
 

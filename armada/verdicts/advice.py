@@ -1,6 +1,6 @@
 """Advise on the next steps for a run, by its state and reason: commands to copy, each with its purpose.
 
-A failure that the same run would meet again is not resumed but launched anew, after what it names was changed.
+A failure that the same run would repeat leads to a new launch after a change, not to a resume.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AGAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do: what for, and the command, where it is one."""
+    """One suggested action: its purpose, and its command if there is one."""
 
     words: str
     command: str | None = None
@@ -42,14 +42,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the next steps follow from.
+    """The facts that the next steps follow from.
 
     Attributes:
-        experiment: Its file; None where nobody knows.
-        resumes_from: The step of the checkpoint that it would go on from; None where it would begin anew.
-        has_checkpoint: Its host has one, although it may not be told of it.
-        only_there: Checkpoints that are on the host alone.
-        stopped: Processes that SIGSTOP has stopped.
+        experiment: The experiment's file; None if unknown.
+        resumes_from: The step of the checkpoint to resume from; None if the run would start from the beginning.
+        has_checkpoint: The host has a checkpoint, although the job may not receive its path.
+        only_there: Number of checkpoints that exist only on the host.
+        stopped: Number of processes that SIGSTOP suspended.
     """
 
     run_id: str
@@ -64,7 +64,7 @@ class Situation:
 
 
 def next_steps(now: Situation) -> list[Step]:
-    """Say what to do next, the most useful first; nothing where nothing is wanted."""
+    """Return the next steps, most useful first; an empty list if nothing needs to be done."""
     if now.state in ("failed", "cancelled"):
         return [*_after_an_end(now), *_results(now)]
     if now.state == "succeeded":

@@ -1,4 +1,4 @@
-"""Decide whether a lost run may be started again automatically, and from where. A job that may have succeeded is not."""
+"""Decide whether a lost run may be restarted automatically, and from where. A job that may have succeeded is not restarted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def resumes_from(spec: Mapping[str, Any], steps: Iterable[int]) -> int | None:
-    """Say from which step the next attempt goes on; None: from its beginning.
+    """Return the step from which the next attempt resumes; None if it starts from the beginning.
 
     Args:
-        spec: The run's plan. A script or command that has nothing under `resume` is told of no checkpoint.
-        steps: Of the checkpoints that its host has.
+        spec: The run's plan. A script or command without `resume` in its plan is not given a checkpoint.
+        steps: The steps of the checkpoints on its host.
     """
     watch = spec.get("watch")
     if isinstance(watch, Mapping) and not watch.get("resume"):
@@ -20,22 +20,22 @@ def resumes_from(spec: Mapping[str, Any], steps: Iterable[int]) -> int | None:
 
 
 def resuming_words(step: int | None) -> str:
-    """Say it in words: `from step 30`, `from its beginning`."""
+    """Describe it: `from step 30`, `from its beginning`."""
     return "from its beginning" if step is None else f"from step {step}"
 
 
 def may_have_succeeded(said: object, reason: str | None, *, announces: bool, rebooted: bool) -> bool:
-    """Judge a run that ended without an exit.
+    """Judge a run that ended without a recorded exit.
 
     Args:
-        said: What the host says of it, true or false; anything else where it cannot say, as an older agent.
-        reason: Why the run is called lost, as home saw it first.
-        announces: It is armada's own training, which announces its final checkpoint before it ends well.
-        rebooted: The host was restarted since the run's supervisor began.
+        said: The host's answer, true or false; any other value if it cannot say, as with an older agent.
+        reason: Why the run is lost, as home first recorded it.
+        announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
+        rebooted: The host was rebooted since the run's supervisor started.
     """
     if reason == "supervisor_lost" and rebooted and not announces:
-        return True  # it was lost before the restart, which therefore says nothing about its end
+        return True  # the run was lost before the reboot, so the reboot proves nothing about its end
     if isinstance(said, bool):
         return said
-    # A host that was restarted ended the job at the same moment as its supervisor. A supervisor alone may have died before it.
+    # A reboot ends the job and its supervisor together. A supervisor that died alone may have died before its job.
     return reason != "host_rebooted"

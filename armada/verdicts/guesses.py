@@ -1,21 +1,22 @@
 """Handle ends that no process recorded: what a scheduler's silence means, and how long to wait for better evidence.
 
-| what is known               | shown as     | relied on                                                                    |
-|-----------------------------|--------------|------------------------------------------------------------------------------|
-| an end was written, or seen | as it says   | the run is over                                                              |
-| `gone`: only guessed        | failed: gone | it may be resumed; nothing else: it is looked at and synced on, for `WATCHED_S` |
+| what is known                   | shown as     | consequence                                                               |
+|---------------------------------|--------------|---------------------------------------------------------------------------|
+| an end was recorded or observed | as recorded  | the run is over                                                           |
+| `gone`: only guessed            | failed: gone | it may be resumed; polls and syncs continue for `WATCHED_S`, nothing else |
 
-A guess is revised by evidence that says something. That a host or a scheduler does not say anything leaves it as it is.
+Only positive evidence revises a guess. Silence of a host or a scheduler leaves it unchanged.
 """
 
 from __future__ import annotations
 
 GUESSES = frozenset({("failed", "gone")})
-"""(state, reason) of all of them."""
+"""All guesses, as (state, reason)."""
 
 WATCHED_S = 7 * 86_400.0
-"""A long weekend and a site's maintenance. Then the guess is all that will ever be known: accounts of jobs, notifications and the daemon
-give a run up after the same time. A look costs a row of an answer that is asked for anyway, or one file."""
+"""How long a guess is watched, in seconds: a long weekend plus a site's maintenance. After that no better evidence will come, since
+accounting records, notifications and the daemon also give up by then. A poll costs one row of an answer, or one
+file."""
 
 
 def is_guess(state: str, reason: str | None) -> bool:
@@ -27,10 +28,10 @@ def is_waited_for(state: str, reason: str | None, since: float | None, now: floa
     """Whether better evidence may still come.
 
     Args:
-        state: The run's.
-        reason: Why.
-        since: When it was first guessed; None where that was not noted.
-        now: Unix time; a guess from the future is one of a clock that was wrong, and as new as can be.
+        state: The run's state.
+        reason: The reason of that state.
+        since: When it was first guessed, unix time; None if not recorded.
+        now: Unix time. A guess dated in the future was made under a wrong clock and counts as new.
     """
     return is_guess(state, reason) and since is not None and now - since < WATCHED_S
 
@@ -38,13 +39,13 @@ def is_waited_for(state: str, reason: str | None, since: float | None, now: floa
 def stays(
     state: str, reason: str | None, *, known: tuple[int, int], seen: tuple[int, int], scheduler_status: object
 ) -> bool:
-    """Whether a look leaves a guess as it is: the scheduler says nothing, and the run has written nothing since.
+    """Whether an observation leaves a guess unchanged: the scheduler does not report the job, and the run has written nothing since.
 
     Args:
-        state: The run's, as known.
-        reason: Why.
-        known: The place of its last record that is known.
-        seen: The place of its last record in this look.
-        scheduler_status: The scheduler's word in this look; None without a scheduler.
+        state: The run's known state.
+        reason: The reason of that state.
+        known: (attempt, number) of the last known record.
+        seen: (attempt, number) of the last record in this observation.
+        scheduler_status: The scheduler's status in this observation; None without a scheduler.
     """
     return is_guess(state, reason) and scheduler_status == "unknown" and seen == known

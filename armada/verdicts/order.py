@@ -1,4 +1,4 @@
-"""Decide which of two observations of a host is later, and what it means when the later one shows less."""
+"""Decide which of two observations of a host is later, and what it means if the later one shows less."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import enum
 from dataclasses import dataclass
 
 LAG_S = 120.0
-"""For so long one machine may show files of a shared file system as they were before another wrote them (NFS caches: 60 s by default)."""
+"""How long a machine may show outdated files of a shared file system after another wrote them, in seconds (NFS caches: 60 by default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Seconds since a boot, and which boot: a clock that nobody sets."""
+    """Seconds since a boot, and the boot's id: a monotonic clock that nobody sets."""
 
     boot: str
     seconds: float
 
 
 class Order(enum.Enum):
-    """What to make of an observation beside what is known."""
+    """How a new observation relates to the known one."""
 
     NEWER = "newer"
     STALE = "stale"
@@ -34,18 +34,19 @@ def compare(
     known_at: Moment | None,
     less_since: Moment | None = None,
 ) -> Order:
-    """Judge one observation.
+    """Compare one observation with the known one.
 
-    A record's place, (attempt, number of the record), only grows. An answer with a lower place was held up on its way, unless the host
-    gave it after the one that is known: then the host has gone back, to an older copy of its disk. One machine sees its own files in
-    order. Another one, or the same after a restart, is believed when it goes on showing less for longer than a shared file system lags.
+    A record's place, (attempt, number of the record), only grows. An answer with a lower place was delayed on its way,
+    unless the host gave it after the known one: then the host was reset to an older copy of its disk. One machine sees
+    its own files in order. Another machine, or the same one after a reboot, is believed only if it keeps showing less
+    for longer than a shared file system lags.
 
     Args:
         seen: The place in this answer.
         known: The place known before.
-        seen_at: When the host answered.
-        known_at: When it gave the answer that is known.
-        less_since: When another boot than that one was first seen to show less.
+        seen_at: When the host gave this answer.
+        known_at: When the host gave the known answer.
+        less_since: When a different boot was first seen to show less.
     """
     if seen >= known:
         return Order.NEWER

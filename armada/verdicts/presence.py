@@ -1,13 +1,13 @@
 """Decide where a run's folder is, and what follows if it is not visible.
 
-| its folder  | the root's own name                     | it is     | what follows                                               |
-|-------------|-----------------------------------------|-----------|------------------------------------------------------------|
-| seen        | whatever it is                          | here      | its evidence counts                                        |
-| not seen    | the one it was seen under               | removed   | nothing of it is there, and nothing will come from there   |
-| not seen    | another, which a wipe put in its place  | removed   | the same; who wiped the host stands there                  |
-| not seen    | another, and this home wiped that root  | removed   | the same                                                   |
-| not seen    | another one, or none that can be read   | away      | nothing: a file system is not mounted, or another disk is  |
-| never seen  | none is known: an old record            | unknown   | nothing                                                    |
+| its folder | name that the root reports               | it is   | what follows                                                  |
+|------------|------------------------------------------|---------|---------------------------------------------------------------|
+| seen       | any                                      | here    | its evidence counts                                           |
+| not seen   | the same as when the folder was seen     | removed | nothing of it is there or will come from there                |
+| not seen   | another, created there by a wipe         | removed | the same; the root records who wiped the host                 |
+| not seen   | another, and this home wiped the old one | removed | the same                                                      |
+| not seen   | another, or none that can be read        | away    | nothing: a file system is not mounted, or the disk is another |
+| never seen | none is known: an old record             | unknown | nothing                                                       |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAY_WORDS = "its root on the host is not the folder that the run was put into: 
 
 
 class There(enum.Enum):
-    """What a host showed of a run's folder when it was asked."""
+    """What a host showed of a run's folder."""
 
     HERE = "here"
     REMOVED = "removed"
@@ -32,13 +32,13 @@ class There(enum.Enum):
 
 
 def presence(*, exists: bool, seen_root: str | None, known_root: str | None, wiped: Collection[str] = ()) -> There:
-    """Judge one look.
+    """Judge one observation.
 
     Args:
-        exists: Whether the run's folder is there.
-        seen_root: What the root that was looked at calls itself; None where it could not say.
-        known_root: The root that this run was handed over to, or seen on.
-        wiped: The roots that the one that was looked at says it had been before it was wiped, and those that this home wiped.
+        exists: Whether the run's folder exists.
+        seen_root: The name that the observed root reports; None if it has none that can be read.
+        known_root: The root to which this run was submitted, or on which it was seen.
+        wiped: The earlier names of the observed root from before it was wiped, and the roots that this home wiped.
     """
     if exists:
         return There.HERE

@@ -1,31 +1,31 @@
-"""Decide what destroying a host would lose, run by run. What was not seen counts as lost.
+"""Decide what destroying a host would lose, run by run. Anything not seen counts as lost.
 
-| of a run on the host                                            | lost                                                         |
-|-----------------------------------------------------------------|--------------------------------------------------------------|
-| it was listed, and a later answer has not seen it               | yes: it may be away with its file system                     |
-| it was launched or resumed while the host was checked         | yes                                                          |
-| its job lives, may live, or may be started                      | yes                                                          |
-| its scheduler no longer lists its job: `gone`, a guess          | yes                                                          |
-| its records cannot be read                                      | yes: nobody knows whether its job lives                      |
-| home knows nothing of it                                        | yes                                                          |
-| another home that registered for it has not fetched all         | yes                                                          |
-| a checkpoint: every byte of it was read at home, none changed   | no                                                           |
-| … it is damaged at home                                         | yes                                                          |
-| … it is not at home                                             | yes, unless `keep_home` does not want it and what it keeps is whole |
-| a checkpoint is announced, and not finished                     | yes                                                          |
-| a log or an output that is not home as it is there              | yes                                                          |
-| … with a name that cannot come home, or that cannot be listed   | yes                                                          |
-| files that no `sync.outputs` names                              | yes, unless a person says that they do not count             |
-| … a checkpoint that is proven to be home has their very bytes   | no                                                           |
-| the middle of a log that is longer than `sync.log_limit`        | yes, unless a person says that it does not count             |
-| code with changes that no revision holds                        | no, but it is said                                           |
+| of a run on the host                                           | lost                                                                |
+|----------------------------------------------------------------|---------------------------------------------------------------------|
+| it was listed, but is missing from a later answer              | yes: its file system may be away                                    |
+| it was launched or resumed while the host was checked          | yes                                                                 |
+| its job lives, may live, or may be started                     | yes                                                                 |
+| its scheduler no longer lists its job: `gone`, a guess         | yes                                                                 |
+| its records cannot be read                                     | yes: nobody knows whether its job lives                             |
+| home does not know the run                                     | yes                                                                 |
+| another home that registered for it has not fetched everything | yes                                                                 |
+| a checkpoint: every byte was read at home, and none changed    | no                                                                  |
+| … it is damaged at home                                        | yes                                                                 |
+| … it is not at home                                            | yes, unless `keep_home` does not want it and what it keeps is whole |
+| a checkpoint is announced but not finished                     | yes                                                                 |
+| a log or an output differs from the copy at home               | yes                                                                 |
+| … its name is not valid at home, or it cannot be listed        | yes                                                                 |
+| files that no `sync.outputs` pattern matches                   | yes, unless the user says that they do not count                    |
+| … a checkpoint proven to be at home has the same bytes         | no                                                                  |
+| the middle of a log that is longer than `sync.log_limit`       | yes, unless the user says that it does not count                    |
+| code with uncommitted changes                                  | no, but it is reported                                              |
 
-| of a run that was there and is not seen                         | lost                                                         |
-|-----------------------------------------------------------------|--------------------------------------------------------------|
-| processes of it live there                                      | yes                                                          |
-| its root is another one: a file system may be away              | yes, unless all of it was home and is still proven there     |
-| its folder was removed before a batch system's job had ended    | yes: nobody knows whether that still waits or runs           |
-| its folder was removed                                          | no                                                           |
+| of a run that was there and is not seen                      | lost                                                        |
+|--------------------------------------------------------------|-------------------------------------------------------------|
+| processes of it live there                                   | yes                                                         |
+| its root has another name: a file system may be away         | yes, unless all of it was at home and is still proven there |
+| its folder was removed before a batch system's job had ended | yes: nobody knows whether the job still waits or runs       |
+| its folder was removed                                       | no                                                          |
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Life(enum.Enum):
 
     NONE = "none"
     LIVES = "lives"
-    """Or may: nobody can say, or somebody may start it any moment."""
+    """Also if it may live: its state is unknown, or it may be started at any moment."""
     GUESSED_GONE = "gone"
     UNREADABLE = "unreadable"
 
@@ -74,9 +74,9 @@ class CheckpointThere:
 
     Attributes:
         step: Its training step.
-        size_bytes: All of it.
-        here: What home has, by bytes that were read.
-        unwanted: `keep_home` does not want it, and all that home keeps of the run is proven.
+        size_bytes: Its total size.
+        here: What home has, judged by bytes that were read.
+        unwanted: `keep_home` does not want it, and everything that home keeps of the run is proven.
     """
 
     step: int
@@ -90,10 +90,10 @@ class OtherHome:
     """Another home that registered for a run.
 
     Attributes:
-        id: Its own.
-        named: As a person knows it.
-        seen_at: When it last spoke of the run, unix time; None: never.
-        missing: How many of the checkpoints there it has neither fetched nor given up.
+        id: The home's id.
+        named: Its name for people.
+        seen_at: When it last sent anything about the run, unix time; None: never.
+        missing: Number of checkpoints on the host that it has neither fetched nor given up.
         settled: Whether it has all of the run's logs and outputs.
     """
 
@@ -106,24 +106,24 @@ class OtherHome:
 
 @dataclass(frozen=True, slots=True)
 class RunThere:
-    """What was seen of one run on a host, just now.
+    """What was just seen of one run on a host.
 
     Attributes:
-        run_id: Which.
-        host: Its name at home.
+        run_id: The run.
+        host: The host's name at home.
         known: Whether home's store has the run.
-        life: Of its job.
+        life: Whether its job lives.
         others: The other homes that registered for it.
-        checkpoints: The finished ones there.
-        announced: How many wait to be finished.
-        finishing: How many of these are being hashed.
-        stale: Logs and outputs that home has not got as they are there: path and bytes.
-        unnameable: Names that cannot come home.
-        log_left: Bytes of its log that `sync.log_limit` leaves there, and how long the log is.
+        checkpoints: The finished checkpoints there.
+        announced: Number of checkpoints waiting to be finished.
+        finishing: Number of these that are being hashed.
+        stale: Logs and outputs that differ from the copies at home, as path and bytes.
+        unnameable: Names that are not valid at home.
+        log_left: Bytes of its log that `sync.log_limit` leaves there, and the length of the log.
         problem: Why its outputs cannot be listed.
         truncated: It has more outputs than can be listed.
-        unnamed: Files that no `sync.outputs` names: their number, their bytes, some of their paths.
-        dirty: Its code had changes that no revision holds.
+        unnamed: Files that no `sync.outputs` pattern matches: their number, their bytes, some of their paths.
+        dirty: Its code had uncommitted changes.
     """
 
     run_id: str
@@ -145,14 +145,14 @@ class RunThere:
 
 @dataclass(frozen=True, slots=True)
 class RunMissing:
-    """What is known of a run that was put on a host and is not seen there now.
+    """What is known of a run that was submitted to a host and is not seen there now.
 
     Attributes:
-        run_id: Which.
+        run_id: The run.
         there: What became of its folder.
-        settled: All of it came home, and what its host had last is proven to be here still.
-        processes: How many of its processes are seen there.
-        queued: The words that end its job by name, where a batch system may still have one; else None.
+        settled: Everything came home, and what the host had last is proven to be at home still.
+        processes: Number of its processes seen there.
+        queued: The command that ends its job by name, if a batch system may still have one; else None.
     """
 
     run_id: str
@@ -177,25 +177,25 @@ def judge_missing(seen: RunMissing) -> list[Item]:
 
 
 def life_of(evidence: Evidence | None) -> Life:
-    """Say what of a run lives, or may, from its part of a `run.observe` answer."""
+    """Decide from a run's part of a `run.observe` answer whether its job lives."""
     if evidence is None:
         return Life.UNREADABLE
     if evidence.scheduler is not None and evidence.scheduler.state == "gone":
         return Life.GUESSED_GONE
-    # A number that is none says nothing: then something may live there.
+    # A value that is not a number proves nothing, so processes may live.
     if evidence.supervisor not in ("dead", "none") or evidence.processes != 0:
         return Life.LIVES
     newest = of_newest_submission(evidence)
-    # What was handed over once more, and nobody took up yet, may start although the submission before it has ended.
+    # A resumed run that nothing has started yet may still start, although its previous submission has ended.
     ended = newest.state is not None and newest.state.state in ENDED
     waits = newest.submission is not None and newest.submission.claimed and newest.submission.job is None
     return Life.LIVES if waits and not ended else Life.NONE
 
 
 def was_stopped_and_forgotten(evidence: Evidence | None) -> bool:
-    """Tell whether a person stopped the newest submission of a run, and its batch system no longer lists its job.
+    """Tell whether the user stopped the newest submission and its batch system no longer lists its job.
 
-    Of such a run nobody writes the end, and the same stop once more does.
+    No process records the end of such a run; a second stop does.
     """
     return (
         evidence is not None
@@ -206,23 +206,23 @@ def was_stopped_and_forgotten(evidence: Evidence | None) -> bool:
 
 
 def unseen(run_id: str, host: str) -> Item:
-    """Judge a run that the host listed and that a later answer has not seen."""
+    """Judge a run that the host listed and that is missing from a later answer."""
     what = "it was there a moment ago, but is missing now"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
 def put_there_meanwhile(run_id: str, host: str) -> Item:
-    """Judge a run that the host did not list yet when it was asked first, or that was resumed since."""
+    """Judge a run that appeared on the host, or was resumed, after the first listing."""
     what = "it was launched or resumed while the host was checked"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
 def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
-    """List what of a run would be lost with its host, and what a person may want to know before.
+    """List what would be lost of a run with its host, and what the user may want to know before.
 
     Args:
         seen: The evidence.
-        ignore_work: A person said that files which no `sync.outputs` names, and the middle of long logs, do not count.
+        ignore_work: The user said that files outside `sync.outputs`, and the middle of long logs, do not count.
     """
     return [
         *_of_life(seen),

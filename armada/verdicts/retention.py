@@ -1,6 +1,6 @@
-"""Decide which checkpoints stay, at home and on the host, with the reason for each. It deletes nothing.
+"""Decide which checkpoints stay, at home and on the host, with the reason for each. Nothing is deleted here.
 
-Whatever the settings say: the newest stays, the best stays, and on a host everything stays that is not verified at home.
+Whatever the settings: the newest and the best stay, and a host keeps everything that is not verified at home.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESUME_ONLY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint as the decision sees it; `loss` is its evaluation loss, if it has one."""
+    """A checkpoint's facts for the decision; `loss` is its evaluation loss, if it has one."""
 
     digest: str
     step: int
@@ -42,7 +42,7 @@ class Decision:
 
 
 def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
-    """Which checkpoints home should have: those kept and not here are fetched, those here and not kept go."""
+    """Decide which checkpoints home should have: wanted ones that are missing are fetched, unwanted ones here are deleted."""
     ordered = _ordered(candidates)
     reasons = _untouchable(ordered) | _untouchable([c for c in ordered if c.at_home])
     if kept.last is None:
@@ -64,7 +64,7 @@ def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
 
 
 def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decision]:
-    """Which checkpoints stay on the host; `at_home` must mean verified, and looked at just now."""
+    """Decide which checkpoints stay on the host; `at_home` must mean verified, and checked just now."""
     ordered = [candidate for candidate in _ordered(candidates) if candidate.on_host]
     reasons: dict[str, str] = {}
     for candidate in ordered:
@@ -82,7 +82,7 @@ def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decis
 
 
 def is_resume_only(path: str) -> bool:
-    """Whether a file of a checkpoint serves only to train on: optimizer, scheduler, random states."""
+    """Whether a checkpoint's file is needed only to resume training: optimizer, scheduler, random states."""
     return _RESUME_ONLY.fullmatch(path) is not None
 
 
@@ -94,7 +94,7 @@ def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if ordered:
         reasons[ordered[-1].digest] = "the newest: what a resume needs"
-        # After a resume an earlier step can be the younger one, and that is what training goes on from.
+        # After a resume, a checkpoint with a lower step can be the younger one, and training resumes from that.
         reasons.setdefault(max(ordered, key=lambda c: c.created_at).digest, "the newest by time")
     for candidate in _best(ordered, 1):
         reasons.setdefault(candidate.digest, f"the best: evaluation loss {candidate.loss:.4g}")

@@ -1,13 +1,13 @@
-"""Decide whether everything of a run is home, so that it needs no more syncs.
+"""Decide whether all of a run is at home, so that no more syncs are needed.
 
-| of a run                                                        | all of it is home                                    |
-|-----------------------------------------------------------------|------------------------------------------------------|
-| it has not ended, or its end is a guess                         | no                                                   |
-| a checkpoint on its host is not at home                         | no, unless it is not wanted or was given up, and said to be |
-| a log or an output changed while it came, or did not come       | no                                                   |
-| a checkpoint is still being hashed on its host                  | no                                                   |
-| something of it could not be brought, or is in doubt at home    | no                                                   |
-| only a part of it was asked for                                 | no                                                   |
+| of a run                                                     | all of it is home                                       |
+|--------------------------------------------------------------|---------------------------------------------------------|
+| it has not ended, or its end is a guess                      | no                                                      |
+| a checkpoint on its host is not at home                      | no, unless it is unwanted, or was given up and reported |
+| a log or an output changed during its transfer, or failed    | no                                                      |
+| a checkpoint is still being hashed on its host               | no                                                      |
+| something of it could not be fetched, or is in doubt at home | no                                                      |
+| the user asked for a part of it only                         | no                                                      |
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from armada.units import counted
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one sync saw of a run, and brought.
+    """What one sync saw and fetched of a run.
 
     Attributes:
-        ended: Its end was seen, and is no guess.
-        pending: How many checkpoints are still to come.
-        unsettled: How many logs and outputs are.
-        finishing: How many checkpoints its host has yet to hash.
-        troubles: How many things of it failed, those that were given up left out.
-        partial: It was asked for one checkpoint only.
+        ended: Its end was seen, and is not a guess.
+        pending: Number of checkpoints still to fetch.
+        unsettled: Number of logs and outputs still to fetch.
+        finishing: Number of checkpoints that its host has yet to hash.
+        troubles: Number of failures, without those that were given up.
+        partial: The sync was for one checkpoint only.
     """
 
     ended: bool
@@ -39,7 +39,7 @@ class Seen:
 
 
 def what_is_missing(run_id: str, seen: Seen) -> str | None:
-    """Say why not all of a run is home; None: all of it is."""
+    """Return why not all of a run is at home; None if all of it is."""
     if not seen.ended:
         return f"{run_id} has not ended"
     if count := seen.pending + seen.unsettled:

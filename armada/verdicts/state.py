@@ -1,35 +1,36 @@
 """Decide a run's state from evidence. No other module does.
 
-A host shows files and processes; it never says "failed". What they mean together is this table, tried from the top
-(`because` of the verdict names the row, and `armada ps --why` shows it):
+A host shows files and processes; it never says "failed". This table says what they mean together. The first matching
+row decides (`because` of the verdict names the row, and `armada ps --why` shows it):
 
-| evidence                                                        | state      | reason             |
-|-----------------------------------------------------------------|------------|--------------------|
-| the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written         |
-| no folder of the run on the host, processes of it live there    | running    | folder_removed     |
-| nothing of the run on the host                                  | unknown    | not_on_host        |
-| its records there cannot be read                                | unknown    | unreadable         |
-| no submission claimed                                           | preparing  |                    |
-| claimed, no supervisor has started it                             | submitted  |                    |
-| supervisor alive                                                | as written |                    |
-| … and wrote “running”, and no progress for `stall_after`     | running    | stalled            |
-| its batch system: it waits, or waits again                      | queued     | as written         |
-| its batch system said so before its supervisor began            | running    |                    |
-| its batch system: held                                          | queued     | held               |
-| its batch system: it runs, or is about to end                   | running    |                    |
-| its batch system: it ended, and no end was written              | see below  | the engine's       |
-| its batch system, several times: there is no such job           | failed     | gone: a guess      |
-| its batch system does not say                                   | as before  |                    |
-| liveness cannot be known from here                              | as written |                    |
-| the host was rebooted since                                     | failed     | host_rebooted      |
-| supervisor dead, processes of the run alive                     | running    | supervisor_lost    |
-| supervisor dead, none alive, its end was asked for              | cancelled  | killed_by_user     |
-| supervisor dead, none alive, no attempt begun                   | failed     | never_started      |
-| supervisor dead, none alive                                     | failed     | supervisor_lost    |
+| evidence                                                        | state      | reason          |
+|-----------------------------------------------------------------|------------|-----------------|
+| the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written      |
+| no folder of the run on the host, processes of it live there    | running    | folder_removed  |
+| nothing of the run on the host                                  | unknown    | not_on_host     |
+| its records there cannot be read                                | unknown    | unreadable      |
+| no submission claimed                                           | preparing  |                 |
+| claimed, no supervisor has started it                           | submitted  |                 |
+| supervisor alive                                                | as written |                 |
+| … and wrote “running”, and no progress for `stall_after`        | running    | stalled         |
+| its batch system: it waits, or waits again                      | queued     | as written      |
+| its batch system reported so before its supervisor started      | running    |                 |
+| its batch system: held                                          | queued     | held            |
+| its batch system: it runs, or is about to end                   | running    |                 |
+| its batch system: it ended, and no end was written              | see below  | the engine's    |
+| its batch system, several times: there is no such job           | failed     | gone: a guess   |
+| its batch system does not answer                                | as before  |                 |
+| liveness cannot be known from here                              | as written |                 |
+| the host was rebooted since                                     | failed     | host_rebooted   |
+| supervisor dead, processes of the run alive                     | running    | supervisor_lost |
+| supervisor dead, none alive, a stop was requested               | cancelled  | killed_by_user  |
+| supervisor dead, none alive, no attempt begun                   | failed     | never_started   |
+| supervisor dead, none alive                                     | failed     | supervisor_lost |
 
-A job that its batch system ended without a word of its supervisor's was removed (cancelled), or ran out of time or memory, or
-lost its node (failed). Where a batch system does not answer, the last known state stays, and its age shows. Its word reaches home
-corrected: a host holds it against the job's signs of life (`armada_agent/verdicts/liveness.py`).
+A job that its batch system ended before its supervisor could write anything was removed (cancelled), ran out of time or
+memory, or lost its node (failed). While a batch system does not answer, the last known state stays and its age is
+shown. The host corrects a batch system's status by the job's signs of life before home sees it
+(`armada_agent/verdicts/liveness.py`).
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ FOLDER_REMOVED = "folder_removed"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Newest:
-    """What the evidence holds of the newest submission; what an earlier one wrote is left out.
+    """The evidence about the newest submission, without what earlier submissions wrote.
 
     Attributes:
-        evidence: All of it.
-        submission: None where nothing was handed over.
-        state: None where that submission's supervisor wrote nothing.
-        attempt: None where that submission began none.
-        number: Of the newest attempt, whichever submission's.
-        seq: Of the newest record, whichever submission's; None where it was not said.
+        evidence: All of the evidence.
+        submission: None if nothing was submitted.
+        state: None if that submission's supervisor wrote nothing.
+        attempt: None if that submission began no attempt.
+        number: Number of the newest attempt of any submission.
+        seq: Number of the newest record of any submission; None if unknown.
     """
 
     evidence: Evidence | None
@@ -71,7 +72,7 @@ class Newest:
 
 
 def of_newest_submission(evidence: Evidence | None) -> Newest:
-    """Leave out what an earlier submission wrote; which attempts there were, and the order of records, stay."""
+    """Leave out what earlier submissions wrote; the numbers of attempts and records are kept."""
     if evidence is None:
         return Newest(None)
     submission, state, attempt = evidence.submission, evidence.state, evidence.attempt
@@ -90,11 +91,11 @@ def _is_earlier(own: int | None, newest: int | None) -> bool:
 
 
 def decide(observed: Observation, stall_after_s: float | None = None) -> Verdict:
-    """Turn one run's part of a `run.observe` answer into its state.
+    """Decide a run's state from its part of a `run.observe` answer.
 
     Args:
         observed: What its host shows of it.
-        stall_after_s: After how long without a heartbeat a running job is called stalled; None never.
+        stall_after_s: Seconds without a heartbeat after which a running job counts as stalled; None: never.
     """
     newest = of_newest_submission(observed.evidence)
     verdict = _decide(observed, newest)
@@ -115,7 +116,7 @@ def _woken_by(pids: tuple[int, ...]) -> str:
 
 
 def quiet_for(observed: Observation) -> float:
-    """Seconds since a running job last got on, by its host's clock; 0 where nobody can say."""
+    """Return the seconds since a running job last made progress, by its host's clock; 0 if unknown."""
     return (observed.evidence.quiet_s if observed.evidence is not None else None) or 0.0
 
 
@@ -172,7 +173,7 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
 
 
 def _without_supervisor(evidence: Evidence, attempt: Attempt | None, number: int) -> tuple[str, str, str, str]:
-    """What is so of a run whose supervisor is dead and wrote no end: (because, state, reason, message)."""
+    """Decide (because, state, reason, message) of a run whose supervisor is dead and wrote no end."""
     if evidence.rebooted:
         because = "the host was restarted since its supervisor began; no exit was written"
         return because, "failed", "host_rebooted", "the host was restarted while the run was on it"
@@ -197,7 +198,7 @@ def _without_supervisor(evidence: Evidence, attempt: Attempt | None, number: int
 def _by_scheduler(
     scheduler_status: SchedulerStatus, state: State | None, evidence: Evidence
 ) -> tuple[str, str, str | None, str | None]:
-    """What a batch system's word means for a run whose supervisor has written no end: (because, state, reason, message)."""
+    """Decide (because, state, reason, message) from a batch system's status, for a run whose supervisor has written no end."""
     job = evidence.submission.job if evidence.submission is not None else None
     engine = sanitize_line((job.scheduler if job is not None else None) or "the scheduler", 20)
     seen, detail = scheduler_status.state, scheduler_status.detail
@@ -243,13 +244,13 @@ def _first_finding(observed: Observation) -> str:
 
 
 def _later(state: State | None, scheduler_status: SchedulerStatus) -> bool:
-    """Whether a supervisor wrote after its batch system's last word."""
+    """Whether the supervisor wrote after its batch system's last status."""
     began, seen_at = state.started_at if state is not None else None, scheduler_status.seen_at
     return began is not None and seen_at is not None and began > seen_at
 
 
 def _beat(evidence: Evidence | None) -> str:
-    """What the newest heartbeat adds to a living supervisor's word."""
+    """Describe the newest heartbeat, for a run with a living supervisor."""
     beat = evidence.heartbeat if evidence is not None else None
     if beat is None or beat.phase is None:
         return ""

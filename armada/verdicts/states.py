@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
-"""States from which nothing follows."""
+"""States that do not change any more."""
 
 STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDED))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an observation says a run's state is; `(attempt, seq)` orders observations, `because` names the evidence."""
+    """A run's state according to an observation; `(attempt, seq)` orders observations, `because` names the evidence."""
 
     state: str
     reason: str | None = None

@@ -1,13 +1,13 @@
-"""Decide how a run ended that was told to stop and of which its host has no records.
+"""Decide how a run ended that was asked to stop and of which its host has no records.
 
-| its folder                                                     | the run                                              |
-|----------------------------------------------------------------|------------------------------------------------------|
-| is on a root that is away                                      | unknown: it may run                                  |
-| never was on the host                                          | cancelled: there is nothing but home's own record    |
-| was removed; a batch system had the run                        | unknown: its job may wait or run under its name      |
-| was removed; other machines share the file system, or may      | unknown: it may run on another                       |
-| was removed; no process of it is on the host                   | cancelled                                            |
-| … and it had ended before                                      | as it ended                                          |
+| its folder                                                | the run                                         |
+|-----------------------------------------------------------|-------------------------------------------------|
+| is on a root that is away                                 | unknown: it may run                             |
+| never was on the host                                     | cancelled: only home's own record exists        |
+| was removed; a batch system had the run                   | unknown: its job may wait or run under its name |
+| was removed; other machines share the file system, or may | unknown: it may run on another                  |
+| was removed; no process of it is on the host              | cancelled                                       |
+| … and it had ended before                                 | as it ended                                     |
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armada.verdicts.states import ENDED
 
 
 class Outcome(enum.Enum):
-    """What can be said."""
+    """What can be concluded."""
 
     AS_IT_ENDED = "as it ended"
     NEVER_THERE = "never there"
@@ -32,14 +32,14 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotSeen:
-    """What is known of a run when its host has answered that it has nothing of it.
+    """What is known of a run when its host answered that it has no records of it.
 
     Attributes:
-        state: As the store has it after that.
-        there: What became of its folder; UNKNOWN where no root was ever noted for it.
-        was_there: It was seen on the host before, or handed over there.
-        queued: A batch system was to have it.
-        is_shared: Other machines may have the host's file system.
+        state: The state in the store after that answer.
+        there: What became of its folder; UNKNOWN if no root was ever recorded for it.
+        was_there: It was seen on the host before, or submitted to it.
+        queued: It was submitted to a batch system.
+        is_shared: Other machines may share the host's file system.
     """
 
     state: str
@@ -50,7 +50,7 @@ class NotSeen:
 
 
 def judge(seen: NotSeen) -> Outcome:
-    """Say what became of a run of which its host has nothing."""
+    """Decide what became of a run of which its host has no records."""
     if seen.state in ENDED:
         return Outcome.AS_IT_ENDED
     if seen.there is There.AWAY:

@@ -1,7 +1,7 @@
 """`python -m armada_train --spec <run folder>/spec.json`, started by `accelerate launch` once per rank.
 
-`python -m armada_train prepare <run folder>/spec.json` only tokenises, on CPUs. Everything that can be wrong without torch
-is found before torch is imported.
+`python -m armada_train prepare <run folder>/spec.json` only tokenises, on CPUs. Everything that can be checked without
+torch is checked before torch is imported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
         return failure.exit_code
     except Exception as error:
         if preemption.is_early or (preemption.noted and preemption.failure(0).message in str(error)):
-            # A library, or Python itself while it made a class, put an exception of its own in place of the signal's.
+            # A library, or Python itself while it created a class, replaced the signal's exception by its own.
             write_failure(run.attempt_folder, PREEMPTED, preemption.failure(0).message, rank=run.rank_among)
             return INTERRUPTED
         message = f"{type(error).__name__}: {error}"
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _end_workers() -> None:
-    """End loaders' workers, which ignore SIGTERM: Python's own end would send them that and wait for ever."""
+    """Kill data loader workers, which ignore SIGTERM: at exit Python would send them SIGTERM and wait for ever."""
     for worker in multiprocessing.active_children():
         worker.kill()
 
@@ -100,7 +100,7 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
 
 
 def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, Files | None]:
-    """Open what there is to read, and have rank 0 read it through if nobody did: a wrong line is named right here."""
+    """Open the data. Rank 0 reads it once unless it was checked before, so that an invalid line is reported here."""
     train_rows = (
         Stream(training.train_data, training.schedule.seed) if training.is_stream else Files(training.train_data)
     )
@@ -120,7 +120,7 @@ def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, File
 
 
 def _put_work_folder_last() -> None:
-    """Keep a project's own `datasets.py` from standing in for the library: `-m` and PYTHONPATH put its folder first."""
+    """Keep a project's own `datasets.py` from hiding the library: `-m` and PYTHONPATH put its folder first."""
     here = str(Path.cwd())
     sys.path[:] = [folder for folder in sys.path if folder not in {"", here}] + [here]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from armada_train.runfolder import replace_json
 
-REFUSED = 2  # nothing was trained, and trying again would change nothing
+REFUSED = 2  # nothing was trained, and a retry would fail again
 BROKEN = 1
-INTERRUPTED = 85  # only this: HTCondor's checkpoint_exit_code and Slurm's wrappers start the job again by it
+INTERRUPTED = 85  # HTCondor's checkpoint_exit_code and Slurm's wrappers restart the job only for this code
 GENERIC = "exception"
 PREEMPTED = "preempted"
 _LINES = 60
@@ -29,7 +29,7 @@ class PayloadFailure(Exception):
     Args:
         reason: One of `bad_spec`, `data_error`, `env_error`, `world_mismatch`, `resume_mismatch`, `nan_loss`, `oom`,
             `host_oom`, `disk_full`, `preempted`, `merge_mismatch`, `signal_<NAME>`.
-        message: One sentence for a person.
+        message: One sentence for the user.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -51,17 +51,17 @@ def exit_code(reason: str) -> int:
 def write_failure(
     folder: Path, reason: str, message: str, *, rank: int | None = None, lines: Sequence[str] = ()
 ) -> None:
-    """Leave failure.json in the attempt's folder; of several ranks the first to know the cause is kept.
+    """Write failure.json into the attempt's folder; of several ranks, the first one that knows the cause is kept.
 
-    When one rank dies, the others fail in their next collective: their complaint must not hide the cause, wherever
-    it was noticed first. Nor may the SIGTERM that the launcher then sends them: `preempted` gives way too. What each rank
-    said stays in a file of its own, failure-<rank>.json. A disk that is so full that it takes neither costs no more than that.
+    When one rank dies, the others fail in their next collective. Their error must not hide the cause, whichever was
+    noticed first. The same applies to the launcher's SIGTERM: `preempted` has lower priority too. Each rank's failure
+    is kept in failure-<rank>.json. If the disk is too full to write either file, that is ignored.
 
     Args:
-        folder: The attempt's.
+        folder: The attempt's folder.
         reason: Why it failed.
-        message: One sentence for a person.
-        rank: Which of several ranks writes; None where there is one.
+        message: One sentence for the user.
+        rank: Which of several ranks writes; None if there is only one.
         lines: The last lines of its traceback.
     """
     content: dict[str, object] = {"reason": reason, "message": message}
@@ -79,13 +79,13 @@ def write_failure(
 
 
 def describe(error: BaseException) -> list[str]:
-    """Give the last lines of an exception's traceback, with those of what it was raised from."""
+    """Return the last lines of an exception's traceback, including those of its causes."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return [line[:_LONGEST_LINE] for line in text.splitlines() if line.strip()][-_LINES:]
 
 
 def read_failure(folder: Path) -> str | None:
-    """Read why the attempt failed, if one of its ranks could say."""
+    """Return why the attempt failed, if one of its ranks recorded it."""
     reason = _read(folder).get("reason")
     return None if reason is None else str(reason)
 
@@ -110,7 +110,7 @@ def _read(folder: Path) -> dict[str, object]:
 
 
 def _weight(content: dict[str, object]) -> int:
-    """Weigh who knows the cause: 3 a rank that names it, 1 one that only lost the others, 0 nobody."""
+    """Rank the knowledge of the cause: 3 names it, 2 is generic or preempted, 1 only lost the other ranks, 0 is nothing."""
     reason = content.get("reason")
     if reason is None:
         return 0

@@ -1,9 +1,9 @@
 """`python -m armada_train.launch --config_file … --spec …`: accelerate's launcher with meaningful signals and exit codes.
 
-With `--script FILE -- ARGUMENTS` it starts a user's own script instead of the payload, and leaves nothing of itself in it.
+With `--script FILE -- ARGUMENTS` it starts a user's own script instead of the payload, and leaves no trace in it.
 
-accelerate's launcher for one process does not pass SIGTERM on, and torchrun exits with 1 whatever its ranks did and kills
-them 30 s after a SIGTERM. Schedulers restart a job by its exit code, so that of the ranks must come through.
+accelerate's launcher for one process does not forward SIGTERM. torchrun always exits with 1, and kills its ranks 30 s
+after a SIGTERM. Schedulers restart a job by its exit code, so the ranks' own code must be passed on.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ def main() -> int:
         _leave_python_path()
         job = [given.script, *its]
     words = ["--config_file", given.config_file, *job]
-    # What `accelerate launch` itself calls.
+    # The same calls as `accelerate launch` makes.
     arguments, _, _ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))  # noqa: SLF001
     if given.script is not None and (complaint := _count_gpus(spec)):
         print(f"armada_train.launch: {complaint}", file=sys.stderr, flush=True)
         write_failure(RunFolder.from_environment(spec.parent, os.environ).attempt_folder, "world_mismatch", complaint)
         return REFUSED
-    # DeepSpeed wants torchrun's variables even for one process.
+    # DeepSpeed needs torchrun's variables even for one process.
     many = arguments.multi_gpu or arguments.use_fsdp or arguments.use_deepspeed or _asks_for_deepspeed(spec)
     if not many:
         command, environment = prepare_simple_launcher_cmd_env(arguments)
         sys.stdout.flush()
-        os.execvpe(command[0], command, environment)  # noqa: S606 - one process needs nobody above it
+        os.execvpe(command[0], command, environment)  # noqa: S606 - one process needs no launcher above it
     launcher = launch.deepspeed_launcher if arguments.use_deepspeed else launch.multi_gpu_launcher
     return _launch_ranks(launcher, arguments, spec, is_ours=given.script is None)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Take apart what is for us and what is for the script, which begins after the first `--`."""
+    """Separate our arguments from those of the script, which follow the first `--`."""
     if "--" not in words:
         return words, []
     border = words.index("--")
@@ -65,14 +65,14 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _leave_python_path() -> None:
-    """Take our own folder, the first, out of what the script will import from."""
+    """Remove our own folder, the first, from the script's import path."""
     rest = os.environ.pop("PYTHONPATH", "").partition(os.pathsep)[2]
     if rest:
         os.environ["PYTHONPATH"] = rest
 
 
 def _count_gpus(spec: Path) -> str | None:
-    """Compare the GPUs to be seen with the plan's, once for all ranks; counting them starts no CUDA here."""
+    """Compare the visible GPUs with the plan, once for all ranks; counting them does not start CUDA here."""
     import torch
 
     planned = json.loads(spec.read_text(encoding="utf-8")).get("gpus", 0)
@@ -86,7 +86,7 @@ def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    # accelerate's parser does not know these two of torchrun's, but hands them on.
+    # accelerate's parser does not know these two options of torchrun, but passes them on.
     arguments.signals_to_handle = _SIGNALS
     arguments.shutdown_timeout = max(_SHORTEST_GRACE_S, _stop_grace_s(spec))
     signalled = Signalled()
@@ -107,7 +107,7 @@ def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -
 
 
 def _record_kill(run: RunFolder, error: Any, signalled: set[int]) -> None:
-    """Name the rank that was killed, which said nothing, before what the others said when it was gone."""
+    """Record the rank that was killed, which wrote nothing, as the cause before the errors of the others."""
     if hasattr(error, "sigval") or read_failure(run.attempt_folder) not in (None, GENERIC):
         return
     rank, code = first_end(error, signalled)
@@ -118,7 +118,7 @@ def _record_kill(run: RunFolder, error: Any, signalled: set[int]) -> None:
 
 
 def _code_of(error: Any, signalled: set[int]) -> int:
-    """Give a script's own exit code, that of the rank that failed first; torchrun's is 1 for everything."""
+    """Return a script's own exit code, that of the rank that failed first; torchrun's is always 1."""
     print(error, file=sys.stderr, flush=True)
     if hasattr(error, "sigval"):
         return 128 + int(error.sigval)

@@ -1,6 +1,6 @@
 """`python -m armada_train.merge --spec …`: merge a LoRA adapter into its base model on CPUs, and verify the result.
 
-What can be wrong without torch is found before torch is imported.
+Everything that can be checked without torch is checked before torch is imported.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
         heartbeat.beat("loading")
         kind, rows, findings = read_sample(wanted.rows)
         if Path(wanted.base).is_absolute():
-            os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is to be fetched
+            os.environ["HF_HUB_OFFLINE"] = "1"  # nothing has to be fetched
 
         from armada_train.tasks.merging import merge
 
@@ -86,7 +86,7 @@ def _check(merge: Merge) -> None:
     base = Path(merge.base)
     if base.is_absolute() and not (base / "config.json").is_file():
         raise PayloadFailure("env_error", f"the base model {base} is not on this host")
-    # Of a base in 16 bits: merged in fp32, twice its size; written in its own, then read again in fp32 to be compared.
+    # For a base in 16 bits, fp32 takes twice its size, first to merge and then to compare; the written copy adds once its size.
     needed = 3 * weights_bytes(base) if base.is_absolute() else 0
     if merge.memory_bytes is not None and needed > merge.memory_bytes:
         have, need = merge.memory_bytes / 1e9, needed / 1e9
@@ -100,7 +100,7 @@ def read_sample(paths: tuple[Path, ...]) -> tuple[str, list[Row], list[str]]:
     """Read some rows to compare the two models on.
 
     Returns:
-        Their kind, the rows (none where no file can be read any more), and a sentence for each that cannot.
+        Their kind, the rows (none if no file can be read any more), and a sentence for each file that cannot.
     """
     findings = []
     for path in paths:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Names inside `<root>/runs/<run_id>/`, and this process's place among the ranks of the attempt."""
+    """Paths in `<root>/runs/<run_id>/`, and this process's rank among the ranks of the attempt."""
 
     path: Path
     attempt: int = 1
@@ -24,7 +24,7 @@ class RunFolder:
     def from_environment(cls, path: Path, environment: Mapping[str, str]) -> RunFolder:
         """Read the attempt from the supervisor's variables and the ranks from torchrun's.
 
-        accelerate's launcher for one process sets none of torchrun's: that is rank 0 of 1.
+        accelerate's launcher for one process does not set torchrun's variables: that is rank 0 of 1.
         """
 
         def number(name: str, default: int) -> int:
@@ -53,7 +53,7 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """Where a model made on the spot lies; later attempts must find the same one."""
+        """The folder of a model created by this run, where later attempts find it."""
         return self.path / "model"
 
     @property
@@ -70,7 +70,7 @@ class RunFolder:
 
     @property
     def rank_among(self) -> int | None:
-        """Which of several ranks this is; None where there is one."""
+        """Which of several ranks this is; None if there is only one."""
         return self.rank if self.world_size > 1 else None
 
     @property
@@ -79,7 +79,7 @@ class RunFolder:
 
 
 def replace_json(path: Path, content: Mapping[str, object]) -> None:
-    """Replace a JSON file so that a reader sees the old one or the new one, never half of one."""
+    """Replace a JSON file so that a reader sees the old or the new content, never a part of one."""
     part = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     part.write_text(json.dumps(content) + "\n", encoding="utf-8")
     part.replace(path)

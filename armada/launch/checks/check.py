@@ -1,4 +1,4 @@
-"""The result of a check. Each check has a stable number, which people can look up and scripts can match."""
+"""The result of a check. Each check has a stable number, which users can look up and scripts can match."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from armada.errors import PreflightRefused
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one check found; `message` is a sentence for a person, `hint` says what to do about it."""
+    """What one check found; `message` is a sentence for the user, `hint` says what to do about it."""
 
     outcome: Literal["ok", "warn", "fail"]
     message: str
@@ -25,17 +25,17 @@ class Check(Answer):
 
 
 def ok(message: str) -> Answer:
-    """Nothing is in the way."""
+    """Return an answer without objection."""
     return Answer("ok", message)
 
 
 def warn(message: str, hint: str) -> Answer:
-    """It may fail; the launch continues."""
+    """Return a warning: the run may fail; the launch continues."""
     return Answer("warn", message, hint)
 
 
 def fail(message: str, hint: str) -> Answer:
-    """It would fail; nothing is started."""
+    """Return a failure: the run would fail; nothing is started."""
     return Answer("fail", message, hint)
 
 
@@ -44,17 +44,17 @@ class SchedulerAnswer:
     """A batch system's answer about a job file before it is submitted."""
 
     refusal: str | None = None
-    """Why it could never run."""
+    """Why the job could never run."""
     wait: str | None = None
-    """Why it could not start now."""
+    """Why the job could not start now."""
     starts_in_s: float | None = None
 
 
 def refuse_failures(checks: tuple[Check, ...], host: str) -> None:
-    """Stop here if a check failed.
+    """Stop the launch if a check failed.
 
     Raises:
-        PreflightRefused: Naming every failed check, the first one's hint with it.
+        PreflightRefused: The error names every failed check and has the first one's hint.
     """
     failed = [check for check in checks if check.outcome == "fail"]
     if failed:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject
 
 ENVIRONMENT_BYTES = {"cpu": 2_000_000_000, "cuda": 12_000_000_000}
-"""What an environment takes on disk, its download cache included: 1.2 GB measured for CPU; CUDA's wheels alone unpack to 7."""
+"""Size of an environment on disk in bytes, including its download cache. CPU: 1.2 GB measured; CUDA's wheels alone unpack to 7 GB."""
 
 FLOOR_BYTES = 1_000_000_000
 CLOCK_S = 120.0
@@ -38,7 +38,7 @@ def check_disk(subject: Subject) -> Answer:
 
 
 def check_rsync(subject: Subject) -> Answer:
-    """Say how files are sent."""
+    """Report how files will be sent."""
     if subject.host.local or not subject.travelling_bytes:
         return ok("nothing needs rsync")
     sides = (("here", shutil.which("rsync")), ("on the host", subject.facts.tools.rsync))
@@ -49,7 +49,7 @@ def check_rsync(subject: Subject) -> Answer:
 
 
 def check_clock(subject: Subject) -> Answer:
-    """Check the host's clock."""
+    """Check that the host's clock is right."""
     off = subject.facts.time - time.time()
     if abs(off) > CLOCK_S:
         ahead = "ahead" if off > 0 else "behind"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_hub_model(subject: Subject) -> Answer | None:
-    """Say that a model's name is treated as a hub id, and what the hub answers. None if it is a folder."""
+    """Report that a model's name is treated as a hub id, and the hub's answer. None if it is a folder."""
     trained, origin = subject.trained, subject.experiment.origin
     name = trained.hub_model if trained is not None else None
     if trained is None or name is None:

@@ -22,7 +22,7 @@ _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-
 
 
 def check_payload(subject: Subject) -> Answer | None:
-    """Report what the payload's own checks would say on the host."""
+    """Report what the payload's own checks would find on the host."""
     trained = subject.trained
     if trained is None:
         return None
@@ -32,13 +32,13 @@ def check_payload(subject: Subject) -> Answer | None:
 def ask_payload(
     section: Mapping[str, object], environment: Environment, *, model: Path | None = None, kind: str | None = None
 ) -> Answer:
-    """Run the payload's checks here, of settings, model and environment.
+    """Run the payload's checks of settings, model and environment at home.
 
     Args:
         section: spec["training"], as JSON.
-        environment: In which it will run.
-        model: The model's folder here; None for one that only the host can look at.
-        kind: Of the data's rows; None where only the host can read them.
+        environment: The environment of the run.
+        model: The model's folder at home; None if only the host can read it.
+        kind: The kind of the data's rows; None if only the host can read them.
     """
     failures = payload_module("failure")
     try:
@@ -58,15 +58,15 @@ def ask_payload(
 
 
 def _is_here(training: Any, model: Path | None) -> bool:
-    """Whether the model can be looked at: its folder is at home, or it is made on the spot."""
+    """Whether the model can be checked: its folder is at home, or it is a tiny one."""
     return model is not None or not isinstance(training.model, str)
 
 
 def _lacking(training: Any, environment: Environment) -> list[str]:
-    """Packages that the payload will look for, and that the environment's lists do not name."""
+    """Return packages that the payload will import but that the environment's lists do not name."""
     lines = environment.requirements.splitlines()
     if not all(_PINNED.fullmatch(line.partition(";")[0].strip()) for line in lines):
-        return []  # files and addresses may bring anything
+        return []  # files and URLs may install any package
     named = environment.requirements + (environment.optional or "")
     needed = payload_module("training.libraries").needed_packages(training)
     return [name.replace("_", "-") for name in needed if not any(has_package(named, n) for n in _spellings(name))]
@@ -77,5 +77,5 @@ def _spellings(package: str) -> set[str]:
 
 
 def _sentence(message: str) -> str:
-    """The payload's sentence with the keys as they stand in an experiment."""
+    """Convert the payload's message to the keys of an experiment file."""
     return sanitize_line(message.replace("`training.", "`"), 900)

@@ -1,4 +1,4 @@
-"""Check the project's code that is sent."""
+"""Check the project's code before it is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_links(subject: Subject) -> Answer:
 
 
 def check_revision(subject: Subject) -> Answer:
-    """Warn of changes that no revision contains."""
+    """Warn of uncommitted changes."""
     snapshot = subject.snapshot
     if snapshot is None:
         return ok("no project is sent")

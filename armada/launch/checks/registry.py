@@ -1,25 +1,25 @@
 """The list of checks by number. A new check is a function in its family's module, and a line here.
 
-| check  | refuses or warns                                                                    |
-|--------|-------------------------------------------------------------------------------------|
-| ARM001 | a GPU is asked for that the host does not have                                      |
-| ARM002 | the host's GPUs are not the profile's kind (warns)                                  |
-| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                             |
-| ARM004 | a secret the experiment names is not in home's environment                          |
-| ARM005 | disk on the host: environment, files and checkpoints against what is free           |
-| ARM006 | rsync is missing there or here: files travel as a tar stream through the agent        |
-| ARM007 | the host's clock is off (warns)                                                     |
-| ARM008 | checkpoints farther apart than the run is long (warns: only the last one is kept)   |
-| ARM009 | what of the project does not travel: links, and ignored files that the job names (warns) |
-| ARM010 | the project has changes that no revision holds (warns: the snapshot has them)       |
-| ARM011 | memory: more processes than the host has cores for (warns)                          |
-| ARM012 | the host's batch system could never run this; or not now (warns, with the reason)   |
-| ARM013 | W&B online where runs have no internet (what they write offline comes home)         |
-| ARM014 | a line of the host's `setup:` fails                                                |
-| ARM015 | what the payload itself would refuse of settings, model and environment              |
-| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
-| ARM017 | variables of the shell that a training may want and the job does not see (warns, with their names) |
-| ARM018 | an entry of `files:` that neither the host nor home can get                          |
+| check  | refuses or warns                                                                                                              |
+|--------|-------------------------------------------------------------------------------------------------------------------------------|
+| ARM001 | more GPUs are requested than the host has                                                                                     |
+| ARM002 | the host's GPUs are not the profile's kind (warns)                                                                            |
+| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                                                                       |
+| ARM004 | a secret the experiment names is not in home's environment                                                                    |
+| ARM005 | disk on the host: environment, files and checkpoints against what is free                                                     |
+| ARM006 | rsync is missing there or here: files are sent as a tar stream through the agent                                              |
+| ARM007 | the host's clock is off (warns)                                                                                               |
+| ARM008 | the checkpoint interval exceeds the run's length (warns: only the last one is saved)                                          |
+| ARM009 | links and other files in the project that are not sent; ignored files that the job names (warns)                              |
+| ARM010 | the project has uncommitted changes (warns: the snapshot contains them)                                                       |
+| ARM011 | memory: more processes than the host has cores for (warns)                                                                    |
+| ARM012 | the host's batch system could never run the job; or not now (warns, with the reason)                                          |
+| ARM013 | W&B online where runs have no internet (offline records are synced home)                                                      |
+| ARM014 | a line of the host's `setup:` fails                                                                                           |
+| ARM015 | what the payload itself would refuse: settings, model or environment                                                          |
+| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or a model that is too large, or an id that may mean a folder (warns) |
+| ARM017 | variables of the shell that a training may need but the job does not see (warns, with their names)                            |
+| ARM018 | an entry of `files:` that neither the host nor home can get                                                                   |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -52,11 +52,11 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM017": shell.check_variables,
     "ARM018": project.check_files,
 }
-"""A number is never given a second time. A check answers None where it has nothing to look at."""
+"""A number is never reused. A check returns None if it does not apply."""
 
 
 def check_launch(subject: Subject) -> tuple[Check, ...]:
-    """Every check that applies, in the order of their numbers."""
+    """Return the results of all checks that apply, ordered by number."""
     answers = ((code, check(subject)) for code, check in CHECKS.items())
     return tuple(
         Check(answer.outcome, answer.message, answer.hint, code) for code, answer in answers if answer is not None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MEANT_FOR_JOBS = re.compile(
     r"HF_TOKEN|(?:WANDB|NCCL|TORCH\w*|PYTORCH|ACCELERATE|DEEPSPEED|TOKENIZERS|TRANSFORMERS|OMP)_\w+"
 )
-"""Of home's own shell, where runs are elsewhere: its paths and caches mean nothing there."""
+"""Variables of home's shell that are meant for jobs. Its paths and caches mean nothing on other machines."""
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 
 

@@ -1,4 +1,4 @@
-"""Everything that checks read, gathered in advance. A check itself asks no host."""
+"""Everything that checks read, collected in advance. A check itself contacts no host."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Trained:
 
     Attributes:
         section: spec["training"].
-        environment: In which it will run.
-        model: The model's folder here; None for one that only the host can look at.
-        kind: Of the data's rows; None where only the host can read them.
+        environment: The environment of the run.
+        model: The model's folder at home; None if only the host can read it.
+        kind: The kind of the data's rows; None if only the host can read them.
         hub_model: The model's id, if it is a hub id.
-        answer: What the hub says of that.
-        max_steps: After which it ends; None where epochs end it.
+        answer: The hub's answer about that model.
+        max_steps: The number of steps; None if the number of epochs limits the training.
     """
 
     section: TrainingSection
@@ -50,16 +50,16 @@ class Subject:
     """A planned launch, as the checks see it.
 
     Attributes:
-        facts: What the host said of itself.
-        precision: That the profile trains in; None where the job decides it.
-        travelling_bytes: Of files that the host lacks.
-        fetched_bytes: Of a model that the host fetches from the hub beforehand.
-        checkpoint_bytes: An upper estimate of what checkpoints take there.
+        facts: The host's facts.
+        precision: The profile's precision; None if the job decides.
+        travelling_bytes: Size of the files to send.
+        fetched_bytes: Size of a model that the host fetches from the hub beforehand.
+        checkpoint_bytes: An upper estimate of the size of checkpoints on the host.
         environment_missing: The environment has to be built.
         files: What `files:` name elsewhere than at home.
         left_behind: Files that the job names, and that git ignores.
-        scheduler: What the host's batch system says of the job file.
-        trained: None for all but trainings by the bundled trainer.
+        scheduler: The answer of the host's batch system about the job file.
+        trained: Facts of a training by the bundled trainer; None for all other tasks.
     """
 
     experiment: Experiment

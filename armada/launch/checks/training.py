@@ -24,7 +24,7 @@ def check_checkpoints(subject: Subject) -> Answer:
 
 
 def check_wandb(subject: Subject) -> Answer:
-    """Check that W&B is not online where runs have no internet."""
+    """Check that W&B is not online on hosts whose runs have no internet."""
     host = subject.host
     wandb = subject.trained.section.tracking.wandb if subject.trained else None
     if wandb is None or wandb == "off":

@@ -28,11 +28,11 @@ _LONGEST_WAIT_S = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A batch system, seen from home.
+    """A batch system, as home uses it.
 
     Attributes:
-        file: Of the rendered ones, the one it is asked about before a launch.
-        render: Writes what it is handed, by names below the run's folder.
+        file: The rendered file that the batch system is asked about before a launch.
+        render: Returns the files to submit, by names relative to the run's folder.
     """
 
     file: str
@@ -43,11 +43,11 @@ ENGINES: dict[str, Engine] = {
     "slurm": Engine("launch/job.sbatch", slurm.job_files),
     "htcondor": Engine("launch/job.sub", htcondor.job_files),
 }
-"""By a host's `scheduler`; where it is `direct`, the agent starts the supervisor itself and nothing is rendered."""
+"""Engines by a host's `scheduler`. For `direct`, the agent starts the supervisor itself and nothing is rendered."""
 
 
 def scheduler_settings(host: Host) -> SchedulerSpec | None:
-    """Return what the agent needs to know about the host's batch system; None for `direct`."""
+    """Return the settings of the host's batch system that the agent needs; None for `direct`."""
     batch = host.batch
     if batch is None or host.scheduler == "direct":
         return None
@@ -67,7 +67,7 @@ def job_files(
     """Render the files to submit to the host's batch system; none for `direct`.
 
     Raises:
-        PreflightRefused: The root folder has a name that job files cannot hold.
+        PreflightRefused: The root folder has a name that job files cannot contain.
     """
     engine = ENGINES.get(host.scheduler)
     if engine is None:
@@ -87,7 +87,7 @@ def job_files(
 
 
 def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswer:
-    """Ask the batch system whether this could ever run, and what it would wait for."""
+    """Ask the batch system whether the job could ever run, and what it would wait for."""
     host = session.host
     engine = ENGINES.get(host.scheduler)
     if engine is None or host.scheduler == "direct":

@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     from armada.launch.engines.request import JobRequest
 
 _MARGIN_S = 30
-"""After the training's grace period, for the supervisor to hash, link and write."""
+"""Seconds after the training's grace period in which the supervisor hashes, links and writes."""
 
 _REQUEUE_EXIT_CODE = 85
-"""With which the agent's supervisor leaves (`armada_agent/engines/htcondor.py`) when its job is to wait for its next attempt."""
+"""The exit code of the agent's supervisor (`armada_agent/engines/htcondor.py`) if its job is to wait for its next attempt."""
 
 
 def job_files(request: JobRequest, host: Host) -> dict[str, str]:
-    """Render a run's share of a host's HTCondor."""
+    """Render a run's files for a host's HTCondor."""
     return render(request, host.htcondor or HtcondorSettings())
 
 
 def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
     """Write the submit file and the script it starts.
 
-    The file system is shared, so nothing is transferred. No variable of ours is in the file: submit files and job ads can be
-    read by everybody in the pool. Which submission it is may be said on condor_submit's command line; else it is the first.
+    The file system is shared, so nothing is transferred. The file contains no variables of ours: everybody in the pool
+    can read submit files and job ads. condor_submit's command line may give the submission's number; the default is the
+    first.
     """
     folder = request.folder
     name = f"{request.name}.$(armada_submission)"
-    # Module commands exist in login shells alone.
+    # Only login shells have module commands.
     shell, login = ("/bin/bash", "-l ") if request.setup else ("/bin/sh", "")
     lines: list[tuple[str, object]] = [
         ("universe", settings.universe),
@@ -49,7 +50,7 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
         ("request_cpus", request.cpus),
         ("request_memory", f"{request.memory_or_guess_mib}MB"),
         ("request_disk", f"{request.disk_or_guess_mib}MB"),
-        # HTCondor's own `max_retries` would add conditions to this one; the supervisor counts by itself.
+        # HTCondor's own `max_retries` would add conditions to this one; the supervisor counts attempts itself.
         ("on_exit_remove", f"ExitCode =!= {_REQUEUE_EXIT_CODE}"),
         ("job_max_vacate_time", math.ceil(request.grace_s) + _MARGIN_S),
         ("notification", "never"),

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"/[A-Za-z0-9_./+@=-]*")
 _MEMORY_MIB = 4096
-"""For each process or GPU, where HTCondor would otherwise give a job its default of 128 MB."""
+"""Per process or GPU; HTCondor's default would be 128 MB per job."""
 _DISK_MIB = 1024
 _SETUP_FAILED = 91
-"""An exit code of our own, so that it can be told from the supervisor's."""
+"""An exit code that the supervisor does not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One run's share of a cluster.
+    """One run's request to a cluster.
 
     Attributes:
-        name: Its submissions', each with its number behind it; unique in the queue.
-        folder: The run's, on the shared file system.
-        command: What a worker runs, quoted for a shell; the submission's number and the job's own id follow it.
-        memory_mib: None: what the site gives. Likewise `disk_mib` and `time_s`.
-        grace_s: How long before its end a job is warned, so that its last checkpoint is whole.
-        gpu_memory_mib: The least each GPU must have.
+        name: The name of its submissions, each followed by its number; unique in the queue.
+        folder: The run's folder on the shared file system.
+        command: What a worker runs, quoted for a shell; the submission's number and the job's own id are appended.
+        memory_mib: None for the site's default; the same applies to `disk_mib` and `time_s`.
+        grace_s: How long before its end a job is warned, so that it can finish its last checkpoint, in seconds.
+        gpu_memory_mib: The least memory that each GPU must have.
     """
 
     name: str
@@ -63,7 +63,7 @@ class JobRequest:
 
     @property
     def prologue(self) -> str:
-        """The host's setup lines, each with an error message, since nothing else would explain why no run began."""
+        """Return the host's setup lines, each with an error message, since nothing else would explain why a run did not start."""
         return "".join(
             f"{line}\n[ $? -eq 0 ] || {{ echo {shlex.quote(_complaint(number, line))}; exit {_SETUP_FAILED}; }}\n"
             for number, line in enumerate(self.setup, 1)
@@ -82,10 +82,10 @@ def job_request(
     grace_s: float,
     agent_sha: str,
 ) -> JobRequest:
-    """Combine a run's needs and its host's settings.
+    """Combine a run's needs with its host's settings.
 
     Raises:
-        PreflightRefused: The root folder has a name that job files cannot hold, or the host has no batch system.
+        PreflightRefused: The root folder has a name that job files cannot contain, or the host has no batch system.
     """
     root = str(paths.root)
     if not _PLAIN.fullmatch(root):
@@ -115,7 +115,7 @@ def job_request(
 
 
 def time_limit_s(host: Host, resources: Resources) -> float | None:
-    """Return a run's time limit: the experiment's, else the host's, else None."""
+    """Return a run's time limit in seconds: the experiment's, else the host's, else None."""
     limit = resources.time_limit or (host.batch.time_limit if host.batch is not None else None)
     return duration_s(limit) if limit else None
 
@@ -125,7 +125,7 @@ def _complaint(number: int, line: str) -> str:
 
 
 def _least_memory(profile: Profile | None) -> int | None:
-    """What the profile's GPUs have, less what drivers and ECC keep for themselves."""
+    """Return the memory of the profile's GPUs, less what drivers and ECC reserve."""
     if profile is None or profile.gpus.memory_gb is None:
         return None
     return int(profile.gpus.memory_gb * 1000**3 / 1024**2 * 0.95)

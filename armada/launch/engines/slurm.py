@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from armada.launch.engines.request import JobRequest
 
 _EARLY_S = 60
-"""Slurm may signal so much before the moment it was asked to."""
+"""Slurm may send a signal this many seconds earlier than requested."""
 
 
 def job_files(request: JobRequest, host: Host) -> dict[str, str]:
-    """Render a run's share of a host's Slurm."""
+    """Render a run's files for a host's Slurm."""
     return render(request, host.slurm or SlurmSettings())
 
 
 def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
     """Write the job script.
 
-    The signal goes to the batch shell alone (`B:`), which has become the supervisor by then. Everything is appended to
-    one log, because a requeued job runs the script again. Its argument says which submission it is; without, the first.
+    The signal is sent only to the batch shell (`B:`), which has become the supervisor by then. All output is appended
+    to one log, because a requeued job runs the script again. Its argument is the submission's number; the default is
+    the first.
     """
     options: list[tuple[str, object]] = [
         ("job-name", f"{request.name}.1"),
@@ -59,13 +60,13 @@ def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
     ]
     head = "".join(f"#SBATCH --{name}={shlex.quote(str(value))}\n" for name, value in options)
     head += "#SBATCH --requeue\n" + "".join(f"{line}\n" for line in settings.lines)
-    # Module commands exist in login shells alone.
+    # Only login shells have module commands.
     shell = "#!/bin/bash -l\n" if request.setup else "#!/bin/bash\n"
     words = f'exec {request.command} --submission "$armada_submission" --job "$SLURM_JOB_ID"\n'
     return {"launch/job.sbatch": f"{shell}{head}armada_submission=${{1:-1}}\n{request.prologue}{words}"}
 
 
 def _warning_s(request: JobRequest) -> int:
-    """How long before its end a job is warned; a job that has less time than that would be warned before it began."""
+    """Return how long before its end a job is warned, in seconds. A job with less time would be warned before it starts."""
     wanted = math.ceil(request.grace_s) + _EARLY_S
     return wanted if request.time_s is None else min(wanted, math.ceil(request.time_s / 60) * 60 // 2)

@@ -16,7 +16,7 @@ _ELSEWHERE = {
     "activation_checkpointing": "`train.activation_checkpointing` of the profile",
     "fsdp_activation_checkpointing": "`train.activation_checkpointing` of the profile",
 }
-"""Settings that exist a second time inside accelerate's plugins, where they silently win or lose against the trainer's."""
+"""Settings that also exist inside accelerate's plugins, where they silently override the trainer's or are overridden by them."""
 
 
 def render_accelerate(
@@ -31,15 +31,15 @@ def render_accelerate(
     """Write launch/accelerate.yaml.
 
     Args:
-        processes: On this one machine.
-        device: On `cpu` the processes speak gloo; the trainer must be told `use_cpu=True` as well.
-        precision: The plan's.
-        extras: More keys, from a profile's `accelerate:`.
-        extras_from: What that profile is called in an error, `profile a6000-8x (…/a6000-8x.yaml)`.
-        checked: Keys of the user's own file, which agree with the plan (see `user_files`).
+        processes: The number of processes on this one machine.
+        device: On `cpu` the processes use gloo; the trainer needs `use_cpu=True` as well.
+        precision: The plan's precision.
+        extras: Additional keys, from a profile's `accelerate:`.
+        extras_from: The profile's name in errors, such as `profile a6000-8x (…/a6000-8x.yaml)`.
+        checked: Keys of the user's own file that agree with the plan (see `user_files`).
 
     Raises:
-        PreflightRefused: An extra says something else than the plan.
+        PreflightRefused: An extra contradicts the plan.
     """
     decided = _decided(processes, device, precision)
     for key, value in extras.items():
@@ -66,15 +66,16 @@ def render_accelerate(
         # accelerate's own default is version 1, the trainer's is 2.
         given = extras.get("fsdp_config")
         settings["fsdp_config"] = {"fsdp_version": 2, **(given if isinstance(given, Mapping) else {})}
-    # accelerate reads it with PyYAML, where a bare `no` is false and `1e-05` is text.
+    # accelerate reads the file with PyYAML, which reads a bare `no` as false and `1e-05` as text.
     return yaml_text(settings, version=(1, 1))
 
 
 def launch_environment(*, processes: int, device: Literal["cpu", "cuda"], cpu_count: int) -> dict[str, str]:
     """Return the variables that `accelerate launch` needs in addition to its file.
 
-    On CPUs it would count physical cores itself, and fail where a container hides them. Threads that wait must sleep: by default they
-    spin, and three runs on two cores had a twentieth of the steps that they make so (3 a second each against 70 to 190).
+    On CPUs accelerate would count physical cores itself, and fail in containers that hide them. Waiting threads must
+    sleep: by default they spin, which reduced three runs on two cores to a twentieth of their speed (3 instead of 70 to
+    190 steps a second each).
     """
     if device != "cpu":
         return {}
@@ -82,7 +83,7 @@ def launch_environment(*, processes: int, device: Literal["cpu", "cuda"], cpu_co
 
 
 def _decided(processes: int, device: str, precision: str) -> dict[str, tuple[object, str]]:
-    """What the plan decides, and where each value comes from."""
+    """Return what the plan decides, and where each value comes from."""
     one_machine = "a run, which is on one machine,"
     return {
         "compute_environment": ("LOCAL_MACHINE", one_machine),
@@ -92,13 +93,13 @@ def _decided(processes: int, device: str, precision: str) -> dict[str, tuple[obj
         "mixed_precision": ("no" if precision == "fp32" else precision, "the plan (`train.precision` of the profile)"),
         "use_cpu": (device == "cpu", "the plan (`resources.gpus` of the experiment)"),
         "gpu_ids": ("all", "the supervisor, which hides the GPUs that are not the run's,"),
-        # 0 makes accelerate look for a free port; two runs on one machine must not share 29500.
+        # With 0, accelerate finds a free port; two runs on one machine must not share 29500.
         "main_process_port": (0, "the launch, which lets accelerate find a free port,"),
     }
 
 
 def _distribution(processes: int, device: str, extras: Mapping[str, object], extras_from: str) -> str:
-    # MULTI_GPU is accelerate's word for torchrun; its MULTI_CPU and --cpu start one process, without a word.
+    # MULTI_GPU is accelerate's name for torchrun; its MULTI_CPU and --cpu silently start only one process.
     default = "MULTI_GPU" if processes > 1 else "NO"
     wanted = extras.get("distributed_type", default)
     if wanted == default:

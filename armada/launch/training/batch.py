@@ -20,7 +20,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DividingValues:
-    """Alternatives that divide, each changing one value; nearest first."""
+    """Alternatives that divide exactly, each changing one value; nearest first."""
 
     global_batch_sizes: tuple[int, ...]
     micro_batch_sizes: tuple[int, ...]
@@ -33,12 +33,12 @@ def resolve_batch(global_batch_size: int, micro: int | Literal["auto"], profile_
     Args:
         global_batch_size: Samples per optimizer step.
         micro: Samples per process and forward pass; `auto` takes the largest that divides, at most `profile_micro`.
-        profile_micro: What fits on the host's GPUs.
-        processes: How many train together.
+        profile_micro: The largest micro-batch that fits on the host's GPUs.
+        processes: The number of processes that train together.
 
     Raises:
-        PreflightRefused: It does not divide; the hint names values that would.
-        ValueError: Something is below 1.
+        PreflightRefused: The batch does not divide exactly; the hint names values that would.
+        ValueError: A value is below 1.
     """
     if min(global_batch_size, processes, profile_micro, 1 if micro == "auto" else micro) < 1:
         raise ValueError("batch sizes and processes are at least 1")
@@ -50,7 +50,7 @@ def resolve_batch(global_batch_size: int, micro: int | Literal["auto"], profile_
 
 
 def dividing_values(global_batch_size: int, micro: int, processes: int) -> DividingValues:
-    """Values near the given ones for which the arithmetic holds when the other two stay."""
+    """Return values near the given ones for which the arithmetic holds if the other two are kept."""
     step = micro * processes
     below = global_batch_size // step * step
     per_process, rest = divmod(global_batch_size, processes)

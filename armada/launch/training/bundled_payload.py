@@ -1,7 +1,7 @@
-"""Run the bundled payload's own checks at home, so that what fails on the host is refused before a host is asked.
+"""Run the bundled payload's own checks at home, so that errors are found before a host is contacted.
 
-They are the payload's modules that need the standard library alone, loaded from where the payload travels from, so that
-both sides run the same code. The two packages do not import each other: home loads by name what it hands out anyway.
+The checks are those payload modules that need only the standard library. They are loaded from the files that are sent,
+so that both sides run the same code. The two packages do not import each other: home loads the modules by name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def payload_module(name: str) -> Any:
     """Load one of the payload's modules.
 
     Args:
-        name: Of those that import neither torch nor anything else that is missing at home.
+        name: A module that imports neither torch nor anything else that is missing at home.
     """
     if name not in _WITHOUT_TORCH:
         message = f"{name} is not known to run at home"
@@ -46,7 +46,7 @@ def payload_module(name: str) -> Any:
 
 
 def _load_package() -> ModuleType:
-    """Load the package from its own place, whatever else of that name is on the path."""
+    """Load the package from its own folder, whatever else of that name is on the path."""
     folder = bundled("remote_payload", _PACKAGE)
     spec = importlib.util.spec_from_file_location(
         _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]

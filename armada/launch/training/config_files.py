@@ -1,8 +1,8 @@
-"""Use your own accelerate or DeepSpeed file unchanged, once every value in it agrees with the plan.
+"""Use the user's own accelerate or DeepSpeed file unchanged, once every value in it agrees with the plan.
 
-Two places that set one thing are how trainings silently run with another learning rate or batch than their file says
-(bigscience's metadata experiments ran at a peak of 1e-4 while their configuration said 5e-5). So nothing wins here:
-values that differ are refused, with the lines they stand in.
+If two files set one value, a training may silently run with a different learning rate or batch than its file says
+(bigscience's metadata experiments ran at a peak of 1e-4 while their configuration said 5e-5). So neither file overrides
+the other: values that differ are refused, with their lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCHEDULES = {
     "WarmupDecayLR": "linear",
     "WarmupCosineLR": "cosine",
 }
-"""DeepSpeed's own schedulers by what they are called here."""
+"""DeepSpeed's schedulers, with their names in armada."""
 
 _PLUGIN: dict[str, Location] = {
     "zero_stage": ("zero_optimization", "stage"),
@@ -41,15 +41,15 @@ _PLUGIN: dict[str, Location] = {
     "offload_param_device": ("zero_optimization", "offload_param", "device"),
     "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
 }
-"""accelerate's words for what stands in a DeepSpeed file."""
+"""accelerate's keys for settings that are in a DeepSpeed file."""
 
 _ADAM = {"betas": [0.9, 0.999], "eps": 1e-8}
-"""What the payload's AdamW has; the experiment cannot change it."""
+"""The settings of the payload's AdamW; the experiment cannot change them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the plan says about one value, and where that comes from."""
+    """One value of the plan, and where it comes from."""
 
     value: object
     source: str
@@ -57,7 +57,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class UserFiles:
-    """The user's files, read: `accelerate` are keys for accelerate.yaml, `deepspeed` is a DeepSpeed configuration."""
+    """The user's files, parsed: `accelerate` are keys for accelerate.yaml, `deepspeed` is a DeepSpeed configuration."""
 
     accelerate: dict[str, object]
     deepspeed: dict[str, object] | None
@@ -69,9 +69,9 @@ class Facts:
 
     Attributes:
         batch: None for scripts, which split their batch themselves.
-        accelerate: The user's own file of accelerate's.
-        deepspeed: The same of DeepSpeed's.
-        train: What the bundled trainer is told; None for scripts.
+        accelerate: The user's own accelerate file.
+        deepspeed: The user's own DeepSpeed file.
+        train: The bundled trainer's settings; None for scripts.
     """
 
     experiment: Experiment
@@ -89,11 +89,11 @@ class Facts:
 
 
 def read_user_files(facts: Facts) -> UserFiles:
-    """Read the files an experiment names, and compare every repeated value with the plan.
+    """Read the files that an experiment names, and compare every repeated value with the plan.
 
     Raises:
-        ConfigError: A file is not what it should be.
-        PreflightRefused: Values differ; each with both places.
+        ConfigError: A file is not of the expected form.
+        PreflightRefused: Values differ; the error has both places of each.
     """
     problems: list[str] = []
     accelerate: dict[str, object] = {}
@@ -112,7 +112,7 @@ def read_user_files(facts: Facts) -> UserFiles:
         _compare(document, {**_deepspeed_values(facts, document), **plugin}, problems)
         _refuse_on_cpu(facts, document)
         _refuse_shards(facts, document, ("zero_optimization", "stage"))
-        # The file itself says all of it; accelerate would refuse what its plugin says a second time.
+        # The file itself has these settings; accelerate refuses those that its plugin repeats.
         accelerate = {
             key: value for key, value in accelerate.items() if key not in {"distributed_type", "deepspeed_config"}
         }
@@ -127,7 +127,7 @@ def read_json(path: Path) -> Document:
     """Read a JSON object with the line of each value; YAML 1.2 reads JSON, except tabs between values.
 
     Raises:
-        ConfigError: It is no JSON object.
+        ConfigError: The file is not a JSON object.
     """
     text = read_text(path)
     try:
@@ -141,7 +141,7 @@ def read_json(path: Path) -> Document:
     node = compose(text.replace("\t", " "), lambda line: Place(path, line))
     assert node is not None  # noqa: S101  # an object was just read from it
     build(node, document, lambda line: Place(path, line), ())
-    document.data = content  # as JSON reads it: 1e5 is a number there and text in YAML
+    document.data = content  # from the JSON parser: 1e5 is a number in JSON and text in YAML
     return document
 
 
@@ -170,7 +170,7 @@ def _read_accelerate(document: Document, facts: Facts, problems: list[str]) -> d
 
 
 def _accelerate_values(facts: Facts) -> dict[Location, Decided]:
-    """What an accelerate file may repeat."""
+    """Return the values that an accelerate file may repeat."""
     many = facts.processes > 1
     kind = "MULTI_GPU" if many else "NO"
     one_machine = Decided(1, "a run, which is on one machine,")
@@ -198,7 +198,7 @@ def _accelerate_values(facts: Facts) -> dict[Location, Decided]:
 
 
 def _training_values(facts: Facts) -> dict[str, Decided]:
-    """What accelerate's plugins repeat of the training."""
+    """Return the values of the training that accelerate's plugins repeat."""
     batch, train = facts.batch, facts.train
     if batch is None or train is None:
         return {}
@@ -214,7 +214,7 @@ def _training_values(facts: Facts) -> dict[str, Decided]:
 
 
 def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decided]:
-    """What a DeepSpeed file may repeat."""
+    """Return the values that a DeepSpeed file may repeat."""
     precision = _profile_place(facts, "train", "precision")
     expected: dict[Location, Decided] = {
         ("bf16", "enabled"): Decided(facts.precision == "bf16", precision),
@@ -270,7 +270,7 @@ def _compare(document: Document, expected: Mapping[Location, Decided], problems:
 
 
 def _compare_with_profile(document: Document, facts: Facts, problems: list[str]) -> None:
-    """The profile may set accelerate's keys too; both are taken, so they must not disagree."""
+    """Report values that differ from the profile, which may set accelerate's keys too. Both are used, so they must agree."""
     for key, value in facts.profile.accelerate.items():
         found = document.data.get(key)
         if found is not None and found != value:
@@ -292,7 +292,7 @@ def _refuse_on_cpu(facts: Facts, document: Document) -> None:
 
 
 def _refuse_fsdp(facts: Facts, settings: Mapping[str, object], place: object) -> None:
-    """Refuse FSDP for the bundled trainer; on CPUs it is refused for another reason, which comes first."""
+    """Refuse FSDP for the bundled trainer. On CPUs it is refused for another reason, which is reported first."""
     if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
         raise PreflightRefused(
             f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
@@ -310,7 +310,7 @@ def _refuse_shards(facts: Facts, document: Document, location: Location) -> None
 
 
 def _plugin_values(document: Document) -> dict[Location, Decided]:
-    """What an accelerate file says of DeepSpeed, as a DeepSpeed file would say it."""
+    """Convert an accelerate file's DeepSpeed settings to the keys of a DeepSpeed file."""
     found = {}
     for key, location in _PLUGIN.items():
         value = _look_up(document.data, ("deepspeed_config", key))
@@ -330,11 +330,11 @@ def _look_up(data: Any, location: Location) -> Any:
 
 def _alike(found: Any, wanted: object) -> bool:
     if isinstance(wanted, bool) or isinstance(found, bool):
-        # PyYAML reads a bare `no` as false, and people quote true.
+        # PyYAML reads a bare `no` as false, and users may quote true.
         return _flag(found) == _flag(wanted)
     if isinstance(found, str) and isinstance(wanted, int | float):
         try:
-            found = float(found)  # `5e-5` is text to PyYAML, and quoted numbers are common
+            found = float(found)  # PyYAML reads `5e-5` as text, and quoted numbers are common
         except ValueError:
             return False
     if isinstance(found, int | float) and isinstance(wanted, int | float):
@@ -349,7 +349,7 @@ def _flag(value: object) -> object:
 
 
 def _where(facts: Facts, *keys: str) -> str:
-    """Where the experiment says it: the first of these keys that stands in it, or that its default holds."""
+    """Return the place in the experiment: that of the first of these keys that is set in it, or its default."""
     places = facts.experiment.places
     for key in keys:
         if key in places:
@@ -358,7 +358,7 @@ def _where(facts: Facts, *keys: str) -> str:
 
 
 def _world_place(facts: Facts) -> str:
-    """Where the number of processes comes from: of GPUs, or without them of what the experiment shares the work among."""
+    """Return where the number of processes comes from: the GPUs, or without GPUs the experiment's own setting."""
     return _where(facts, "resources.gpus" if facts.device == "cuda" else "resources.processes")
 
 

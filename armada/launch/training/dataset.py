@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """What was found: how many rows each file holds, and of which kind they are.
+    """The number of rows in each file, and their kind.
 
-    None stands for what only the host can read, which has the libraries: parquet and folders that `datasets` saved.
+    None means that only the host can read a source, because it has the libraries: parquet and folders that `datasets`
+    saved.
     """
 
     counts: dict[Path, int | None]
@@ -36,10 +37,10 @@ class DataFacts:
 
 
 def check_data(data: Data | None) -> DataFacts:
-    """Read every file of an experiment's data through.
+    """Read every file of an experiment's data to the end.
 
     Raises:
-        ConfigError: A file is missing or empty, or a row is wrong, with its line; or kinds of rows are mixed.
+        ConfigError: A file is missing or empty, a row is invalid (the error has its line), or kinds of rows are mixed.
     """
     if data is None:
         return DataFacts({}, None)
@@ -75,12 +76,12 @@ def _is_lines(readers: Any, path: Path) -> bool:
 
 
 def _of(sources: Sequence[DataSource], surveys: dict[Path, Any]) -> list[Any]:
-    """The surveys of a split; what only the host can read has none."""
+    """Return the surveys of a split; sources that only the host can read have none."""
     return [surveys[source.path] for source in sources if source.path in surveys]
 
 
 def _config_error(failure: Any) -> ConfigError:
-    """The payload's refusal with the file and line as fields of their own."""
+    """Convert the payload's error, with the file and line as separate fields."""
     where = getattr(failure, "where", None)
     if where is None or not hasattr(where, "path"):
         return ConfigError(sanitize_line(failure.message, 600))

@@ -20,11 +20,11 @@ def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
     """Check that each hook's function is in the code. A module that the environment may provide is left to the payload.
 
     Args:
-        experiment: With its `code`.
-        files: What of it travels.
+        experiment: The experiment with its `code`.
+        files: The files of the code that are sent.
 
     Raises:
-        ConfigError: It does not, with the nearest name.
+        ConfigError: A function is missing; the error has the nearest name.
     """
     if experiment.code is None:
         return
@@ -37,7 +37,7 @@ def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
 
 
 def _find_problem(hook: str, code: Path, files: Sequence[str]) -> tuple[str, str | None] | None:
-    """Say what is missing, and what to do; None where nothing is."""
+    """Return what is missing and what to do, or None."""
     module, _, function = hook.partition(":")
     places = [f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"]
     file = next((place for place in places if place in files), None)
@@ -57,12 +57,12 @@ def _find_missing(module: str, places: list[str], code: Path, files: Sequence[st
     near = nearest(module, {name.removesuffix(".__init__") for name in known})
     top = module.partition(".")[0]
     if near is None and not any(name.partition(".")[0] == top for name in known):
-        return None  # of the environment, perhaps
+        return None  # the environment may provide it
     return f"the code has no {places[0]}", f"did you mean {near}?" if near else None
 
 
 def _names(file: Path) -> set[str] | None:
-    """The names that a module gives to others; None where reading does not tell."""
+    """Return the names that a module defines; None if they cannot be determined by parsing."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, ValueError, SyntaxError, RecursionError):
@@ -82,7 +82,7 @@ def _names(file: Path) -> set[str] | None:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """A module's statements, those within `if`, `try`, `with` and `match` too."""
+    """Yield a module's statements, including those within `if`, `try`, `with` and `match`."""
     for node in body:
         yield node
         for field in ("body", "orelse", "finalbody"):

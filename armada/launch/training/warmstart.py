@@ -27,7 +27,7 @@ _MOMENTS = "optimizer.pt"
 _STATE = frozenset(
     {_MOMENTS, "scheduler.pt", "trainer_state.json", "training_args.bin", "MANIFEST.json", "PARTIAL.json"}
 )
-"""Of no use to another training; what else lies there are weights, their configuration and a tokenizer."""
+"""Files that another training cannot use; the others are weights, their configuration and a tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Start:
 
 
 def find_start(database: Database, session: HostSession, experiment: Sft) -> Start | None:
-    """Find the checkpoint an experiment names; an error says which line of the experiment names it.
+    """Find the checkpoint that an experiment names; errors have the experiment's line.
 
     Raises:
-        NotFound: There is no such run or checkpoint, it holds no weights, or it lies on another host only.
-        ConfigError: The folder it names holds no checkpoint.
-        ArmadaError: Its files at home are not what they were.
+        NotFound: There is no such run or checkpoint, it has no weights, or it exists only on another host.
+        ConfigError: The named folder has no checkpoint.
+        ArmadaError: Its files at home have changed.
     """
     if experiment.start_from is None:
         return None
@@ -59,7 +59,7 @@ def find_start(database: Database, session: HostSession, experiment: Sft) -> Sta
 
 
 def _place(experiment: Sft) -> str:
-    """The line that names the checkpoint, where it was written, and its key."""
+    """Return the line of the experiment that names the checkpoint, and its key."""
     asked = experiment.start_from
     key = "start_from.path" if asked is not None and asked.path is not None else "start_from.run"
     where = experiment.places.get(key) or experiment.places.get("start_from")
@@ -77,15 +77,15 @@ def _find(database: Database, session: HostSession, asked: StartFrom) -> Start:
         return Start(said, moments, _from_home(checkpoint, checkpoint.home_path, moments=moments))
     manifest = fetch_manifest(session, checkpoint)
     _refuse_useless([file.path for file in manifest.files], f"{said}, on {run.host}", moments=moments)
-    # It may be thinned before the run begins: then the run says so. What came home is safe from that.
+    # It may be deleted there before the run begins; the run then reports it. A checkpoint at home is safe from that.
     return Start(said, moments, place=str(session.paths.outbox(run.run_id, checkpoint.digest)))
 
 
 def _choose(database: Database, session: HostSession, run: Run, word: str) -> Checkpoint:
-    """The checkpoint of a run that can be used on this host.
+    """Return the checkpoint of a run that can be used on this host.
 
     Raises:
-        NotFound: There is none, or it lies on another host only.
+        NotFound: There is none, or it exists only on another host.
     """
     if run.host == session.host.name:
         return choose_checkpoint(database, session, run, word)
@@ -135,10 +135,10 @@ def _from_folder(folder: Path, *, moments: bool) -> Content:
 
 
 def _refuse_useless(names: Sequence[str], said: str, *, moments: bool) -> None:
-    """Refuse a checkpoint that no training can begin with.
+    """Refuse a checkpoint that no training can start from.
 
     Raises:
-        NotFound: It lacks weights, or the optimizer's state that is asked for.
+        NotFound: It lacks the weights, or the requested optimizer state.
     """
     if not any(name.endswith(".safetensors") for name in names):
         raise NotFound(

@@ -1,1 +1,1 @@
-"""What screens and commands ask the store for, one module a subject; no SQL is written outside `armada.store`."""
+"""The store's queries for screens and commands, one module per subject; no SQL is written outside `armada.store`."""

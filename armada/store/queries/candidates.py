@@ -1,4 +1,4 @@
-"""Runs as a shell offers them at a press of Tab: read without a `Database`, which takes longer to import than Tab may take."""
+"""Runs for shell completion. Read without `Database`, which takes longer to import than completion may take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 500
 
 
 def read_candidates(store: Path, *, active: bool) -> list[tuple[object, object, object]]:
-    """Run id, state and host of the newest runs, newest first; none where the store cannot be read.
+    """Return the id, state and host of the newest runs, newest first; an empty list if the store cannot be read.
 
     Args:
         store: The file; it is only read.

@@ -1,4 +1,4 @@
-"""Metric curves as screens draw them: a few points for a line of text, an outline, or every point behind a step."""
+"""Metric curves for the screens: a few points for a sparkline, an outline, or every point after a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 
 
 def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
-    """Read a curve at a fixed number of places, by index look-ups, however many points it has."""
+    """Sample a curve at a fixed number of places by index look-ups, however many points it has."""
     connection = database.connection
     series, low, high = _find_series(database, run_id, name)
     if low is None or high is None:
@@ -28,22 +28,22 @@ def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[flo
 
 
 def is_long(first: float, last: float) -> bool:
-    """Whether a curve between two steps is so long that an outline is read first."""
+    """Whether a curve between two steps is long enough that its outline is read first."""
     return last - first >= 8 * OUTLINE
 
 
 def read_curve(
     database: Database, run_id: str, name: str, *, after: float = float("-inf"), outline: bool = False
 ) -> list[tuple[float, float, float | None]]:
-    """A metric's points (step, time, value) behind a step, None for a NaN.
+    """Return a metric's points (step, time, value) after a step; None stands for NaN.
 
     Args:
         database: The store.
-        run_id: Whose.
-        name: The metric's.
-        after: The last step that is known.
-        outline: Where there are very many, the lowest and highest of some hundred spans are enough: SQLite finds them while Python
-            does other things; to read half a million would hold up the keys for a second.
+        run_id: The run.
+        name: The metric.
+        after: The last step that the caller already has.
+        outline: For a long curve, return only the lowest and highest point of some hundred spans. SQLite finds these
+            without holding the GIL; reading half a million points would block the keyboard for a second.
     """
     connection = database.connection
     series, first, last = _find_series(database, run_id, name)
@@ -57,11 +57,11 @@ def read_curve(
     spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
     points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
     newest = connection.execute("SELECT step, time, value FROM points WHERE series = ? AND step = ?", (series, last))
-    return [*points, *map(tuple, newest)]  # its own value: a NaN is in no lowest and highest
+    return [*points, *map(tuple, newest)]  # the exact last point: a NaN is in no minimum or maximum
 
 
 def _find_series(database: Database, run_id: str, name: str) -> tuple[int | None, int | None, int | None]:
-    """A curve's key and its first and last step; None for what there is not."""
+    """Return a curve's key and its first and last step; None for what does not exist."""
     connection = database.connection
     found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
     if found is None:

@@ -1,4 +1,4 @@
-"""Which runs have something on their host that could be fetched now."""
+"""Find the runs that have something on their host to fetch now."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def runs_with_news(database: Database, now: float, *, not_wanted: str, longest_wait_s: float) -> set[str]:
-    """Runs with a checkpoint on the host that is not home, and that may be tried now.
+    """Return the runs with a checkpoint on the host that is not at home and may be tried now.
 
     Args:
         database: The store.
         now: Unix time.
-        not_wanted: The trouble of checkpoints that no rule wants.
-        longest_wait_s: A next try farther away than that comes from a clock that was wrong.
+        not_wanted: The `trouble` of checkpoints that no retention rule wants.
+        longest_wait_s: A retry scheduled later than this was written by a wrong clock and counts as due.
     """
     rows = database.connection.execute(
         """SELECT DISTINCT c.run_id FROM checkpoints c LEFT JOIN transfers t USING (run_id, digest)

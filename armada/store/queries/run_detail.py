@@ -1,4 +1,4 @@
-"""One run in full, as its page shows it."""
+"""One run in full, for its screen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ EVENTS_SHOWN = 2000
 
 
 def find_spec(database: Database, run_id: str) -> dict[str, Any] | None:
-    """A run's plan; None where the run is gone."""
+    """Return a run's plan, or None if the run does not exist."""
     row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     return json.loads(row["spec"]) if row is not None else None
 
 
 def newest_events(database: Database, run_id: str, most: int = EVENTS_SHOWN) -> list[dict[str, Any]]:
-    """The last events of a run, oldest first."""
+    """Return the last events of a run, oldest first."""
     newest = database.connection.execute(
         "SELECT data FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT ?", (run_id, most)
     )

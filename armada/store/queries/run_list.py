@@ -1,4 +1,4 @@
-"""The list of runs, read again and again: only what changed since the reading before."""
+"""The list of runs for repeated reading: returns only what changed since the previous call."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 Values = tuple[Any, ...]
-"""A run's row as the store has it, to compare with the one before at little cost; `as_run` makes a `Run` of it."""
+"""A run's row as stored, cheap to compare with the previous one; `as_run` converts it to a `Run`."""
 
 _FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
 _COLUMNS = ", ".join([*(f"r.{name}" for name in _FIELDS), LOSS_NOT_FINITE])
 _RUN_ID, _GPUS = _FIELDS.index("run_id"), _FIELDS.index("gpus")
 _MOST_PARAMETERS = 500
-"""SQLite takes only so many `?`."""
+"""SQLite limits the number of `?` in a statement."""
 
 
 def revision(database: Database) -> tuple[int, int]:
-    """The number of the newest change of any run, and how many runs were deleted so far."""
+    """Return the number of the newest change of any run, and how many runs were deleted so far."""
     number, deletions = database.connection.execute("SELECT number, deletions FROM revision").fetchone()
     return number, deletions
 
 
 def changed_since(database: Database, number: int) -> dict[str, Values]:
-    """The runs of which something changed after the change with that number, by id; -1 for all."""
+    """Return the rows of runs that changed after revision `number`, by run id; -1 returns all."""
     query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the dataclass's own
     rows = database.connection.execute(query, (number,))
     return {row[_RUN_ID]: tuple(row) for row in rows}
 
 
 def as_run(values: Values) -> Run:
-    """Make a run of its values; what is counted from other tables is left out."""
+    """Convert a row to a `Run`, without the values counted from other tables."""
     *fields, loss_not_finite = values
     fields[_GPUS] = tuple(json.loads(fields[_GPUS]))
     run = Run(*fields)
@@ -47,11 +47,12 @@ def as_run(values: Values) -> Run:
 def count_checkpoints(
     database: Database, run_ids: set[str] | None
 ) -> dict[str, tuple[int | None, float | None, int, int, int]]:
-    """Count runs' checkpoints, for those of the ids that have any, or for all runs.
+    """Count the checkpoints of the given runs that have any, or of all runs.
 
     Returns:
-        By run id: the newest step that is at home, when the newest came, how many are at home, how many are only on the host, and
-        how many are damaged at home.
+        By run id: the newest step at home, when it arrived, how many are at home, how many are only on the host, and
+        how many are
+        damaged at home.
     """
     query = """SELECT run_id, max(CASE WHEN verified_at IS NOT NULL AND trouble IS NULL THEN step END),
                       max(CASE WHEN trouble IS NULL THEN verified_at END),

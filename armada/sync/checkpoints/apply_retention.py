@@ -1,4 +1,4 @@
-"""Retention carried out: what the decisions in `verdicts/retention.py` mean for folders, the store and the host."""
+"""Apply the decisions of `verdicts/retention.py` to folders, the store and the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> list[Candidate]:
-    """The checkpoints that are here or there, with their evaluation loss where one was measured at their step."""
+    """Return the checkpoints at home or on the host, with the evaluation loss measured at their step, if any."""
     losses = {
         step: value
         for step, value in metrics.curve(database, run_id, "eval_loss")
@@ -50,14 +50,14 @@ def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> 
 
 
 def wanted(database: Database, run_id: str, known: Sequence[Checkpoint], settings: SyncSettings) -> list[Checkpoint]:
-    """The checkpoints that the settings want at home and that lie only on the host, in order of step."""
+    """Return the checkpoints that the settings want at home and that exist only on the host, ordered by step."""
     decisions = decide_home(candidates(database, run_id, known), settings.keep_home)
     kept = {decision.candidate.digest for decision in decisions if decision.keep}
     return [c for c in known if c.on_host and c.home_path is None and c.digest in kept]
 
 
 def tidy(database: Database, home: HomePaths, run_id: str) -> None:
-    """Finish what a killed sync left half done, and forget what a person deleted; called under the run's lock."""
+    """Clean up after a killed sync, and record checkpoints that the user deleted. Call it with the run's lock held."""
     folder = home.checkpoints(run_id)
     published.empty_trash(folder)
     known = checkpoints.of_run(database, run_id)
@@ -73,13 +73,13 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
     gone = {c.digest for c in known if not c.on_host and c.home_path is None}
     for digest, transfer in transfers.of_run(database, run_id).items():
         if digest in gone and transfer.state != "done":
-            transfers.forget(database, run_id, digest)  # a quarantine holds for what is there, not for its name
+            transfers.forget(database, run_id, digest)  # a quarantine applies to content, not to its name
 
 
 def left_out_of(
     checkpoint: Checkpoint, database: Database, settings: SyncSettings
 ) -> Callable[[Manifest], Sequence[str]]:
-    """A function that names the files of a checkpoint which the settings do not want."""
+    """Return a function that lists the files of a checkpoint which the settings do not want."""
     newest = _newest(checkpoints.of_run(database, checkpoint.run_id))
 
     def choose(manifest: Manifest) -> list[str]:
@@ -93,7 +93,7 @@ def left_out_of(
 
 
 def _newest(known: Sequence[Checkpoint]) -> set[str]:
-    """What a resume may need: the last step, and, where a resumed run is at an earlier one, the youngest."""
+    """Return what a resume may need: the last step and, if a resumed run is at an earlier step, the youngest."""
     if not known:
         return set()
     return {known[-1].digest, max(known, key=lambda checkpoint: checkpoint.created_at or 0.0).digest}
@@ -110,10 +110,10 @@ def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[D
 
 
 def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
-    """Decide by proof: a checkpoint counts as home when its bytes were read and not touched since, or are read now."""
+    """Decide by proof: a checkpoint counts as at home if its bytes were read and not touched since, or are read now."""
     known = checkpoints.of_run(database, run_id)
     if sum(1 for c in known if c.on_host) <= settings.keep_remote:
-        return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can go
+        return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can be deleted
     whole = {c.digest for c in known if c.on_host and prove(database, c) is Proof.PROVEN}
     looked = [
         Candidate(
@@ -131,13 +131,13 @@ def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[D
 
 
 def retain_home(database: Database, home: HomePaths, run_id: str, settings: SyncSettings) -> list[Path]:
-    """Delete at home what no rule keeps, and shrink what `include_optimizer: last` shrinks."""
+    """Delete at home what no rule keeps, and remove optimizer states as `include_optimizer: last` says."""
     by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     decisions = plan_home(database, run_id, settings)
     surplus = [d for d in decisions if not d.keep]
     kept = [by_digest[d.candidate.digest] for d in decisions if d.keep]
     if surplus and not all(prove(database, checkpoint) is Proof.PROVEN for checkpoint in kept):
-        return []  # what would be left is in doubt: nothing goes until `armada sync verify` has settled that
+        return []  # what would remain is in doubt: nothing is deleted until `armada sync verify` has checked it
     deleted = []
     for decision in surplus:
         place = by_digest[decision.candidate.digest].home_path
@@ -165,7 +165,7 @@ def _shrink(database: Database, run_id: str) -> None:
         try:
             manifest, files = published.read_published(place, checkpoint.digest)
         except ManifestRejected:
-            continue  # `armada sync verify` says what is wrong with it
+            continue  # `armada sync verify` reports the problem
         surplus = sorted({file.path for file in files} & set(_resume_files(manifest)))
         if surplus:
             for name in surplus:

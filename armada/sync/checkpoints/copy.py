@@ -1,4 +1,4 @@
-"""A published checkpoint copied to a folder of its own, to work with."""
+"""Copy a published checkpoint to a separate folder, to work with."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def copy_checkpoint(checkpoint: Checkpoint, target: Path) -> Path:
-    """Copy a checkpoint that is home to a new folder, to work with; each file is verified as it is copied.
+    """Copy a checkpoint at home to a new folder; each file is verified while it is copied.
 
     Raises:
-        Conflict: The folder is there and holds something.
+        Conflict: The folder exists and is not empty.
         ArmadaError: A file at home is damaged, or the folder cannot be written.
     """
     if checkpoint.home_path is None:
@@ -48,7 +48,7 @@ def copy_checkpoint(checkpoint: Checkpoint, target: Path) -> Path:
         part.replace(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise _taken(target) from error  # somebody made it while we copied
+            raise _taken(target) from error  # another process created it during the copy
         raise ArmadaError(f"cannot copy to {target}: {error.strerror}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One checkpoint from a host's outbox to a published folder at home."""
+"""Download one checkpoint from a host's outbox to a published folder at home."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from armada.sync.transfer.interface import Transfer
 
 ROUNDS = 3
-"""A file whose hash is wrong is fetched again so many times; then the copy on the host itself is bad."""
+"""How often a file with a wrong hash is fetched again; after that, the copy on the host counts as damaged."""
 
 _FILES_AT_ONCE = 200
 _NOTE_EVERY_S = 1.0
 
 
 class CheckpointDownloader:
-    """Brings checkpoints of one run, one after the other.
+    """Downloads checkpoints of one run, one after the other.
 
     Args:
         context: The run and its host.
         transfer: Carries files from the same host.
-        manifests: Those that are here already, as the host sent them, by digest.
+        manifests: Manifests received already, as the host sent them, by digest.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class CheckpointDownloader:
         """Fetch, verify, publish and record one checkpoint.
 
         Args:
-            checkpoint: Which.
-            left_out: Says which of its files are not wanted.
-            progress: Told how far it is.
+            checkpoint: The checkpoint.
+            left_out: Returns the names of files in it that are not wanted.
+            progress: Receives the progress.
 
         Returns:
             Its folder.
 
         Raises:
             ManifestRejected: The manifest breaks a rule; nothing was fetched.
-            DiskFull: It does not fit.
+            DiskFull: The checkpoint does not fit.
             SourceChanged: A file stays wrong after `ROUNDS` fetches.
             HostUnreachable: The link stayed down.
-            OSError: Home's disk would not take it.
+            OSError: Home's disk cannot store it.
         """
         database, home = self._context.database, self._context.home
         run_id, digest = checkpoint.run_id, checkpoint.digest
@@ -151,10 +151,10 @@ class CheckpointDownloader:
 
 
 def prepare_staging(database: Database, staging: Path, checkpoint: Checkpoint, files: Sequence[File]) -> list[File]:
-    """Link into a checkpoint's staging folder what is at home already, and see whether the rest fits.
+    """Link files that home already has into a checkpoint's staging folder, and check that the rest fits.
 
     Returns:
-        The files that have to travel.
+        The files that have to be transferred.
 
     Raises:
         DiskFull: They do not fit.

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORGOTTEN = "forgotten"
-"""Beside the results of a run that a person took out of the store."""
+"""A file beside the results of a run that the user removed from the store."""
 
 
 @contextlib.contextmanager
 def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
-    """Two armada processes do not fetch the same run: the second waits, and finds the work done.
+    """Hold the run's lock, so that two armada processes do not fetch the same run; the second waits and finds the work done.
 
     Args:
-        folder: Of the run's checkpoints.
-        wait: Told that another is at it.
+        folder: The folder of the run's checkpoints.
+        wait: Called if another process holds the lock.
 
     Yields:
-        Whether another was at it, so that what was seen before may be so no longer.
+        Whether there was a wait, so that what was read before may be outdated.
     """
     with FileLock(folder / ".lock") as lock:
         waits = not lock.try_acquire()
@@ -35,10 +35,10 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
 
 
 def leave(folder: Path) -> None:
-    """Remove what `only_one` made of a run that is forgotten, where nothing else is there; called within it."""
+    """Remove what `only_one` created for a forgotten run, if nothing else is there; call it with the lock held."""
     with contextlib.suppress(OSError):  # checkpoints or outputs stay
         (folder / ".lock").unlink()
         folder.rmdir()
         folder.parent.rmdir()
-    with contextlib.suppress(OSError):  # where nothing stays, there is no folder; elsewhere `store check` reads it
+    with contextlib.suppress(OSError):  # if nothing stays, the folder is gone; otherwise `store check` reads this file
         (folder.parent / FORGOTTEN).touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""A checkpoint's manifest: what a host says it consists of. Hostile until every rule here holds."""
+"""Parse a checkpoint's manifest, the host's list of its files. It counts as hostile until every rule here holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_FILES = 100_000
 MAX_PATH = 1024
 NAME = "MANIFEST.json"
 OURS = frozenset({NAME, "PARTIAL.json", ".PARTIAL.json.tmp"})
-"""Names home itself writes into a published checkpoint."""
+"""Names of files that home itself writes into a published checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,12 @@ def parse_manifest(text: str, digest: str) -> Manifest:
     """Check a manifest against its digest and the rules.
 
     Args:
-        text: As the host sent it.
-        digest: The name of the outbox folder it came from.
+        text: The manifest as the host sent it.
+        digest: The name of the outbox folder that it came from.
 
     Raises:
-        ManifestRejected: Its content does not match its name, or names a path outside its folder, a path twice, too many files.
+        ManifestRejected: It does not match its digest, lists a path outside its folder, lists a path twice, or has too
+            many files.
     """
 
     def refuse(why: str) -> ManifestRejected:
@@ -55,7 +56,7 @@ def parse_manifest(text: str, digest: str) -> Manifest:
 
     try:
         content = text.encode()
-    except UnicodeEncodeError:  # a host's JSON may carry halves of characters, which no file can hold
+    except UnicodeEncodeError:  # a host's JSON may contain lone surrogates, which cannot be written to a file
         raise refuse("it is not text") from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise refuse("its content does not match its name")
@@ -88,12 +89,12 @@ def parse_manifest(text: str, digest: str) -> Manifest:
 
 
 def fetch_manifest(session: HostSession, checkpoint: Checkpoint) -> Manifest:
-    """Ask a host for a checkpoint's manifest.
+    """Request a checkpoint's manifest from its host.
 
     Raises:
         ManifestRejected: As in `parse_manifest`.
-        NotFound: The host does not have the checkpoint any more.
-        HostUnreachable: It does not answer.
+        NotFound: The host no longer has the checkpoint.
+        HostUnreachable: The host does not answer.
     """
     answer = session.call(ReadManifest(run_id=checkpoint.run_id, digest=checkpoint.digest))
     return parse_manifest(answer.text, checkpoint.digest)
@@ -104,7 +105,7 @@ def _eval_loss(metrics: Any) -> float | None:
 
 
 def _trouble(entry: Any) -> str | None:
-    """What is wrong with one entry, or None."""
+    """Return what is wrong with one entry, or None."""
     if not isinstance(entry, dict) or set(entry) != {"path", "size", "sha256"}:
         return "an entry needs path, size and sha256, and nothing else"
     path, size, sha256 = entry["path"], entry["size"], entry["sha256"]

@@ -1,13 +1,13 @@
-"""Is a checkpoint home? By what was read of it, never by its size alone.
+"""Decide whether a checkpoint is at home, from its bytes and never from its size alone.
 
-| what is known of its files here                                             | it is    |
-|-----------------------------------------------------------------------------|----------|
-| all were read and right, and none was touched since (size, times, inode)    | proven   |
-| some were touched since, or never read; read now, and right                 | proven   |
-| some are not what the manifest says, or the manifest is not                 | damaged  |
-| there is no folder                                                          | missing  |
+| what is known of its files here                                            | it is   |
+|----------------------------------------------------------------------------|---------|
+| all were read and correct, and none was touched since (size, times, inode) | proven  |
+| some were touched since, or never read; read now, and correct              | proven  |
+| some do not match the manifest, or the manifest does not match its digest  | damaged |
+| there is no folder                                                         | missing |
 
-A damage that was found before is a doubt: it ends only when every byte has been read and is right.
+Damage that was found before is a doubt. It ends only when every byte has been read and is correct.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 DOUBT = "damaged at home"
-"""Begins the trouble of a checkpoint whose copy here is not what its manifest says."""
+"""The beginning of `trouble` for a checkpoint whose copy here does not match its manifest."""
 
 
 def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None] = lambda _: None) -> Proof:
-    """Say whether every byte of a checkpoint is here; reads what was not read since it was last touched.
+    """Decide whether every byte of a checkpoint is here; read the files that were touched since they were last read.
 
     Args:
-        database: The store; what is found is noted there.
-        checkpoint: Which.
-        told: Given the name of each file that has to be read.
+        database: The store; the result is recorded there.
+        checkpoint: The checkpoint.
+        told: Called with the name of each file that has to be read.
     """
     place = checkpoint.home_path
     if place is None or not place.is_dir():

@@ -1,6 +1,7 @@
-"""From verified files in staging to a published checkpoint: linked where the bytes are here already, fsynced, renamed.
+"""Publish verified files from staging: link files whose bytes are here already, fsync, rename.
 
-Published files are read-only (0444), because checkpoints share equal files by hard links: a write must not reach two.
+Published files are read-only (0444), because checkpoints share equal files by hard links: a write would change them
+all.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 PARTIAL = "PARTIAL.json"
-"""Beside the manifest of a checkpoint that `include_optimizer` made smaller: `{"format": 1, "left_out": [paths]}`."""
+"""A file beside the manifest of a checkpoint that `include_optimizer` reduced: `{"format": 1, "left_out": [paths]}`."""
 
 TRASH = ".trash"
 
 
 def link_known(database: Database, staging: Path, files: Sequence[File]) -> list[File]:
-    """Put a hard link into staging for every file whose bytes lie in a published checkpoint, verified again.
+    """Hard-link into staging every file whose bytes lie in a published checkpoint, after verifying them again.
 
     Returns:
-        The files that have to travel.
+        The files that have to be transferred.
     """
     return [file for file in files if not file.size or not _link(database, staging / file.path, file)]
 
@@ -50,13 +51,13 @@ def _link(database: Database, target: Path, file: File) -> bool:
         try:
             os.link(source, target)
         except OSError:
-            return False  # another file system, or one without links
+            return False  # another file system, or one without hard links
         return True
     return False
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
-    """Give verified files their final place; a kill before the rename leaves staging, after it a whole checkpoint."""
+    """Move verified files to their final place. A kill before the rename leaves staging, after it a complete checkpoint."""
     known = {file.path for file in manifest.files} - set(left_out)
     folders = {parent.as_posix() for name in known for parent in PurePosixPath(name).parents}
     for path in sorted(staging.rglob("*"), reverse=True):
@@ -64,7 +65,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
             if path.relative_to(staging).as_posix() not in folders:
                 path.rmdir()
         elif path.relative_to(staging).as_posix() not in known:
-            path.unlink()  # a former, broken transfer's
+            path.unlink()  # left by an earlier transfer that was interrupted
         else:
             path.chmod(0o444)
     (staging / NAME).write_text(manifest.text)
@@ -73,7 +74,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
     for path in (*staging.rglob("*"), staging):
         fsync(path)
     plain = folder / f"checkpoint-{manifest.step}"
-    # The same step can be saved twice: after a resume it is another checkpoint, and the first stays what it was.
+    # The same step can be saved twice: after a resume it is another checkpoint, and the first one stays unchanged.
     place = plain if not plain.exists() else folder / f"{plain.name}@{manifest.digest[:8]}"
     staging.rename(place)
     fsync(folder)
@@ -81,7 +82,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
 
 
 def find_published(folder: Path, checkpoint: Checkpoint) -> Path | None:
-    """The folder of a checkpoint that was published and not recorded, because something died in between."""
+    """Return the folder of a checkpoint that was published but not recorded, because the process died in between."""
     plain = f"checkpoint-{checkpoint.step}"
     for place in (folder / plain, folder / f"{plain}@{checkpoint.digest[:8]}"):
         manifest = place / NAME
@@ -91,10 +92,10 @@ def find_published(folder: Path, checkpoint: Checkpoint) -> Path | None:
 
 
 def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
-    """A published checkpoint's manifest, and the files of it that should be here.
+    """Return a published checkpoint's manifest, and those of its files that should be here.
 
     Raises:
-        ManifestRejected: It is missing, or not the one of that digest any more.
+        ManifestRejected: The manifest is missing, or no longer matches the digest.
     """
     try:
         manifest = parse_manifest((place / NAME).read_text(), digest)
@@ -105,20 +106,20 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
 
 
 def strip(place: Path, surplus: Sequence[str]) -> None:
-    """Delete files from a published checkpoint; the note that they are meant to be missing is written before."""
+    """Delete files from a published checkpoint. PARTIAL.json is written first, so that they count as left out."""
     _write_partial(place, sorted({*surplus, *left_out(place)}))
     for name in surplus:
         (place / name).unlink(missing_ok=True)
 
 
 def mark_whole(place: Path) -> None:
-    """Note that nothing is meant to be missing any more; every file must be there."""
+    """Record that no file is left out any more; every file must exist."""
     (place / PARTIAL).unlink(missing_ok=True)
     fsync(place)
 
 
 def delete(place: Path) -> None:
-    """Move a published checkpoint into the trash; emptying it may be interrupted."""
+    """Move a published checkpoint into the trash; emptying that may be interrupted."""
     trash = place.parent / TRASH
     trash.mkdir(mode=0o700, exist_ok=True)
     place.rename(trash / f"{place.name}-{os.getpid()}")
@@ -135,7 +136,7 @@ def _write_partial(place: Path, left_out: Sequence[str]) -> None:
 
 
 def left_out(place: Path) -> set[str]:
-    """The files of a published checkpoint that are meant to be missing."""
+    """Return the files that were deliberately left out of a published checkpoint."""
     try:
         value = json.loads((place / PARTIAL).read_text())
     except FileNotFoundError:

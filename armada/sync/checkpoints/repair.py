@@ -1,4 +1,4 @@
-"""Damaged checkpoints made whole again: from other checkpoints at home, or from the host while it still has the bytes."""
+"""Repair damaged checkpoints, from other checkpoints at home, or from the host while it still has the bytes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _FILES_AT_ONCE = 200
 
 
 def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> Finding:
-    """Put right what another checkpoint at home has the bytes of; no host is asked.
+    """Repair files whose bytes another checkpoint at home has; no host is contacted.
 
     Returns:
         What is still damaged.
 
     Raises:
-        OSError: Home's disk would not take it.
+        OSError: Home's disk cannot store them.
     """
     checkpoint, place = finding.checkpoint, finding.place
     if finding.manifest_damaged:
@@ -65,12 +65,12 @@ def repair(
     *,
     locked: bool = False,
 ) -> None:
-    """Fetch what is damaged anew; each file takes the place of the bad one only once its hash is right, whatever others are.
+    """Fetch damaged files again. Each good file replaces the bad one as soon as its hash is correct, even if others fail.
 
     Raises:
-        NotFound: The host does not have the checkpoint any more.
-        ArmadaError: The host's copy is not what the manifest says either.
-        HostUnreachable: It does not answer.
+        NotFound: The host no longer has the checkpoint.
+        ArmadaError: The host's copy does not match the manifest either.
+        HostUnreachable: The host does not answer.
     """
     checkpoint, place = finding.checkpoint, finding.place
     run_id, digest = checkpoint.run_id, checkpoint.digest
@@ -90,10 +90,10 @@ def complete(context: SyncContext, checkpoint: Checkpoint, progress: Callable[[T
     """Fetch what `include_optimizer` left out of a published checkpoint.
 
     Returns:
-        How many files came; 0 where it was whole.
+        The number of fetched files; 0 if it was complete.
 
     Raises:
-        NotFound, ArmadaError, HostUnreachable: As in `repair`; what was home stays as it was.
+        NotFound, ArmadaError, HostUnreachable: As in `repair`; the files at home are unchanged.
     """
     place = checkpoint.home_path
     if place is None:
@@ -116,7 +116,7 @@ def _bring_into(
     files: Sequence[File],
     progress: Callable[[TransferProgress], None],
 ) -> None:
-    """Fetch files of a published checkpoint; each takes its place only once its hash is right."""
+    """Fetch files of a published checkpoint; each is moved into place only once its hash is correct."""
     database, session = context.database, context.session
     staging = context.home.staging(checkpoint.run_id, checkpoint.digest)
     missing = prepare_staging(database, staging, checkpoint, files)
@@ -136,7 +136,7 @@ def _bring_into(
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """Brings files of one checkpoint into staging."""
+    """Fetches files of one checkpoint into staging."""
 
     transfer: Transfer
     host: str
@@ -145,11 +145,11 @@ class _Fetch:
     progress: Callable[[TransferProgress], None]
 
     def some(self, files: Sequence[File]) -> dict[str, ArmadaError]:
-        """Fetch files; those that cannot be had are named with the reason, and keep the others from nothing.
+        """Fetch files. Return the reason for each file that cannot be fetched; the others are fetched all the same.
 
         Raises:
             HostUnreachable: The link stayed down.
-            OSError: Home's disk would not take it.
+            OSError: Home's disk cannot store them.
         """
         try:
             folder = f"outbox/{self.checkpoint.digest}/"
@@ -166,7 +166,7 @@ class _Fetch:
 
 
 def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
-    """Give files that are right in staging the places of the bad ones."""
+    """Replace the damaged files by the correct ones in staging."""
     for file in files:
         source, target = staging / file.path, place / file.path
         source.chmod(0o444)
@@ -179,5 +179,5 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) 
 
 
 def _replace_manifest(place: Path, text: str) -> None:
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted the whole folder
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user may have deleted the whole folder
     write_atomically(place / NAME, text, mode=0o666, unique=False)

@@ -1,4 +1,4 @@
-"""The checkpoint of a run that a person names."""
+"""Select the checkpoint of a run that the user names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DIGEST = re.compile("[0-9a-f]{16,64}")
 
 
 def choose_checkpoint(database: Database, session: HostSession | None, run: Run, word: str) -> Checkpoint:
-    """Find the checkpoint that a person names: a step, `best`, `last`, or the beginning of its digest.
+    """Find the checkpoint that the user names: a step, `best`, `last`, or a prefix of its digest.
 
-    Where the host does not answer, or there is no session with it, one that is home is found all the same.
+    If the host does not answer, or there is no session, only checkpoints at home are found.
 
     Raises:
         UsageError: The word is none of these.
-        NotFound: There is no such checkpoint, here or there.
+        NotFound: There is no such checkpoint, at home or on the host.
     """
     digest = _DIGEST.fullmatch(word) is not None
     if word not in ("best", "last") and not word.isdecimal() and not digest:
@@ -46,7 +46,7 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
     elif digest:
         matching = [c for c in known if c.digest.startswith(word)][:1]
     else:
-        matching = [c for c in known if c.step == int(word)][-1:]  # after a resume the later one of a step counts
+        matching = [c for c in known if c.step == int(word)][-1:]  # after a resume a step may be saved twice
     if not matching:
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
         lacking = " with an evaluation loss" if word == "best" and known else ""

@@ -1,4 +1,4 @@
-"""Published checkpoints looked over, as restic's `check` does: what is damaged is fetched again while a host still has it."""
+"""Verify published checkpoints, as restic's `check` does; damaged files are fetched again while a host still has them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One published checkpoint: `damaged` are its files that are missing or wrong; `manifest` too, where that is so."""
+    """One published checkpoint: `damaged` lists its missing or wrong files, including `manifest` if that is damaged."""
 
     checkpoint: Checkpoint
     place: Path
@@ -36,18 +36,18 @@ class Finding:
 
 
 def without_damage(finding: Finding) -> Finding:
-    """The same checkpoint, repaired."""
+    """Return the finding for the same checkpoint after its repair."""
     return replace(finding, damaged=(), manifest_damaged=False)
 
 
 def look_over(database: Database, run_id: str, *, read_data: bool, told: Callable[[str], None]) -> list[Finding]:
-    """Hold every published checkpoint of a run against its manifest.
+    """Compare every published checkpoint of a run with its manifest.
 
     Args:
         database: The store.
-        run_id: Which run.
-        read_data: Read every byte; otherwise sizes and the manifest's own hash.
-        told: Given the name of what is being looked at.
+        run_id: The run.
+        read_data: Read every byte; otherwise check sizes and the manifest's own hash.
+        told: Called with the name of what is being checked.
     """
     found = []
     right = is_right if read_data else has_size
@@ -69,7 +69,7 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
 
 
 def note_damage(database: Database, finding: Finding, why: str) -> None:
-    """Keep what is known of a checkpoint that could not be repaired."""
+    """Record that a checkpoint is damaged and could not be repaired."""
     checkpoint = finding.checkpoint
     if not finding.place.is_dir():
         files_home.forget(database, finding.place)

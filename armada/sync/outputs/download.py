@@ -1,7 +1,8 @@
-"""What a run wrote besides checkpoints comes home too: logs, metrics, W&B files, merged models, the files its experiment names.
+"""Download what a run wrote besides checkpoints: logs, metrics, W&B files, merged models, the files its experiment names.
 
-They lie in `runs/<run_id>/outputs/` under the names they have on the host. A file still being written comes as long as it was when
-it was listed; every one is held against the SHA-256 the host gives for that length before it takes the place of an older one.
+They are stored in `runs/<run_id>/outputs/` under their names on the host. A file that is still being written is fetched
+at the length it was listed with. Each is checked against the host's SHA-256 for that length before it replaces an older
+copy.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 _BATCH = 200
 _HASHING_TIMEOUT_S = 1800.0
 _AHEAD_BYTES = 64 << 20
-"""So much is hashed on the host while checkpoints travel; more could slow down the disk they are read from."""
+"""How many bytes the host may hash while checkpoints are transferred; more could slow down the disk they are read from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What one look at a run's outputs brought; `skipped` are names that no file at home can have."""
+    """What one sync fetched of a run's outputs; `skipped` are names that are not valid at home."""
 
     fetched: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -47,7 +48,7 @@ class Outputs:
     skipped: tuple[str, ...] = ()
 
     def then(self, later: Outputs) -> Outputs:
-        """This look and a later one, as one; what came twice counts once."""
+        """Combine this result with a later one; a file that was fetched twice counts once."""
         news = tuple(path for path in later.fetched if path not in self.fetched)
         size_bytes = self.size_bytes + later.size_bytes
         return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped)
@@ -55,17 +56,17 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """What the host was asked to hash, and what waits for its answer."""
+    """A request to the host for hashes, and the call that waits for its answer."""
 
     batch: tuple[Listed, ...]
     answer: Callable[[], protocol.Hashes]
 
 
 def ask_ahead(context: SyncContext, entry: RunListing, log_limit_bytes: int | None) -> Hashes | None:
-    """Ask for the hashes that `download_outputs` will need, before checkpoints are brought; None where that is nothing, or much.
+    """Request the hashes that `download_outputs` will need, before checkpoints are fetched. None if there is nothing or too much to hash.
 
     Raises:
-        HostUnreachable: It could not be asked.
+        HostUnreachable: The request could not be sent.
     """
     home, run_id = context.home, context.run_id
     listed, _ = coming(home, run_id, entry, log_limit_bytes)
@@ -88,18 +89,18 @@ def download_outputs(
     progress: Callable[[TransferProgress], None],
     asked: Hashes | None = None,
 ) -> Outputs:
-    """Bring home what changed.
+    """Fetch the outputs that changed.
 
     Args:
         context: The run and its host.
-        listed: What the host has.
-        fetcher: With the same host.
-        progress: Told how far each batch is.
-        asked: What the host was asked before.
+        listed: The host's files.
+        fetcher: Fetches from the same host.
+        progress: Receives the progress of each batch.
+        asked: The result of `ask_ahead`.
 
     Raises:
-        DiskFull: Before anything is fetched that does not fit.
-        HostUnreachable: The link stayed down; whole files that came are kept.
+        DiskFull: The files do not fit; nothing was fetched.
+        HostUnreachable: The link stayed down; complete files are kept.
     """
     home, run_id = context.home, context.run_id
     folder = home.run(run_id) / FOLDER
@@ -126,7 +127,7 @@ def download_outputs(
                 unsettled.append(item.path)
         write_index(folder, index)
     if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
-        (folder / END).unlink(missing_ok=True)  # all of the log is here now
+        (folder / END).unlink(missing_ok=True)  # the log is complete here now
     return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
 
 
@@ -138,7 +139,7 @@ def _bring_batch(
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
 ) -> set[str]:
-    """The paths of those that are at home now as they were listed."""
+    """Fetch a batch; return the paths of files that are at home now as they were listed."""
     files = [
         File(item.path, item.size_bytes, sha256, item.source, item.offset)
         for item, sha256 in zip(batch, hashes, strict=False)
@@ -148,9 +149,9 @@ def _bring_batch(
     staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"
     for file in missing:
         if file.offset:
-            continue  # the end of a log begins elsewhere than the one that is here
+            continue  # the end of this log begins at a different offset than the copy here
         _seed(folder, staging, journal, file)
-    for _ in range(2):  # the second time without the beginning that turned out not to be one
+    for _ in range(2):  # the second time without the local beginning, which did not match
         if not missing:
             break
         with contextlib.closing(BlockWriter(staging, journal, missing)) as writer:
@@ -166,7 +167,7 @@ def _bring_batch(
 
 
 def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
-    """Begin with what is here of a log that grew; the hash over all of it says whether that was right."""
+    """Start with the local copy of a log that has grown; the hash over the whole file shows whether that was right."""
     old = folder / file.path
     try:
         size = old.lstat().st_size if old.is_file() and not old.is_symlink() else 0

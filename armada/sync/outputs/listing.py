@@ -1,4 +1,4 @@
-"""What a host lists of a run's outputs, and what of that is at home."""
+"""Compare a host's listing of a run's outputs with the files at home."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LONGEST_NAME = 1024
 
 
 def coming(home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None) -> tuple[list[Listed], list[str]]:
-    """What of a host's listing is to be at home, and the names that cannot: `read_listing`, with a long log cut."""
+    """Return the files of a host's listing that belong at home, and the names that are invalid: `read_listing`, with a long log cut."""
     listed, skipped = read_listing(entry)
     return cut(home.run(run_id) / FOLDER, listed, limit_bytes), skipped
 
 
 def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
-    """Check a host's listing; names that could mean something else at home are left out and returned beside it."""
+    """Check a host's listing; names that could mean something else at home are left out and returned separately."""
     found, skipped = [], []
     seen: set[str] = set()
     for item in entry.outputs:
@@ -47,7 +47,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
 
 
 def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
-    """The files that are not at home as the host lists them, or that were touched here since they came."""
+    """Return the files that are not at home as listed, or that were touched here since they were fetched."""
     folder = home.run(run_id) / FOLDER
     index = read_index(folder)
     return [
@@ -56,13 +56,13 @@ def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed
 
 
 def output_log(home: HomePaths, run_id: str) -> Path | None:
-    """What a run printed, as far as it came home; None where nothing did."""
+    """Return the fetched part of a run's output; None if nothing was fetched."""
     place = home.run(run_id) / FOLDER / "output.log"
     return place if place.is_file() and not place.is_symlink() else None
 
 
 def touched(path: Path) -> list[int]:
-    """What changes of a file whenever somebody writes to it, or puts another in its place."""
+    """Return the values of `stat` that change whenever a file is written or replaced."""
     look = Look.at(path)
     return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
 

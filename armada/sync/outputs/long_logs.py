@@ -1,6 +1,6 @@
-"""What comes home of a log that is longer than `sync.log_limit`: its beginning, and its end beside it.
+"""Cut a log that is longer than `sync.log_limit`: its beginning comes home, and its end in a separate file.
 
-The middle stays on the host. A release says so and asks a person; nothing here calls it unwanted.
+The middle stays on the host. A release reports that and asks the user; no code here treats it as unwanted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 LOG = "output.log"
 END = "output.log.end"
-"""Beside the log at home: the newest part of one whose middle stays on the host. No run has a file of this name there."""
+"""The file beside the log at home with its newest part, if the middle stays on the host. No run has a file of this name there."""
 _END_SHARE = 4
 _LARGEST_END_BYTES = 16 << 20
-"""While the run prints, its end travels anew with each sync."""
+"""The limit of the end part: it is fetched again with each sync while the run prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Listed:
     """A file as the host lists it, or a part of one.
 
     Attributes:
-        path: Its name at home, below the run's outputs.
-        size_bytes: How long it is at home.
-        mtime: The host's, unix time.
+        path: Its name at home, relative to the run's outputs.
+        size_bytes: Its size at home.
+        mtime: The host's modification time, unix time.
         offset: Where in the host's file it begins.
     """
 
@@ -44,12 +44,12 @@ class Listed:
 
 
 def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list[Listed]:
-    """Let a log beyond the limit come in two parts; nothing of it that is at home is cut away.
+    """Split a log beyond the limit into two parts; nothing of it that is at home is cut off.
 
     Args:
         folder: The run's outputs at home.
-        listed: As the host says.
-        limit_bytes: For both parts together; None: no limit.
+        listed: The host's files.
+        limit_bytes: The limit for both parts together; None: no limit.
     """
     found: list[Listed] = []
     for item in listed:
@@ -59,7 +59,7 @@ def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list
             found.append(item)
             continue
         end_bytes = min(limit_bytes // _END_SHARE, _LARGEST_END_BYTES)
-        here_bytes = _size(folder / LOG)  # an older armada, or another limit, may have brought more
+        here_bytes = _size(folder / LOG)  # an older armada, or another limit, may have fetched more
         begin_bytes = max(limit_bytes - end_bytes, here_bytes if here_bytes <= item.size_bytes else 0)
         found.append(dataclasses.replace(item, size_bytes=begin_bytes))
         if begin_bytes < item.size_bytes:
@@ -68,7 +68,7 @@ def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list
 
 
 def left_there(listed: Sequence[Listed]) -> tuple[int, int]:
-    """How much of the log, after `cut`, stays on the host, and how long it is there; both in bytes, and 0 where it comes whole."""
+    """Return how many bytes of the log `cut` leaves on the host, and the log's length there; both are 0 if the log is not cut."""
     begin = next((item.size_bytes for item in listed if item.path == LOG), 0)
     end = next((item for item in listed if item.path == END), None)
     return (max(0, end.offset - begin), end.offset + end.size_bytes) if end is not None else (0, 0)

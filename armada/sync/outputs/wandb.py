@@ -1,4 +1,4 @@
-"""W&B's offline folders of a run that came home, and their upload by home's own `wandb` program."""
+"""Find a run's offline W&B folders at home, and upload them with home's own `wandb` program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_KEY = re.compile(r"no api key|api key not configured|not logged in|WANDB_API
 
 @dataclass(frozen=True, slots=True)
 class OfflineRun:
-    """One attempt's records; `uploaded` when all of them as they are now were."""
+    """One attempt's records; `uploaded` if their current content was uploaded."""
 
     folder: Path
     records: Path
@@ -37,9 +37,9 @@ class OfflineRun:
 
 
 def offline_runs(home: HomePaths, run_id: str) -> list[OfflineRun]:
-    """What is home, in order of time. Links, and folders without records, are none."""
+    """Return the offline folders at home, ordered by time. Links and folders without records do not count."""
     found = []
-    # W&B makes `wandb` below WANDB_DIR; a command's own program may have put it into its work folder.
+    # W&B creates `wandb` below WANDB_DIR; the program of a command may have put it into its work folder.
     for top in (home.run(run_id) / FOLDER / "wandb", home.run(run_id) / FOLDER / "work" / "wandb"):
         for folder in sorted(top.iterdir()) if top.is_dir() else []:
             if not _OFFLINE.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
@@ -51,7 +51,7 @@ def offline_runs(home: HomePaths, run_id: str) -> list[OfflineRun]:
 
 
 def find_program() -> list[str]:
-    """How home's own `wandb` is called.
+    """Return the command that starts home's own `wandb`.
 
     Raises:
         UsageError: There is none.
@@ -70,14 +70,14 @@ def find_program() -> list[str]:
 def compose_command(
     program: Sequence[str], runs: Sequence[OfflineRun], *, run_id: str | None, project: str | None, entity: str | None
 ) -> list[str]:
-    """The upload as words.
+    """Return the upload command as an argument list.
 
     Args:
         program: From `find_program`.
-        runs: Which; in the order their records are to be told.
-        run_id: What all of them are one run of, at W&B; None leaves what each says of itself.
-        project: Instead of what they say.
-        entity: Likewise.
+        runs: The runs to upload, in the order of their records.
+        run_id: The id of the one W&B run that they all belong to; None keeps the id in each record.
+        project: Overrides the project in the records.
+        entity: Overrides the entity in the records.
     """
     options = [("--id", run_id), ("--project", project), ("--entity", entity)]
     words = [f"{name}={value}" for name, value in options if value]
@@ -85,17 +85,17 @@ def compose_command(
 
 
 def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[str], None]) -> None:
-    """Run it; the key is whatever W&B finds by itself: WANDB_API_KEY or netrc, both home's own.
+    """Run the upload. W&B finds the key itself: in WANDB_API_KEY or netrc, both home's own.
 
     Raises:
-        UsageError: It has no key, or does not understand us.
-        OutcomeUnknown: It failed otherwise; what arrived there stays, and the same again continues.
+        UsageError: There is no key, or this `wandb` does not accept the command.
+        OutcomeUnknown: The upload failed otherwise. Uploaded records stay at W&B, and the same command continues.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_DISABLED")}
     said: list[str] = []
     with subprocess.Popen(
         list(command),
-        cwd=runs[0].folder.parent,  # it keeps a log of its own beside the runs
+        cwd=runs[0].folder.parent,  # it writes its own log beside the runs
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -129,7 +129,7 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
 
 
 def _is_uploaded(records: Path) -> bool:
-    """W&B marks what it has uploaded; records that came home after that mark have more to tell."""
+    """Whether the records did not change since W&B marked them as uploaded."""
     mark = records.with_name(records.name + ".synced")
     try:
         return mark.stat().st_mtime >= records.stat().st_mtime

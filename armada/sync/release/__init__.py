@@ -1,1 +1,1 @@
-"""Can a host be destroyed without losing anything?"""
+"""Decide whether a host can be destroyed without losing anything."""

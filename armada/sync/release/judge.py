@@ -1,4 +1,4 @@
-"""Can this host be destroyed without losing anything? Nothing is assumed: the host is asked, home's files are looked at."""
+"""Decide whether a host can be destroyed without losing anything, by querying the host and checking home's files."""
 
 from __future__ import annotations
 
@@ -56,49 +56,49 @@ _AT_ONCE = 200
 _LOOKS = 30
 _LOOK_EVERY_S = 0.3
 _BEYOND = 1 << 50
-"""Past the end of any file: only the evidence is wanted, no metrics and no events."""
+"""An offset beyond the end of any file: requests the evidence only, without metrics and events."""
 
 
 def judge_host(context: HostContext, *, ignore_work: bool = False) -> list[Item]:
-    """List what destroying the host would lose, and what a person may want to know before.
+    """List what destroying the host would lose, and what the user may want to know before.
 
     Args:
         context: The host.
-        ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` names.
+        ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` pattern matches.
 
     Raises:
-        HostUnreachable: Nothing can be said then.
+        HostUnreachable: Nothing can be decided.
     """
     listed = submissions_there(context.session)
     run_ids = list(listed)
     items = _not_there(context.database, context.session, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(context, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
-    # Reading every byte of what is home takes its time.
+    # Look again: reading every byte at home took time.
     later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
     return items + [put_there_meanwhile(run_id, context.host) for run_id in came]
 
 
 def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:
-    """Write the end of runs that a person stopped and whose batch system then forgot their jobs, as the same stop once more does.
+    """Record the end of runs that the user stopped and whose batch system then forgot their jobs, as a second stop would.
 
     Args:
-        session: With the host.
-        sleep: Waits so many seconds between two looks.
+        session: A session with the host.
+        sleep: Waits this many seconds between two polls.
 
     Returns:
         The ids of the runs.
 
     Raises:
-        HostUnreachable: It does not answer.
+        HostUnreachable: The host does not answer.
     """
     listed = list(submissions_there(session))
     found = [run_id for run_id, life in _evidence(session, listed).items() if was_stopped_and_forgotten(life)]
     for run_id in found:
-        with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict says what is left of it
+        with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict reports what is left of it
             session.call(StopRun(run_id=run_id, grace_s=0.0), timeout_s=60.0)
-    for _ in range(_LOOKS if found else 0):  # a process of its own writes the end
+    for _ in range(_LOOKS if found else 0):  # a separate process writes the end
         if not any(was_stopped_and_forgotten(life) for life in _evidence(session, found).values()):
             break
         sleep(_LOOK_EVERY_S)
@@ -119,7 +119,7 @@ def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Evidenc
 
 
 def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
-    """Runs that home put on this host and that are not on it now: where its root is another one, they may be on a disk of its."""
+    """Judge the runs that home submitted to this host and that it does not show now. If its root changed, they may be on another disk."""
     missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
     if not missing:
         return []
@@ -128,13 +128,13 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
     items: list[Item] = []
     for run in missing:
         if run.root_id is None and run.observed_at is None:
-            continue  # it never got there
+            continue  # it was never submitted
         items += judge_missing(_missing(database, run, answer, told.get(run.run_id)))
     return items
 
 
 def _missing(database: Database, run: Run, answer: Observations, told: Look | Misfit | None) -> RunMissing:
-    """Put together what a host's part of a `run.observe` answer tells of a run that it does not have."""
+    """Build the evidence about a run that the host does not have, from its part of a `run.observe` answer."""
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
     may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
     remains = told.run.remains if isinstance(told, Look) else None
@@ -148,7 +148,7 @@ def _missing(database: Database, run: Run, answer: Observations, told: Look | Mi
 
 
 def _is_settled(database: Database, run_id: str) -> bool:
-    """Whether all of a run came home, and what its host had last is proven to be here still."""
+    """Whether everything of a run came home, and what its host had last is proven to be here still."""
     left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
     if runs.find(database, run_id).is_guess:
         return False
@@ -156,12 +156,12 @@ def _is_settled(database: Database, run_id: str) -> bool:
 
 
 def runs_there(session: HostSession) -> list[str]:
-    """The ids of the runs that a host has."""
+    """Return the ids of the runs that a host has."""
     return list(submissions_there(session))
 
 
 def submissions_there(session: HostSession) -> dict[str, int | None]:
-    """The runs that a host has, by id, and how often each was handed over."""
+    """Return the number of submissions of each run that a host has, by id."""
     listed = session.call(ListRuns()).runs
     return {run.run_id: run.submission for run in listed if not isinstance(run, Misfit)}
 
@@ -202,7 +202,7 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
 
 
 def _scraps(database: Database, run_id: str, evidence: Observations, told: Look | Misfit | None) -> RunMissing | None:
-    """What may still live of a run of whose folder somebody deleted most; None where the answer does not say that."""
+    """Return what may still live of a run whose folder was mostly deleted; None if the answer does not report that."""
     if not isinstance(told, Look) or told.run.exists or told.run.remains is None or not runs.is_known(database, run_id):
         return None
     missing = _missing(database, runs.find(database, run_id), evidence, told)
@@ -216,7 +216,7 @@ def _gather(
     life: Life,
     unnamed: Unnamed,
 ) -> RunThere:
-    """Put together what a run's part of a `sync.look` answer and home's own disk show of it."""
+    """Build the evidence about a run from its part of a `sync.look` answer and from home's own disk."""
     run_id = context.run_id
     listing, skipped = coming(context.home, run_id, entry, settings_of(spec or {}).log_limit_bytes)
     missing = stale(context.home, run_id, listing) if spec is not None else []
@@ -244,7 +244,7 @@ def _checkpoints(database: Database, run_id: str, entry: RunListing, *, known: b
     for each in entry.outbox:
         found = here.get(each.digest)
         proof = Proof.MISSING if found is None else prove(database, found)
-        # Not wanted beside what home keeps: where that is no longer whole, it may be wanted again.
+        # Unwanted only relative to what home keeps: if that is damaged, this one may be wanted again.
         unwanted = proof is Proof.MISSING and found is not None and found.trouble == NOT_WANTED
         unwanted = unwanted and _keeps_whole(database, here.values())
         yield CheckpointThere(each.step, each.size_bytes, proof, unwanted)

@@ -1,4 +1,4 @@
-"""What is lost with a run that is forgotten while its host cannot be asked, as far as home knows."""
+"""Find what is lost when a run is forgotten while its host cannot be contacted, as far as home knows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnlyOnHost:
-    """What only the host has, or may have: checkpoints, the end of what the run wrote, a job that may go on."""
+    """What only the host has, or may have: checkpoints, the end of the outputs, a job that may still run."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     outputs: str | None = None
     job: str | None = None
 
     def sentences(self, host: str) -> list[str]:
-        """One sentence for each; none where all is home and the run has ended."""
+        """Return one sentence for each; an empty list if everything is at home and the run has ended."""
         said = []
         if self.checkpoints:
             size = amount(sum(each.size_bytes for each in self.checkpoints))
@@ -39,12 +39,12 @@ class OnlyOnHost:
 
 
 def find_only_on_host(database: Database, run: Run, *, price_per_hour: float | None, now: float) -> OnlyOnHost:
-    """Gather it from the store alone.
+    """Collect it from the store alone.
 
     Args:
         database: The store.
-        run: Which, as last seen.
-        price_per_hour: What its host costs, where that is known.
+        run: The run as last seen.
+        price_per_hour: The price of its host, if known.
         now: Unix time.
     """
     only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]

@@ -1,7 +1,8 @@
-"""Files below work/ that no `sync.outputs` names: which of them are at home all the same, as files of a checkpoint.
+"""Find files below work/ that no `sync.outputs` pattern matches but that are at home all the same, as files of a checkpoint.
 
-A script leaves its checkpoints where it wrote them, and copies the best one. These bytes are home, so a release has nothing to say of
-them. A name or a size is no evidence: the host hashes each file whose size is that of one at home, and home's file must be proven.
+A script leaves its checkpoints where it wrote them, and copies the best one. Those bytes are at home, so a release need
+not report them. A name or a size is no evidence: the host hashes each file whose size matches one at home, and home's
+file must be proven.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _HASHED_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """Files of a run that no `sync.outputs` names: how many, how large together, and some of their paths."""
+    """Files of a run that no `sync.outputs` pattern matches: their number, their total size, and some of their paths."""
 
     count: int = 0
     size_bytes: int = 0
@@ -45,15 +46,15 @@ def read_unnamed(entry: RunListing) -> Unnamed:
 
 
 def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
-    """Leave out the files whose very bytes are in a checkpoint that is proven to be home.
+    """Leave out the files whose bytes are in a checkpoint that is proven to be at home.
 
     Args:
         context: The run and its host.
         outputs: The run's `sync.outputs`.
-        unnamed: What the host counted.
+        unnamed: The files that the host counted.
 
     Raises:
-        HostUnreachable: Nothing can be said then.
+        HostUnreachable: Nothing can be decided.
     """
     here = _files_at_home(context.database, context.run_id)
     if not unnamed.count or not here:
@@ -76,7 +77,7 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
 def _same(
     context: SyncContext, alike: Sequence[tuple[str, int]], here: dict[tuple[int, str], list[Checkpoint]]
 ) -> dict[str, int]:
-    """The files, with their sizes, whose hash a proven checkpoint has."""
+    """Return the files whose hash a proven checkpoint contains, with their sizes."""
     proofs: dict[str, bool] = {}
 
     def is_proven(checkpoint: Checkpoint) -> bool:
@@ -95,7 +96,7 @@ def _same(
 
 
 def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], list[Checkpoint]]:
-    """Size and SHA-256 of each file of the run's published checkpoints, and which of these have it."""
+    """Return the run's published checkpoints that contain a file, by the file's size and SHA-256."""
     found: dict[tuple[int, str], list[Checkpoint]] = {}
     for checkpoint in checkpoints.of_run(database, run_id):
         if checkpoint.home_path is None:

@@ -1,1 +1,1 @@
-"""One sync of one run, of many hosts, or for a person who waits for it."""
+"""Sync one run, the runs of many hosts, or a run that the user waits for."""

@@ -1,6 +1,7 @@
-"""What a home tells a host about a run's checkpoints: that it holds them, will not fetch them, or has all it wants.
+"""Report to a host that this home holds a run's checkpoints, will not fetch them, or has everything it wants.
 
-The host keeps this apart for each home, and lets a checkpoint go only once every home that registered for its run has spoken.
+The host records this per home. It deletes a checkpoint only once every home that registered for the run has reported
+about it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Acknowledger:
-    """Tells one run's host what this home has of the run.
+    """Reports to one run's host what this home has of the run.
 
     Args:
         context: The run and its host.
-        troubles: Where what the host refuses is added.
+        troubles: The host's refusals are appended here.
     """
 
     def __init__(self, context: SyncContext, troubles: list[Trouble]) -> None:
@@ -49,19 +50,19 @@ class Acknowledger:
         self._unanswered: list[tuple[Checkpoint, bool, Callable[[], Acknowledged]]] = []
 
     def note_known(self, entry: RunListing) -> None:
-        """Take over what the host knows already."""
+        """Record what the host already knows."""
         self._before = next((each for each in entry.homes if each.id == self.own.id), None)
         self._has_others = any(each.id != self.own.id for each in entry.homes)
 
     def acknowledge(self, digest: str | None = None) -> None:
-        """Tell the host what is home, or that one checkpoint is; only from then on may it go there.
+        """Report to the host the checkpoints at home, or only one. Only from then on may the host delete them.
 
-        `await_answers` takes its answers.
+        `await_answers` reads the host's answers.
         """
         refused = {trouble.digest for trouble in self._troubles}
         for checkpoint in checkpoints.of_run(self._database, self._run_id):
             if checkpoint.digest in refused:
-                continue  # it was asked for a moment ago
+                continue  # it just failed
             if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.home_path is None:
                 continue
             if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):
@@ -70,17 +71,17 @@ class Acknowledger:
                 self._say(checkpoint, wanted=True)
 
     def _must_say_again(self, checkpoint: Checkpoint) -> bool:
-        """Whether the host lacks a word that the store has: said by the home that this one is a copy of, without a name, or lost there."""
+        """Whether the host lacks an acknowledgement that the store has: sent by the original of this home, without a name, or lost."""
         unknown = self._before is not None and checkpoint.digest not in self._before.held
         return unknown and prove(self._database, checkpoint) is Proof.PROVEN
 
     def decline(self, checkpoint: Checkpoint) -> None:
-        """Tell a host where another home may wait for the word that this one will not fetch a checkpoint."""
+        """Tell a host that this home will not fetch a checkpoint, in case another home's deletion waits for that."""
         if self._has_others and self._before is not None and checkpoint.digest not in self._before.unwanted:
             self._say(checkpoint, wanted=False)
 
     def prune(self, digests: Sequence[str]) -> list[str]:
-        """Ask the host to delete checkpoints; those that it says are gone."""
+        """Ask the host to delete checkpoints; return those that it reports as deleted."""
         if not digests:
             return []
         question = Prune(run_id=self._run_id, digests=tuple(digests), home=asking(self.own))
@@ -97,7 +98,7 @@ class Acknowledger:
         return pruned
 
     def settle(self, submission: int) -> None:
-        """Tell the host that this home has all it wants of the run up to a submission; the next sync says so where this one cannot."""
+        """Tell the host that this home has everything it wants of the run up to a submission. If this fails, the next sync repeats it."""
         known = [c for c in checkpoints.of_run(self._database, self._run_id) if c.on_host]
         digests = [c.digest for c in known if c.home_path is not None or c.trouble == due.NOT_WANTED]
         before = self._before
@@ -109,17 +110,17 @@ class Acknowledger:
             )
 
     def await_answers(self) -> None:
-        """Take the host's answers to what it was told. Until they are here nothing counts as acknowledged.
+        """Read the host's answers to the reports. Until they arrive nothing counts as acknowledged.
 
         Raises:
-            HostUnreachable: The link stayed down; the next sync says it again.
+            HostUnreachable: The link stayed down; the next sync reports again.
         """
         unanswered, self._unanswered = self._unanswered, []
         for checkpoint, wanted, answer in unanswered:
             try:
                 answer()
             except NotFound:
-                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # thinned meanwhile
+                checkpoints.mark_off_host(self._database, self._run_id, checkpoint.digest)  # deleted meanwhile
             except HostUnreachable:
                 raise
             except ArmadaError as error:
@@ -129,7 +130,7 @@ class Acknowledger:
                     checkpoints.mark_acknowledged(self._database, self._run_id, checkpoint.digest)
 
     def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> None:
-        """Tell the host about one checkpoint; the next bytes are not kept waiting for its answer."""
+        """Report one checkpoint to the host; the transfer continues without waiting for the answer."""
         home = asking(self.own)
         word = Acknowledge(run_id=self._run_id, digest=checkpoint.digest, home=home)
         if not wanted:

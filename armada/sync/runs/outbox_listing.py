@@ -1,4 +1,4 @@
-"""What a host has of runs: asked before anything is brought, together with how they are."""
+"""List what a host has of runs, and how the runs are, before anything is fetched."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from armada.sync.transfer.streams import Streams
 
 FRESH_S = 10.0
-"""An observation of this age need not be made again before a sync."""
+"""Seconds: a newer observation need not be repeated before a sync."""
 
 _TIMEOUT_S = 120.0
 _MANIFESTS = 2
-"""So many of the newest checkpoints that nobody fetched yet bring their manifests along, which saves a question each."""
+"""How many of the newest checkpoints that no home has fetched send their manifests along; each saves a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxListing:
-    """A run's part of an answer to `sync.look`; `ended` and `submission` are what was known of the run before the host was asked.
+    """A run's part of an answer to `sync.look`. `ended` and `submission` hold what was known before the host was queried.
 
-    That order matters: of a submission that had ended then, the answer shows all there will ever be. A run that another
+    That order matters: of a submission that had already ended, the answer shows everything there will ever be. A run that another
     home has resumed since has not ended.
     """
 
@@ -55,12 +55,12 @@ class OutboxListing:
 
     @property
     def folder(self) -> Folder:
-        """Whether the run's folder is there."""
+        """Whether the run's folder exists."""
         return Folder(self.entry.exists, self.root, self.wiped)
 
     @property
     def finishing(self) -> int:
-        """How many checkpoints are hashed there now without their supervisor, which died."""
+        """How many checkpoints the host is hashing now because their supervisor died."""
         return self.entry.finishing or 0
 
 
@@ -72,17 +72,17 @@ def look_at(
     *,
     asker: Home | None = None,
 ) -> dict[str, OutboxListing]:
-    """Ask a host what it has of these runs; the answer by run id. From then on it keeps for `asker` what that has not fetched."""
+    """Ask a host what it has of these runs; return its answers by run id. The host then keeps for `asker` what that has not fetched."""
     moment = time.time() if now is None else now
     answer = session.call(_question(database, chosen, asker), timeout_s=_TIMEOUT_S)
     return _read(session, chosen, answer, moment)
 
 
 def look_first(context: HostContext, pool: Streams, chosen: Sequence[Run], now: float) -> dict[str, OutboxListing]:
-    """See what the host has of runs; what will bring it is opened meanwhile, where the store knows of something.
+    """List what the host has of runs. Meanwhile open the streams, if the store knows of something to fetch.
 
     Raises:
-        HostUnreachable: As `observe` does.
+        HostUnreachable: As in `observe`.
     """
     database, session = context.database, context.session
     for run in chosen:
@@ -94,7 +94,7 @@ def look_first(context: HostContext, pool: Streams, chosen: Sequence[Run], now: 
 
 
 def expects(database: Database, run_id: str) -> bool:
-    """Tell whether the store knows of a checkpoint that is to come."""
+    """Tell whether the store knows of a checkpoint to fetch."""
     known = checkpoints.of_run(database, run_id)
     return any(c.on_host and c.home_path is None and c.trouble != due.NOT_WANTED for c in known)
 
@@ -108,18 +108,18 @@ def observe_and_look(
     *,
     asker: Home,
 ) -> dict[str, OutboxListing]:
-    """See how some runs are, and what the host has of all that were chosen, in one round trip.
+    """Observe some runs and list what the host has of all of them, in one round trip.
 
     Args:
         database: The store.
-        session: With the host.
-        chosen: As the store knows them now.
-        unseen: Those of them whose state is not known well enough.
+        session: A session with the host.
+        chosen: The runs as the store has them now.
+        unseen: Those whose state is not known well enough.
         now: Unix time.
         asker: As in `look_at`.
 
     Raises:
-        HostUnreachable: As `observe` does.
+        HostUnreachable: As in `observe`.
     """
     if not unseen:
         looks = look_at(database, session, chosen, now, asker=asker)
@@ -131,7 +131,7 @@ def observe_and_look(
         raise answer
     looks = _read(session, chosen, answer, now)
     seen_now = [runs.find(database, run.run_id) for run in chosen]
-    # Both questions were under way at once. Of a run that has ended since, the listing may be from before its last words.
+    # Both requests ran at once. If a run has ended since, the listing may be older than its last output.
     ended = [run for run in seen_now if run.is_settled(now) and not looks[run.run_id].ended]
     return {**looks, **look_at(database, session, ended, now, asker=asker)} if ended else looks
 
@@ -168,7 +168,7 @@ def _was_resumed(run: Run, entry: RunListing) -> bool:
 
 
 def _listing(run_id: str, part: RunListing | Misfit) -> RunListing:
-    """A run's part of the answer; one that does not fit says so of this run alone."""
+    """Return a run's part of the answer; an invalid part is reported for this run alone."""
     if isinstance(part, Misfit):
         problem = f"its host's answer does not fit: {part.problem}"
         return RunListing(run_id=run_id, exists=True, truncated=True, problem=problem)

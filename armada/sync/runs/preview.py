@@ -1,4 +1,4 @@
-"""What a sync would bring and delete, without doing any of it; the host is asked, and what it says is noted."""
+"""Preview what a sync would fetch and delete. The host is queried and its answers are recorded; nothing else changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One run: what would come, and which steps retention would then delete here and there."""
+    """One run: what would be fetched, and which steps retention would then delete at home and on the host."""
 
     run_id: str
     checkpoints: tuple[Checkpoint, ...]
@@ -34,10 +34,10 @@ class Preview:
 
 
 def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
-    """Look at runs of one host.
+    """Preview a sync for runs of one host.
 
     Raises:
-        HostUnreachable: It does not answer.
+        HostUnreachable: The host does not answer.
     """
     database, home = context.database, context.home
     chosen = [runs.find(database, run_id) for run_id in run_ids]

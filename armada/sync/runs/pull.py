@@ -1,4 +1,4 @@
-"""Bring a run's checkpoints home now: one sync whose troubles are raised, for the command line."""
+"""Fetch a run's checkpoints now: one sync whose troubles are raised, for the command line."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 _PART = "pull"
-"""What a pull's transfers are shown as."""
+"""The name under which a pull's transfers are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What one pull did: checkpoints published, bytes they hold, and how many were home before.
+    """What one pull did: published checkpoints, their bytes, and how many were at home before.
 
-    `completed`: so many files came into a checkpoint that was home without them. `lacking`: it stays without some, and why.
+    `completed`: the number of files added to a checkpoint that was at home without them. `lacking`: why it stays
+    without some files.
     """
 
     published: tuple[Path, ...]
@@ -50,28 +51,28 @@ def pull(
     progress: Progress,
     only: Checkpoint | None = None,
 ) -> Pulled:
-    """Bring home what the run's settings want, or one checkpoint, whole, whatever they want.
+    """Fetch what the run's settings want; or one checkpoint, complete, whatever the settings want.
 
     Args:
         context: The run and its host.
-        progress: Told what is moving, how far it is, and what is waited for.
+        progress: Receives the transfers, their progress and waits.
         only: The one checkpoint.
 
     Raises:
         DiskFull: Something does not fit at home.
         SourceChanged: A file stays wrong after three fetches.
         ManifestRejected: A manifest breaks a rule.
-        HostUnreachable: The link stayed down; what arrived stays in staging.
+        HostUnreachable: The link stayed down; the received bytes stay in staging.
     """
     if only is not None:
         is_home = only.home_path is not None and only.home_path.is_dir()
         if only.home_path is not None and not is_home:
             checkpoints.mark_not_home(
                 context.database, context.run_id, only.digest, None
-            )  # a person deleted it, and wants it back
+            )  # the user deleted it, and wants it back
         checkpoints.pin(
             context.database, context.run_id, only.digest
-        )  # or the next sync would delete what was just asked for
+        )  # or the next sync would delete what the user just requested
         if is_home:
             return _make_whole(context, only, progress)
     told = TransfersAs(_PART, progress)
@@ -89,17 +90,17 @@ def _pulled(outcome: SyncOutcome) -> Pulled:
 def pull_from_home(
     database: Database, run: Run, word: str | None, why: ArmadaError
 ) -> tuple[Pulled, Checkpoint | None]:
-    """What a pull gives where the host cannot be asked: what is home is there, and nothing more comes.
+    """Return the result of a pull without the host: what is at home is there, and nothing more is fetched.
 
     Args:
         database: The store.
-        run: Which.
-        word: The one checkpoint that was asked for; None for all.
-        why: What keeps the host from being asked.
+        run: The run.
+        word: The requested checkpoint; None for all.
+        why: Why the host cannot be contacted.
 
     Raises:
-        NotFound: The one checkpoint is not at home.
-        ArmadaError: `why`, where something may still lie on the host.
+        NotFound: The requested checkpoint is not at home.
+        ArmadaError: `why`, if something may still be on the host.
     """
     if word is None:
         known = checkpoints.of_run(database, run.run_id)
@@ -117,7 +118,7 @@ def pull_from_home(
 
 
 def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> Pulled:
-    """Add what was left out of a checkpoint that is home; where it cannot be had any more, what is here is still good."""
+    """Add what was left out of a checkpoint at home. If that no longer exists, the checkpoint stays usable without it."""
     tell = functools.partial(progress.transfer, _PART, f"checkpoint-{checkpoint.step}")
     try:
         return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))

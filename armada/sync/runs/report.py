@@ -1,4 +1,4 @@
-"""What a sync says while it goes on, what it brought, and what it could not do."""
+"""The result of a sync: what it fetched, and what failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why something did not come; `digest` is None where it is not about one checkpoint."""
+    """Why something was not fetched; `digest` is None if it does not concern one checkpoint."""
 
     cause: Cause
     error: ArmadaError
@@ -30,19 +30,19 @@ class SyncOutcome:
     """What one sync did.
 
     Attributes:
-        published: Folders of the checkpoints that came, in order of step.
-        size_bytes: What they hold.
-        already: How many were home before.
-        pending: Digests that are wanted and not home, those that are not to be tried yet among them.
-        deleted_home: Folders that retention deleted here.
-        deleted_host: Digests that retention deleted there.
+        published: Folders of the fetched checkpoints, ordered by step.
+        size_bytes: Their total size.
+        already: Number of checkpoints that were at home before.
+        pending: Digests that are wanted and not at home, including those whose retry is not due yet.
+        deleted_home: Folders that retention deleted at home.
+        deleted_host: Digests that retention deleted on the host.
         outputs: Logs and other files.
-        troubles: What went wrong without ending the sync.
-        left: More could be brought at once; it was not asked for.
-        saw_end: The host was looked at after the run had ended, so that what is pending is all there will ever be.
-        finishing: Checkpoints that the host still hashes, without their supervisor.
-        missing: Why more may come of it; None: all of it is home.
-        submission: The newest that home knew of before it looked.
+        troubles: Problems that did not end the sync.
+        left: More could be fetched at once, but was not requested.
+        saw_end: The host was listed after the run had ended, so `pending` is everything there will ever be.
+        finishing: Number of checkpoints that the host still hashes, without their supervisor.
+        missing: Why more may come; None if everything is at home.
+        submission: The newest submission that home knew of before it listed the host.
     """
 
     run_id: str
@@ -62,11 +62,11 @@ class SyncOutcome:
 
     @property
     def final(self) -> bool:
-        """The run has ended and nothing of it is still to come."""
+        """Whether the run has ended and nothing of it is still to come."""
         return self.missing is None
 
     def then(self, later: SyncOutcome) -> SyncOutcome:
-        """This sync and the one that went on with it, as one."""
+        """Combine this sync with the one that continued it."""
         known = {(trouble.cause, trouble.digest) for trouble in self.troubles}
         news = tuple(trouble for trouble in later.troubles if (trouble.cause, trouble.digest) not in known)
         return dataclasses.replace(

@@ -1,8 +1,9 @@
-"""One sync of one run: look, bring what is wanted, note that it came, let go of what need not be kept.
+"""Sync one run: list, fetch what is wanted, acknowledge it, delete what need not be kept.
 
-Killed at any instruction, the next sync goes on where this one broke: staging is named by the manifest's digest, a file
-counts only once its hash was right, the store learns of a checkpoint only after it lies under its final name, and the host
-is told only after the store. Deleting follows the same order backwards, and on the host only what was looked at just now.
+If a sync is killed at any instruction, the next one continues where it stopped. Staging is named by the manifest's
+digest. A file counts only once its hash was correct. The store learns of a checkpoint only after it has its final name,
+and the host only after the store. Deleting follows the reverse order, and on the host it affects only what was listed
+just now.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class _Came:
-    """What one sync wanted, and what it brought."""
+    """What one sync wanted, and what it fetched."""
 
     wanted: Sequence[Checkpoint]
     already: int
@@ -59,18 +60,18 @@ class _Came:
 
 SYNC = "sync"
 HOME = "home"
-"""The parts of a sync: transfers, and what is verified and in its place."""
+"""The parts of a sync as shown: transfers, and what is verified and in place."""
 
 
 class RunSyncer:
-    """The parts of one sync and what they share.
+    """The steps of one sync and what they share.
 
     Args:
         context: The run and its host.
-        progress: Told what is going on.
+        progress: Receives the progress.
         now: The clock.
-        insist: Try again what was given up, however recently.
-        pool: Streams with the host that others use too; without it, its own.
+        insist: Retry what was given up, however recently.
+        pool: Streams with the host that are shared with others; by default, own ones.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class RunSyncer:
         self._acknowledger = Acknowledger(context, self._troubles)
 
     def run(self, only: str | None, looked: OutboxListing | None, most: int | None) -> SyncOutcome:
-        """Sync; of the checkpoints, bring `only` one, or so many at `most`."""
+        """Sync the run. Fetch only the checkpoint `only`, or at most `most` checkpoints."""
         database, run_id = self.context.database, self.context.run_id
         settings = settings_of(runs.spec(database, run_id))
         limit = settings.bytes_per_s
@@ -121,7 +122,7 @@ class RunSyncer:
         return sum(1 for checkpoint in known if checkpoint.home_path is not None)
 
     def _take(self, looked: OutboxListing, settings: SyncSettings, only: str | None) -> list[Checkpoint]:
-        """Record what the host showed; what to bring, the newest first."""
+        """Record what the host listed; return what to fetch, newest first."""
         database, run_id = self.context.database, self.context.run_id
         run = runs.find(database, run_id)
         entry = looked.entry
@@ -131,11 +132,11 @@ class RunSyncer:
         words = {There.AWAY: AWAY_WORDS, There.UNKNOWN: UNKNOWN_WORDS}.get(there)
         if unsettled and words is not None:
             raise ArmadaError(f"{run_id}: {words}", host=self.context.host)
-        if (problem := entry.problem) is not None:  # no outbox to be taken for an empty one
+        if (problem := entry.problem) is not None:  # without a readable outbox; it must not count as an empty one
             raise ArmadaError(
                 f"the files of {run_id} on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
             )
-        if there in (There.HERE, There.REMOVED):  # what cannot be seen is not gone
+        if there in (There.HERE, There.REMOVED):  # otherwise the folder is invisible, not gone
             checkpoints.record_outbox(database, run_id, entry.outbox)
         if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
@@ -143,7 +144,7 @@ class RunSyncer:
         return self._choose(checkpoints.of_run(database, run_id), settings, only)
 
     def _conclude(self, looked: OutboxListing, settings: SyncSettings, came: _Came, *, is_partial: bool) -> SyncOutcome:
-        """Apply retention, here and there, and say how it all ended."""
+        """Apply retention at home and on the host, and return the outcome."""
         database, run_id = self.context.database, self.context.run_id
         deleted_home: list[Path] = []
         deleted_host: list[str] = []
@@ -188,7 +189,7 @@ class RunSyncer:
         )
 
     def _settle_doubts(self) -> None:
-        """Before all of a run can be called home: what has changed since it came home is fetched anew while its host has it."""
+        """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared."""
         doubted = [
             c
             for c in checkpoints.of_run(self.context.database, self.context.run_id)
@@ -210,7 +211,7 @@ class RunSyncer:
                 self._note_trouble(finding.checkpoint, error)
 
     def _choose(self, known: Sequence[Checkpoint], settings: SyncSettings, only: str | None) -> list[Checkpoint]:
-        """What to bring now, the newest first: if the box dies in the middle, that is the one to have."""
+        """Return what to fetch now, newest first: if the host dies during the sync, the newest is the one to have."""
         if only is not None:
             return [c for c in known if c.digest == only and c.on_host and c.home_path is None]
         kept = apply_retention.wanted(self.context.database, self.context.run_id, known, settings)
@@ -307,6 +308,6 @@ class RunSyncer:
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:
-    """Rejected manifests are given up; they do not hold back the end of a run's syncs."""
+    """Whether a checkpoint's manifest was rejected. Such checkpoints are given up and do not delay the end of a run's syncs."""
     before = tried.get(checkpoint.digest)
     return before is not None and before.state == "failed" and before.next_try_at is None

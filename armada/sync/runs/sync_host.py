@@ -1,4 +1,4 @@
-"""Sync several runs of one host: they take turns, so that a run with much to bring does not hold up the others."""
+"""Sync several runs of one host. They take turns, so that a run with much to fetch does not delay the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from armada.sync.runs.outbox_listing import OutboxListing
 
 AGAIN_S = 5.0
-"""A run that was just synced may join in again after so long."""
+"""Seconds after which a run that was just synced may be synced again within the same call."""
 
 
 def sync_host(
@@ -34,19 +34,19 @@ def sync_host(
     now: Callable[[], float] = time.time,
     news: Callable[[], Sequence[str]] | None = None,
 ) -> list[SyncOutcome]:
-    """Sync several runs of one host; those with nothing new cost one round trip together.
+    """Sync several runs of one host; those without news cost one round trip together.
 
-    They take turns, a checkpoint at a time, newest first: a run with much to bring does not hold up the others.
+    They take turns, one checkpoint at a time, newest first, so that a run with much to fetch does not delay the others.
 
     Args:
         context: The host.
-        run_ids: Which.
-        progress: Told what is going on.
+        run_ids: The runs.
+        progress: Receives the progress.
         now: The clock.
-        news: Asked after every turn which runs of the host are due by then; they join in.
+        news: Called after every turn; returns the runs of the host that are due by then, which join in.
 
     Raises:
-        HostUnreachable: As in sync_run; the runs not reached are noted as failed too.
+        HostUnreachable: As in sync_run; runs that were not reached are recorded as failed too.
     """
     chosen = [runs.find(context.database, run_id) for run_id in run_ids]
     with Streams(context.session) as pool:
@@ -62,14 +62,14 @@ def sync_host(
 
 
 class _Turns:
-    """The runs of one host that wait for their turn, and what became of each.
+    """The runs of one host that wait for their turn, and the outcome of each.
 
     Args:
         context: The host.
-        progress: Told what is going on.
+        progress: Receives the progress.
         now: The clock.
-        pool: Streams with the host, for all of them.
-        looks: What the host showed a moment ago, by run.
+        pool: Streams with the host, shared by all of them.
+        looks: What the host listed a moment ago, by run.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class _Turns:
         self._done_at: dict[str, float] = {}
 
     def take_all(self, run_ids: Sequence[str], news: Callable[[], Sequence[str]] | None) -> None:
-        """Let every run have its turns, those that become due meanwhile too."""
+        """Give every run its turns, including runs that become due meanwhile."""
         self._waiting = list(run_ids)
         while self._waiting:
             run_id = self._waiting.pop(0)
@@ -102,7 +102,7 @@ class _Turns:
                     self._waiting.append(other)
 
     def _take(self, run_id: str, *, most: int | None) -> None:
-        """Sync one run, bringing so many checkpoints at most; one with more waits for another turn."""
+        """Sync one run, fetching at most `most` checkpoints; a run with more to fetch waits for another turn."""
         self._began.setdefault(run_id, self._now())
         syncer = RunSyncer(self._context.of_run(run_id), self._progress, self._now, insist=False, pool=self._pool)
         try:
@@ -123,12 +123,12 @@ class _Turns:
         self._done_at[run_id] = self._now()
 
     def _fresh_look(self, run_id: str) -> OutboxListing | None:
-        """What the host showed of a run, unless bringing the runs before it took long, or it had a turn since."""
+        """Return the host's listing of a run, unless it is outdated or the run had a turn since."""
         is_fresh = run_id not in self.outcomes and 0 <= self._now() - self._looked_at < FRESH_S
         return self._looks.get(run_id) if is_fresh else None
 
     def _add(self, outcome: SyncOutcome) -> SyncOutcome:
-        """Put an outcome to those of the run's turns before."""
+        """Combine an outcome with those of the run's earlier turns."""
         before = self.outcomes.get(outcome.run_id)
         self.outcomes[outcome.run_id] = outcome if before is None else before.then(outcome)
         return self.outcomes[outcome.run_id]

@@ -1,4 +1,4 @@
-"""Runs of many hosts synced at once: each host in a thread of its own, so that a dead one delays nobody."""
+"""Sync runs of many hosts at once: each host in its own thread, so that a dead one delays no other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class HostResult:
-    """What became of one host's runs."""
+    """The outcomes for one host's runs."""
 
     host: str
     outcomes: tuple[SyncOutcome, ...]
@@ -46,10 +46,10 @@ def sync_hosts(
 
     Args:
         home: Home's folders.
-        hosts: Every host that is configured.
-        wanted: Which runs.
-        progress: Told what is going on, by one thread at a time.
-        patience_s: How long a broken link is waited for.
+        hosts: All configured hosts.
+        wanted: The runs.
+        progress: Receives the progress, from one thread at a time.
+        patience_s: How long to retry a broken link, in seconds.
     """
     by_host: dict[str, list[str]] = {}
     for run in wanted:

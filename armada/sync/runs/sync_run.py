@@ -1,4 +1,4 @@
-"""Sync one run, and write down how that ended."""
+"""Sync one run, and record the outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from armada.sync.runs.report import SyncOutcome
 
 HASHING_S = 2.0
-"""Who waits for a host to hash a checkpoint looks again after so long."""
+"""Interval of polls while a host hashes a checkpoint, in seconds."""
 
 
 def sync_run(
@@ -39,18 +39,19 @@ def sync_run(
     only: str | None = None,
     looked: OutboxListing | None = None,
 ) -> SyncOutcome:
-    """Bring home what a run has and its settings want; then apply retention, here and there.
+    """Fetch what a run has and its settings want; then apply retention at home and on the host.
 
     Args:
         context: The run and its host.
-        progress: Told what is going on.
+        progress: Receives the progress.
         now: The clock.
-        insist: Try again what was given up, however recently.
-        only: Digest of the one checkpoint to bring, wanted by the settings or not; nothing is deleted then.
-        looked: What the host showed a moment ago, if it was asked already.
+        insist: Retry what was given up, however recently.
+        only: Digest of the one checkpoint to fetch, wanted by the settings or not; nothing is deleted then.
+        looked: The host's listing from a moment ago, if there is one.
 
     Raises:
-        HostUnreachable: The link stayed down; what arrived stays in staging. What else can fail is in the outcome.
+        HostUnreachable: The link stayed down; the received bytes stay in staging. All other failures are in the
+            outcome.
     """
     began = now()
     syncer = RunSyncer(context, progress or NullProgress(), now, insist=insist)
@@ -64,12 +65,12 @@ def sync_whole(
     progress: Progress,
     pause: Callable[[float], None] = time.sleep,
 ) -> SyncOutcome:
-    """Sync for somebody who waits for all there is, what the host has yet to hash included.
+    """Sync everything for a user who waits for it, including what the host has yet to hash.
 
     Args:
         context: The run and its host.
-        progress: Told what is going on.
-        pause: Waits between two looks.
+        progress: Receives the progress.
+        pause: Waits between two polls.
 
     Raises:
         HostUnreachable: As in `sync_run`.
@@ -83,7 +84,7 @@ def sync_whole(
 
 
 def try_sync(syncer: RunSyncer, only: str | None, looked: OutboxListing | None, *, most: int | None) -> SyncOutcome:
-    """Sync, noting what ended it early."""
+    """Sync, and record the error if it ended early."""
     context = syncer.context
     checkpoints = context.home.checkpoints(context.run_id)
     try:
@@ -102,15 +103,15 @@ def try_sync(syncer: RunSyncer, only: str | None, looked: OutboxListing | None, 
 
 
 def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now: Callable[[], float]) -> SyncOutcome:
-    """Write down how a sync ended that ran to its end; the outcome as it is after that."""
+    """Record the outcome of a sync that ran to its end; return the updated outcome."""
     database, run_id = context.database, context.run_id
     hard = [trouble for trouble in outcome.troubles if trouble.cause != "rejected"]
     if outcome.saw_end and not outcome.final:
-        run_sync.reopen(database, run_id)  # it may have been called done before something of it was lost here
+        run_sync.reopen(database, run_id)  # it may have been declared final before something of it was lost here
     if hard:
         record_failure(database, run_id, hard[0].error, now())
     elif outcome.saw_end and not outcome.final:
-        # Nothing went wrong this time because what is wrong was not due to be tried; it must not look as if all were home.
+        # Nothing failed this time only because the retry was not due; this must not look as if everything were at home.
         record_failure(database, run_id, ArmadaError(outcome.missing or ""), now())
     else:
         due = began + settings_of(runs.spec(database, run_id)).every_s
@@ -121,7 +122,7 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
 
 
 def record_failure(database: Database, run_id: str, error: ArmadaError, now: float) -> None:
-    """Write down why a sync failed, and when the next one is due."""
+    """Record why a sync failed, and when the next one is due."""
     if not runs.is_known(database, run_id):
         return
     failures = run_sync.find(database, run_id).failures + 1

@@ -1,7 +1,7 @@
-"""When a host's disk will be full: what its runs save and how often, how much of it may stay there, against what is free.
+"""Predict when a host's disk will be full: how much its runs save, how often, and how much of it stays there, against free space.
 
-A run whose checkpoints come home leaves only so many of them on its host; one whose sync fails, or that nobody syncs, leaves
-all. Either way it stops with its last step. What others write there is not foreseen.
+A run that is synced leaves a fixed number of checkpoints on its host. A run that is not synced, or whose sync fails,
+leaves all. Either way it stops with its last step. What other programs write there is not predicted.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 RECENT = 8
-"""So many checkpoints tell the pace; older ones may be of other settings."""
+"""How many of the last checkpoints determine the interval; older ones may come from other settings."""
 
 SYNCED_S = 3600.0
-"""A run that nobody synced for so much longer than its `every` is not being synced."""
+"""A run counts as not synced if its last sync is older than its `every` plus this, in seconds."""
 
 BESIDE = 2
-"""What may lie on a host beside those that its settings keep: the best, and the one that is just arriving at home."""
+"""Checkpoints on a host beyond those that its settings keep: the best, and the one being fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one run still puts on its host's disk: `bytes_per_s`, until `most_bytes` more lie there (infinity: for ever)."""
+    """What one run still writes to its host's disk: `bytes_per_s`, up to `most_bytes` in total (infinity: no end)."""
 
     bytes_per_s: float
     most_bytes: float
 
 
 def note_forecast(database: Database, host: str, *, now: float | None = None) -> DiskForecast | None:
-    """Foresee a host's disk from its newest facts and what the store knows of its runs, and keep that beside the facts.
+    """Predict a host's disk usage from its newest facts and the store's records of its runs, and store the forecast with the facts.
 
     Returns:
-        The forecast, or None where the host has not said how much is free.
+        The forecast, or None if the host has not reported its free space.
     """
     moment = time.time() if now is None else now
     record = hosts.find(database, host)
@@ -61,7 +61,7 @@ def note_forecast(database: Database, host: str, *, now: float | None = None) ->
 
 
 def foresee(free_bytes: int, growths: Sequence[Growth], now: float) -> DiskForecast:
-    """Put together what runs will write; each stops growing at its own limit."""
+    """Combine what runs will write; each stops growing at its own limit."""
     growing = [growth for growth in growths if growth.bytes_per_s > 0 and growth.most_bytes > 0]
     needed_bytes = sum(growth.most_bytes for growth in growing)
     return DiskForecast(
@@ -74,7 +74,7 @@ def foresee(free_bytes: int, growths: Sequence[Growth], now: float) -> DiskForec
 
 
 def _full_after_s(free_bytes: float, growing: Sequence[Growth]) -> float:
-    """Seconds until so much was written; the runs together must want at least that."""
+    """Return the seconds until so many bytes are written; the runs' limits must add up to at least that."""
     passed_s = 0.0
     for number, growth in enumerate(sorted(growing, key=_lasts_s)):
         left = sorted(growing, key=_lasts_s)[number:]
@@ -99,17 +99,17 @@ def growth_of(
     kept_there: int,
     is_synced: bool,
 ) -> Growth | None:
-    """What one run will still write.
+    """Predict what one run will still write.
 
     Args:
-        known: Its checkpoints, here, there or gone.
-        started_at: When it began, by its host's clock, as the checkpoints' times are.
-        left_s: How long it still trains; None where nobody can say.
-        kept_there: So many checkpoints its settings leave on the host.
-        is_synced: Whether they come home.
+        known: Its checkpoints, at home, on the host or deleted.
+        started_at: When it started, by its host's clock, as are the times of checkpoints.
+        left_s: How long it still trains, in seconds; None if unknown.
+        kept_there: How many checkpoints its settings leave on the host.
+        is_synced: Whether its checkpoints are fetched.
 
     Returns:
-        None while its pace cannot be told.
+        None while its interval of checkpoints is unknown.
     """
     timed = sorted((c.created_at, c.size_bytes) for c in known if c.created_at is not None)[-RECENT:]
     if not timed:
@@ -141,13 +141,13 @@ def _growth_of_run(database: Database, run: Run, record: RunSync | None, now: fl
 def _is_synced(record: RunSync | None, settings: SyncSettings, now: float) -> bool:
     if record is None or record.last_at is None or record.failing_since is not None:
         return False
-    # A window may keep a run from being synced for the rest of the day, and that is no failure.
+    # A window may keep a run from being synced for the rest of the day, which is not a failure.
     patience_s = settings.every_s + SYNCED_S + (86_400.0 if settings.window else 0.0)
     return now - record.last_at < patience_s
 
 
 def _outbox_keep(spec: dict[str, object]) -> int:
-    """How many the run's supervisor and trainer leave there."""
+    """Return how many checkpoints the run's supervisor and trainer keep there."""
     outbox = spec.get("outbox")
     keep = outbox.get("keep") if isinstance(outbox, dict) else None
     return keep if isinstance(keep, int) else 3

@@ -1,13 +1,13 @@
-"""When a run is due to be synced. Every clock and every dice roll is passed in.
+"""Decide when a run is due to be synced. Every clock and random number is passed in.
 
-| what                                             | due                                                     |
-|--------------------------------------------------|---------------------------------------------------------|
-| somebody asked (`sync now`)                      | now, whatever the window says                           |
-| the run has ended, its last sync is not done     | now, whatever the window says; a host that is paid by the hour waits for it |
-| a finished checkpoint is on the host, not here   | now, inside the window                                  |
-| the run lives, `every` has passed                | now, inside the window                                  |
-| the last sync failed                             | after its back-off, except when somebody asked          |
-| the clock was set back, or the laptop slept      | now, once: a time that lies too far ahead is not believed |
+| situation                                      | due                                                                   |
+|------------------------------------------------|-----------------------------------------------------------------------|
+| the user requested it (`sync now`)             | now, whatever the window says                                         |
+| the run has ended, its final sync is not done  | now, whatever the window says, since a host may be billed by the hour |
+| a finished checkpoint is on the host, not here | now, inside the window                                                |
+| the run lives, `every` has passed              | now, inside the window                                                |
+| the last sync failed                           | after its back-off, except on request                                 |
+| the clock was set back, or the laptop slept    | now, once: a time that lies too far ahead is ignored                  |
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FIRST_BACKOFF_S = 15.0
 LONGEST_BACKOFF_S = 900.0
 _BACKOFF = Backoff(FIRST_BACKOFF_S, LONGEST_BACKOFF_S, jitter=(0.5, 1.0))
 FINAL_AGAIN_S = 5.0
-"""A run may end just after a sync began, so the last one follows it, but not in the same instant."""
+"""Seconds before the final sync of a run that ended just after a sync began."""
 
 DISK_PAUSE_S = 60.0
-"""A full disk at home is looked at again so often: looking costs nothing, and somebody may have made room."""
+"""Interval of retries while home's disk is full, in seconds: a check is free, and the user may have freed space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the decision about one run depends on."""
+    """The facts that decide about one run."""
 
-    ended: bool  # for certain; a guessed end may be followed by more
+    ended: bool  # a certain end; a guessed one may be revised
     new_checkpoints: bool
     record: RunSync
     settings: SyncSettings
 
 
 def why_due(situation: Situation, now: float, local: dt.time) -> str | None:
-    """Say why a run is due, or None when it is not.
+    """Return why a run is due, or None if it is not.
 
     Args:
         situation: What is known of it.
         now: Unix time.
-        local: Time of day where the person sits.
+        local: The user's local time of day.
     """
     record, settings = situation.record, situation.settings
     if record.requested_at is not None:
@@ -89,16 +89,16 @@ def _after(moment: float | None, wait_s: float) -> float | None:
 
 
 def _ahead(moment: float | None, now: float, most: float) -> bool:
-    """Whether a moment is still to come; one farther away than it can ever be comes from a clock that was wrong."""
+    """Whether a moment is still to come; one more than `most` seconds ahead comes from a wrong clock and does not count."""
     return moment is not None and now < moment <= now + most
 
 
 def backoff_s(failures: int, roll: float) -> float:
-    """How long to wait after so many failures in a row.
+    """Return how long to wait after `failures` failures in a row, in seconds.
 
     Args:
         failures: At least 1.
-        roll: Between 0 and 1; it spreads the tries of many runs, so that a host that comes back is not run down.
+        roll: Between 0 and 1. It spreads the retries of many runs, so that a host that comes back is not overloaded.
     """
     return _BACKOFF.pause_s(failures, roll)
 
@@ -109,7 +109,7 @@ def due(
     *,
     local_time: Callable[[float], dt.time] | None = None,
 ) -> list[Due]:
-    """List the runs that should be synced now, those that ended first, then those that have waited longest."""
+    """List the runs that should be synced now: first those that ended, then those that have waited longest."""
     local = (local_time or _local_time)(now)
     records = run_sync.every(database)
     waiting = runs_with_news(database, now, not_wanted=NOT_WANTED, longest_wait_s=LONGEST_TRY_S * 1.5)
@@ -118,7 +118,7 @@ def due(
         record = records.get(run.run_id, RunSync(run.run_id))
         over = run.is_settled(now)
         if over and record.final_done and record.requested_at is None and run.run_id not in waiting:
-            continue  # most runs of a long-used store: their specs need not be read
+            continue  # most runs of an old store: their specs need not be read
         if run.state == "preparing":
             continue  # nothing of it is on a host yet
         situation = Situation(over, run.run_id in waiting, record, settings_of(runs.spec(database, run.run_id)))
@@ -133,7 +133,7 @@ _REFETCH = Backoff(600.0, LONGEST_TRY_S)
 
 
 def next_try_at(now: float, tries: int) -> float:
-    """When a checkpoint whose bytes were wrong is fetched again; the host's copy rarely gets better."""
+    """Return when to fetch a checkpoint with wrong bytes again; the host's copy rarely improves."""
     return now + _REFETCH.pause_s(tries + 1)
 
 

@@ -1,1 +1,1 @@
-"""How bytes travel into staging: rsync or the verified stream, over how many connections, how fast."""
+"""How bytes travel into staging: by rsync or the verified stream, over how many connections, how fast."""

@@ -1,8 +1,9 @@
-"""How fast bytes may come: a limit for a run, one for each host and one for all of home, shared fairly by what is transferring.
+"""Limit the bandwidth: per run, per host and for all of home, shared fairly by the running transfers.
 
-A limit that several processes share (the daemon, `sync now`, `pull`) is a moment in a file: when the next byte may pass. Whoever
-wants to take some moves it on and waits until then. Each transfer asks for one small piece at a time, however many streams it
-has, so that those that wait are served in turn and get the same; what one does not use goes to the others.
+A limit shared by several processes (the daemon, `sync now`, `pull`) is a moment stored in a file: when the next byte
+may pass. To reserve bytes, a process advances that moment and waits until then. Each transfer asks for one small piece
+at a time, however many streams it has, so waiting transfers take turns and get equal shares; what one does not use is
+left to the others.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 BURST_S = 0.25
-"""So much of what was not used a moment ago may be caught up on."""
+"""How much unused bandwidth of the last moments may be caught up on, in seconds."""
 
 TURN_S = 0.1
-"""One turn takes about so long at the slowest limit: small enough that many wait for little."""
+"""Duration of one turn at the lowest limit, in seconds; short, so that many transfers wait only briefly."""
 
 LEAST_PIECE_BYTES = 4 << 10
 MOST_PIECE_BYTES = 256 << 10
 NEVER_S = 120.0
-"""A moment farther away than any queue is long comes from before a reboot, which sets the clock to 0."""
+"""A stored moment further ahead than any queue is from before a reboot, which resets the clock to 0."""
 
 _MOMENT = struct.Struct("<d")
 _remembered: dict[Path, tuple[int, float | None]] = {}
-"""By hosts file: when it was changed, and the limit it named. Reading it costs more than a sync that finds nothing new."""
+"""By hosts file: its modification time and the limit in it. Reading the file costs more than a sync that finds nothing new."""
 
 
 class Limit(Protocol):
-    """A rate in bytes a second."""
+    """A rate in bytes per second."""
 
     @property
     def bytes_per_s(self) -> float: ...
 
     def reserve(self, size_bytes: int) -> float:
-        """Take so many bytes; seconds until they may pass."""
+        """Reserve so many bytes; return the seconds until they may pass."""
 
 
 class OwnLimit:
-    """A limit that nobody else has a share in."""
+    """A limit that is not shared."""
 
     def __init__(self, bytes_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.bytes_per_s = bytes_per_s
@@ -65,12 +66,12 @@ class OwnLimit:
 
 
 class SharedLimit:
-    """A limit shared by every process that names the same file.
+    """A limit shared by every process that uses the same file.
 
     Args:
-        file: Made if it is missing; 8 bytes.
+        file: The file, created if missing; 8 bytes.
         bytes_per_s: The limit.
-        clock: The same for all of them: seconds since the machine came up.
+        clock: Seconds since boot, so that all processes use the same clock.
     """
 
     def __init__(self, file: Path, bytes_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,7 +80,7 @@ class SharedLimit:
         self._clock = clock
 
     def reserve(self, size_bytes: int) -> float:
-        with locked(self._file) as lock:  # opened anew each time: threads must keep each other out too
+        with locked(self._file) as lock:  # opened again each time: threads must exclude each other too
             now = self._clock()
             kept = os.pread(lock.descriptor, _MOMENT.size, 0)
             free_at = _MOMENT.unpack(kept)[0] if len(kept) == _MOMENT.size else 0.0
@@ -91,7 +92,7 @@ class SharedLimit:
 
 
 class Allowance:
-    """What one transfer may take, under all limits that concern it; without any, as much as comes."""
+    """The bandwidth of one transfer under all limits that apply to it; unlimited without any."""
 
     def __init__(self, limits: Sequence[Limit], pause: Callable[[float], None] = time.sleep) -> None:
         self.limits = limits
@@ -104,8 +105,8 @@ class Allowance:
         """Wait until so many bytes may have passed.
 
         Args:
-            size_bytes: How many just came.
-            waiting: Called every second that we wait on purpose; what it raises ends the waiting.
+            size_bytes: How many bytes just arrived.
+            waiting: Called every second during the wait; an exception from it ends the wait.
         """
         if not self.limits:
             return
@@ -125,15 +126,15 @@ class Allowance:
 
 
 def allowance_for(home: HomePaths, host: Host, run_bytes_per_s: float | None) -> Allowance:
-    """The limits of hosts.yaml, and a run's own.
+    """Combine the limits of hosts.yaml with a run's own.
 
     Args:
-        home: Whose.
-        host: From which bytes come.
+        home: Has the hosts.yaml.
+        host: The host that bytes come from.
         run_bytes_per_s: `sync.bwlimit` of the run.
 
     Raises:
-        ConfigError: hosts.yaml is wrong, and was not right before in this process's life.
+        ConfigError: hosts.yaml is invalid, and this process has not read a valid one before.
     """
     limits: list[Limit] = []
     folder = home.lock("bandwidth").parent
@@ -147,7 +148,7 @@ def allowance_for(home: HomePaths, host: Host, run_bytes_per_s: float | None) ->
 
 
 def _home_limit(home: HomePaths) -> float | None:
-    """As the file says now; a daemon goes on with what it said before while somebody is breaking it."""
+    """Return the limit in the file; while that is invalid, a daemon continues with the last valid one."""
     file = home.hosts_file
     try:
         changed_ns = file.stat().st_mtime_ns

@@ -1,7 +1,7 @@
-"""Files that arrive in blocks, in any order, over several streams, and are hashed meanwhile.
+"""Write files that arrive in blocks, in any order, over several streams, and hash them meanwhile.
 
-Each byte is written once and hashed after it was written, so a right hash speaks of what lies in the file. A journal beside
-the staging folder says which blocks are whole: a transfer killed anywhere goes on with the others.
+Each byte is hashed after it was written, so a correct hash confirms what lies in the file. A journal beside the staging
+folder records which blocks are complete: a transfer that was killed at any point continues with the others.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class BlockWriter:
     """The state of some files of one staging folder while they are fetched.
 
     Args:
-        staging: The folder; made if it is missing.
-        journal: The file that notes whole blocks.
-        files: What should be there in the end.
+        staging: The folder; created if missing.
+        journal: The file that records complete blocks.
+        files: The files that should be there in the end.
     """
 
     def __init__(self, staging: Path, journal: Path, files: Sequence[File]) -> None:
@@ -53,7 +53,7 @@ class BlockWriter:
             if block not in self._whole[index]
         )
         self._unflushed_bytes = 0
-        # Whole blocks in memory that is used again: for each piece the hasher waits for Python's lock, which many threads want.
+        # A reused buffer of a whole block: for each piece the hasher waits for the GIL, which many threads want.
         self._buffer = bytearray(BLOCK_BYTES)
         self._hasher = threading.Thread(target=self._hash_all, name="hashing what arrives", daemon=True)
         self._flusher = threading.Thread(target=self._flush, name="writing what arrived to disk", daemon=True)
@@ -68,7 +68,7 @@ class BlockWriter:
         return min(BLOCK_BYTES, self.files[index].size - block * BLOCK_BYTES)
 
     def write(self, index: int, offset: int, data: bytes | memoryview) -> None:
-        """Put bytes where they belong. Raises OSError, such as ENOSPC."""
+        """Write bytes at their place. Raises OSError, such as ENOSPC."""
         view = memoryview(data)
         while view:
             written = os.pwrite(self._descriptors[index], view, offset)
@@ -76,7 +76,7 @@ class BlockWriter:
             view = view[written:]
 
     def finish_block(self, index: int, block: int) -> None:
-        """Note that every byte of a block was written."""
+        """Record that every byte of a block was written."""
         os.write(self._journal, f"{block} {self.files[index].path}\n".encode())
         with self._condition:
             self._whole[index].add(block)
@@ -84,10 +84,10 @@ class BlockWriter:
             self._condition.notify_all()
 
     def wrong(self) -> list[File]:
-        """Wait until everything is hashed; the files that are not what they should be are deleted from staging.
+        """Wait until everything is hashed; delete wrong files from staging and return them.
 
         Raises:
-            ValueError: Something has not arrived yet.
+            ValueError: Some bytes have not arrived yet.
         """
         if any(len(whole) < blocks_in(file.size) for whole, file in zip(self._whole, self.files, strict=True)):
             raise ValueError("not everything has arrived")
@@ -101,7 +101,7 @@ class BlockWriter:
         return found
 
     def close(self) -> None:
-        """Stop hashing and let go of the files; what has arrived stays."""
+        """Stop hashing and close the files; the received bytes stay."""
         with self._condition:
             self._error = self._error or InterruptedError("the download was abandoned")
             self._condition.notify_all()
@@ -112,12 +112,12 @@ class BlockWriter:
         self._descriptors = []
 
     def _prepare(self, file: File, kept: set[int]) -> set[int]:
-        """Open a file of the right size; the blocks of it that are there already."""
+        """Open a file of the right size; return the blocks of it that are complete already."""
         path = self._staging / file.path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
-            # A link into a published checkpoint must never be written through, nor a file of another shape.
+            # A hard link into a published checkpoint must never be written through, nor anything but a regular file.
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size != file.size:
                 path.unlink()
                 kept = set()
@@ -140,7 +140,7 @@ class BlockWriter:
         digest = hashlib.sha256()
         stream = io.FileIO(
             self._descriptors[index], closefd=False
-        )  # its position is nobody else's: the others say where
+        )  # its file position is not shared: the others give an offset
         for block in range(blocks_in(self.files[index].size)):
             with self._condition:
                 self._condition.wait_for(lambda: block in self._whole[index] or self._error)  # noqa: B023  # waited for here
@@ -151,13 +151,13 @@ class BlockWriter:
             while left:
                 size = stream.readinto(left)
                 if not size:
-                    return ""  # somebody shortened it under us
+                    return ""  # somebody truncated the file meanwhile
                 digest.update(left[:size])
                 left = left[size:]
         return digest.hexdigest()
 
     def _flush(self) -> None:
-        """Hand what arrived to the disk early, so that the last fsync has little left to wait for."""
+        """Write received bytes to the disk early, so that the last fsync has little left to wait for."""
         while True:
             with self._condition:
                 self._condition.wait_for(
@@ -170,17 +170,17 @@ class BlockWriter:
                     continue
                 self._unflushed_bytes = 0
             for descriptor in self._descriptors:
-                with contextlib.suppress(OSError):  # a disk that fails is said by the fsync that counts
+                with contextlib.suppress(OSError):  # the final fsync reports a failing disk
                     _sync_data(descriptor)
 
 
 def blocks_in(size: int) -> int:
-    """How many blocks a file of so many bytes has."""
+    """Return the number of blocks of a file with so many bytes."""
     return -(-size // BLOCK_BYTES)
 
 
 def read_journal(descriptor: int) -> dict[str, set[int]]:
-    """Whole blocks by file; a line cut off by a kill says nothing."""
+    """Return the complete blocks by file; a line cut off by a kill is ignored."""
     with open(descriptor, "rb", closefd=False) as stream:
         stream.seek(0)
         content = stream.read().decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How the files of a checkpoint get into staging: one way to ask for it, two that do it, and what chooses between them."""
+"""A transfer that chooses between rsync and the stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class ChosenTransfer:
-    """The way that a run's settings, its host and the link ask for; decided when the first bytes are wanted.
+    """Uses the method that fits the run's settings, its host and the link; decided when the first bytes are requested.
 
     Args:
-        database: What is known of the host.
-        session: With it.
-        settings: The run's.
-        fetcher: With the same host, under the same limits.
+        database: Has the facts of the host.
+        session: A session with it.
+        settings: The run's settings.
+        fetcher: Fetches from the same host, under the same limits.
     """
 
     def __init__(self, database: Database, session: HostSession, settings: SyncSettings, fetcher: Fetcher) -> None:
@@ -52,7 +52,7 @@ class ChosenTransfer:
         if self.choice.method == "stream":
             self._stream.warm(size_bytes)
         else:
-            self._fetcher.pool.warm(1)  # logs and outputs come by the stream, right after
+            self._fetcher.pool.warm(1)  # logs and outputs use the stream right after
 
     def bring(
         self,

@@ -1,4 +1,4 @@
-"""What is brought from a host, and the one way to ask for it: `StreamTransfer`, `RsyncTransfer` and `ChosenTransfer` do it."""
+"""The interface for fetching files from a host; `StreamTransfer`, `RsyncTransfer` and `ChosenTransfer` implement it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file to bring; `path` is relative, POSIX, without `..`.
+    """One file to fetch; `path` is relative, POSIX, without `..`.
 
-    `source` is its path on the host where that is another, and `offset` where in it its bytes begin.
+    `source` is its path on the host if that differs; `offset` is where in that file its bytes begin.
     """
 
     path: str
@@ -27,10 +27,10 @@ class File:
 
 
 class Transfer(Protocol):
-    """Carries files of one run."""
+    """Fetches files of one run."""
 
     def warm(self, size_bytes: int) -> None:
-        """Begin what so many bytes will need, before they are asked for."""
+        """Start preparing for so many bytes before they are requested."""
 
     def bring(
         self,
@@ -40,20 +40,20 @@ class Transfer(Protocol):
         files: Sequence[File],
         progress: Callable[[TransferProgress], None],
     ) -> list[File]:
-        """Let files arrive in staging, going on with what an earlier transfer left there, by whichever way.
+        """Fetch files into staging, continuing what an earlier transfer left there, whichever method it used.
 
         Args:
-            run_id: Whose.
-            source: Below the run's folder on the host, with a slash at its end.
-            staging: Where they go.
-            files: What should be there in the end.
-            progress: Told how far it is.
+            run_id: The run.
+            source: The folder on the host, relative to the run's folder, with a trailing slash.
+            staging: The destination.
+            files: The files that should be there in the end.
+            progress: Receives the progress.
 
         Returns:
-            The files whose bytes are not those of their SHA-256; they are not in staging any more. All others are right.
+            The files whose bytes do not match their SHA-256; they are deleted from staging. All others are correct.
 
         Raises:
-            HostUnreachable: Nothing came for the session's patience.
+            HostUnreachable: Nothing arrived for the session's patience.
             NotFound: A file is no longer on the host.
-            OSError: Home's disk would not take it.
+            OSError: Home's disk cannot store them.
         """

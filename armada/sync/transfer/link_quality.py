@@ -1,4 +1,4 @@
-"""What `auto` would choose for a host now, and why: measured and asked, as `armada hosts check` shows it."""
+"""Measure the link to a host and say what `auto` would choose and why, for `armada hosts check`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What carries checkpoints, why, and the round trip it was decided by."""
+    """The method for fetching checkpoints, the reason, and the round trip that decided it."""
 
     method: Method
     reason: str
@@ -28,15 +28,15 @@ class Judged:
 
 
 def judge_link(session: HostSession, facts: Mapping[str, Any]) -> Judged:
-    """Measure a host that answers, and choose.
+    """Measure the link to a host, and choose the method.
 
     Args:
-        session: With it, and open.
-        facts: What it just said of itself.
+        session: An open session with it.
+        facts: The facts that it just sent.
 
     Raises:
-        HostUnreachable: It went away meanwhile.
-        ConfigError: The limits in hosts.yaml are wrong.
+        HostUnreachable: The connection was lost meanwhile.
+        ConfigError: The limits in hosts.yaml are invalid.
     """
     round_trip_s = min(_ask(session) for _ in range(_SAMPLES))
     host = session.host

@@ -1,4 +1,4 @@
-"""What carries a host's checkpoints home: rsync, or the verified stream. Decided here, and nowhere else."""
+"""Choose how a host's checkpoints are fetched: by rsync, or by the verified stream. Decided here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What carries checkpoints, and why, as a clause for a person."""
+    """The method, and the reason as a clause for the user."""
 
     method: Method
     reason: str
@@ -39,14 +39,14 @@ def choose_transfer(
     trouble: str | None = None,
     streams: int | str = "auto",
 ) -> Choice:
-    """Decide what carries checkpoints.
+    """Choose the method.
 
     Args:
         setting: `sync.transfer` of the run.
-        round_trip_s: How long the host takes to answer.
+        round_trip_s: The host's round trip, in seconds.
         is_local: The host is this machine.
-        shares_limit: hosts.yaml limits the bandwidth, which every transfer has a share in.
-        trouble: What keeps rsync from being used, here or there, as far as is known.
+        shares_limit: hosts.yaml limits the bandwidth, which all transfers share.
+        trouble: Why rsync cannot be used, on either machine, as far as known.
         streams: `sync.streams` of the run.
     """
     if setting == "stream":
@@ -68,7 +68,7 @@ def choose_transfer(
 
 
 def trouble_here() -> str | None:
-    """What keeps this machine's rsync from being used, or None."""
+    """Return why this machine's rsync cannot be used, or None."""
     try:
         check_here()
     except RsyncUnusable as error:
@@ -77,7 +77,7 @@ def trouble_here() -> str | None:
 
 
 def trouble_there(facts: Mapping[str, Any] | None) -> str | None:
-    """What keeps a host's rsync from being used by what the host said of itself; None where nothing is known against it."""
+    """Return why a host's rsync cannot be used, according to its facts; None if no reason is known."""
     tools = mapping((facts or {}).get("tools"))
     if "rsync" not in tools:
         return None

@@ -1,4 +1,4 @@
-"""When a transfer whose link broke is begun again: within the session's patience, counted from when bytes last came."""
+"""Retry a transfer whose link broke, within the session's patience, counted from when bytes last arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Retries:
-    """The tries of one transfer."""
+    """The retries of one transfer."""
 
     def __init__(self) -> None:
         self._trouble_since: float | None = None
@@ -31,15 +31,15 @@ class Retries:
         """Wait before the next try.
 
         Args:
-            error: What ended the try before.
-            patience_s: How long after the first failure in a row there are more tries; with 0 there is none.
-            has_come: Whether that try brought anything.
-            failed: Told of the error before the wait, where another try follows.
+            error: The error that ended the last try.
+            patience_s: How long to retry after the first failure in a row, in seconds; 0 disables retries.
+            has_come: Whether the last try received anything.
+            failed: Called with the error before the wait, if another try follows.
 
         Raises:
-            BaseException: `error`, where another try is of no use or the patience is over.
+            BaseException: `error`, if a retry cannot help or the patience is used up.
         """
-        # A host that answered before may be rebooting; one that never did is said at once.
+        # A host that answered before may be rebooting; if it never did, the error is raised at once.
         is_link = isinstance(error, LinkLost) or self._trouble_since is not None
         if not isinstance(error, HostUnreachable) or not is_link:
             raise error

@@ -1,8 +1,8 @@
-"""Files of a checkpoint by rsync, over one connection.
+"""Fetch files of a checkpoint by rsync, over one connection.
 
-rsync writes into a folder of its own beside staging, in which nothing lies that was verified or is shared: it writes in place, a
-hostile host may name files of its own choice to an old rsync, and one that outlived its armada may still write. Files go on to
-staging once the last of its processes has ended and their SHA-256 was right.
+rsync writes into a separate folder beside staging, which contains nothing verified or shared: rsync writes in place, a
+hostile host may name arbitrary files to an old rsync, and an rsync that outlived its armada may still write. Files move
+to staging once the last of its processes has ended and their SHA-256 was correct.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from armada.sync.transfer.interface import File
 
 _ENDS_S = 20.0
-"""A process that was killed may have to finish a write first."""
+"""Seconds to wait for a killed process, which may have to finish a write first."""
 _PIECE_BYTES = 1 << 20
 _HASHERS = 2
 _REPORT_EVERY_S = 0.5
@@ -41,10 +41,10 @@ _SLACK_BYTES = 64 << 20
 
 
 class RsyncTransfer:
-    """Carries files with rsync: continues them where they end, limited by its own `--bwlimit`.
+    """Fetches files with rsync, continues partial files at their end, and limits the bandwidth with `--bwlimit`.
 
     Args:
-        session: With the host.
+        session: A session with the host.
         bytes_per_s: The run's own limit; None for none.
     """
 
@@ -53,7 +53,7 @@ class RsyncTransfer:
         self._bytes_per_s = bytes_per_s
 
     def warm(self, size_bytes: int) -> None:
-        """Nothing: its connection begins with it."""
+        """Do nothing: rsync opens its own connection."""
 
     def bring(
         self,
@@ -66,7 +66,7 @@ class RsyncTransfer:
         """See `Transfer.bring`.
 
         Raises:
-            RsyncUnusable: rsync is missing or cannot be used, here or there.
+            RsyncUnusable: rsync is missing or cannot be used, on either machine.
         """
         area = _StagingArea(staging)
         total = sum(file.size for file in files)
@@ -88,7 +88,7 @@ class RsyncTransfer:
 
     @staticmethod
     def give_back(staging: Path, files: Sequence[File]) -> None:
-        """Let the stream go on with what rsync left, unless an rsync still writes there."""
+        """Convert what rsync left so that the stream can continue it, unless an rsync still writes there."""
         area = _StagingArea(staging)
         if area.incoming.is_dir():
             with contextlib.suppress(RsyncUnusable), area.alone(0.0):
@@ -97,7 +97,7 @@ class RsyncTransfer:
     def _pull(
         self, folder: str, files: Sequence[File], area: _StagingArea, progress: Callable[[TransferProgress], None]
     ) -> None:
-        """Run rsync until all came, as often as the link breaks within the session's patience."""
+        """Run rsync until everything has arrived, retrying broken links within the session's patience."""
         retries, held = Retries(), area.held_bytes(files)
         names, size = [file.path for file in files], sum(file.size for file in files)
         while True:
@@ -113,7 +113,7 @@ class RsyncTransfer:
 
 
 class _StagingArea:
-    """Where files of one checkpoint arrive, and what the stream and rsync leave each other there."""
+    """Where files of one checkpoint arrive, and the conversion of partial files between the stream and rsync."""
 
     def __init__(self, staging: Path) -> None:
         self._staging = staging
@@ -122,7 +122,7 @@ class _StagingArea:
 
     @contextlib.contextmanager
     def alone(self, wait_s: float) -> Iterator[int]:
-        """Hold the lock that every rsync writing here holds; its descriptor.
+        """Hold the lock that every rsync writing here holds; yield its descriptor.
 
         Raises:
             RsyncUnusable: One still writes.
@@ -136,11 +136,11 @@ class _StagingArea:
             yield lock.descriptor
 
     def held_bytes(self, files: Sequence[File]) -> int:
-        """How much of these files is here."""
+        """Return how many bytes of these files are here."""
         return sum(found.st_size for file in files if (found := _look(self.incoming / file.path)) is not None)
 
     def take_over(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
-        """Prepare the folder for rsync: of each file its beginning, or nothing. The files that are not in staging, right, already."""
+        """Prepare rsync's folder with the beginning of each file. Return the files that are not yet correct in staging."""
         kept: dict[str, set[int]] = {}
         if self._journal.exists():
             with self._journal.open("rb+") as stream:
@@ -161,21 +161,21 @@ class _StagingArea:
         return found is not None and found.st_size == file.size and is_whole
 
     def _take(self, file: File, blocks: set[int] | None) -> None:
-        """Move the beginning of a file to rsync's folder, so that rsync may go on with it; nothing of it stays in staging."""
+        """Move the beginning of a file to rsync's folder, so that rsync can continue it; nothing of it stays in staging."""
         staged, target = self._staging / file.path, self.incoming / file.path
         _make_folders(self.incoming, file)
         if (found := _look(target)) is None or found.st_size > file.size:
             _remove(target)
         found, begins = _look(staged), _beginning(blocks or set())
         if found is not None and found.st_size == file.size and 0 < begins < blocks_in(file.size):
-            # The stream gives a file its full size at once; rsync would take that for the whole of it.
+            # The stream allocates a file's full size at once; rsync would take that for a complete file.
             os.truncate(staged, begins * BLOCK_BYTES)
             if self.held_bytes([file]) < begins * BLOCK_BYTES:
                 staged.replace(target)
         _remove(staged)
 
     def verify(self, files: Sequence[File], tick: Callable[[], None]) -> list[File]:
-        """Move files that are right to staging, delete the others; these are returned."""
+        """Move correct files to staging; delete the others and return them."""
         wrong = []
         for file, is_right in zip(files, _hash(self.incoming, files, tick), strict=True):
             arrived, staged = self.incoming / file.path, self._staging / file.path
@@ -188,7 +188,7 @@ class _StagingArea:
         return wrong
 
     def give_back(self, files: Sequence[File]) -> None:
-        """Move beginnings to staging as the stream wants them: of full size, with a journal of what is whole."""
+        """Move beginnings to staging in the stream's format: full size, with a journal of complete blocks."""
         with self._journal.open("a") as journal:
             for file in files:
                 arrived, staged = self.incoming / file.path, self._staging / file.path
@@ -206,7 +206,7 @@ class _StagingArea:
 
 
 def _hash(folder: Path, files: Sequence[File], tick: Callable[[], None]) -> list[bool]:
-    """Which of these files in a folder are right; `tick` may end it by raising."""
+    """Return which of these files in a folder are correct; `tick` may end it by raising."""
     given_up = threading.Event()
     with ThreadPoolExecutor(_HASHERS, thread_name_prefix="hashing what rsync brought") as pool:
         try:
@@ -236,7 +236,7 @@ def _is_right(folder: Path, file: File, given_up: threading.Event) -> bool:
 
 
 def _look(path: Path) -> os.stat_result | None:
-    """A file that nobody else has a share in, or None; a link into a published checkpoint must never be written through."""
+    """Return the status of a file without other hard links, or None; links into published checkpoints must never be written through."""
     try:
         found = path.lstat()
     except OSError:
@@ -267,7 +267,7 @@ def _has_plain_folders(folder: Path, file: File) -> bool:
 
 
 def _beginning(blocks: set[int]) -> int:
-    """How many blocks are there without a gap."""
+    """Return how many blocks from the beginning are complete without a gap."""
     count = 0
     while count in blocks:
         count += 1

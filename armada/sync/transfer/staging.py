@@ -1,4 +1,4 @@
-"""A staging folder: what lies in it and beside it, whether a file in it is right, and whether more fits on its disk."""
+"""A staging folder: its files, the files beside it, checks of a file, and whether more fits on its disk."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from armada.sync.transfer.interface import File
 
 RESERVE_BYTES = 500_000_000
-"""Home's disk keeps so much free, so that the store and the person can go on working."""
+"""How much space is kept free on home's disk, so that the store and the user can continue to work."""
 
 BLOCKS = ".blocks"
-"""Beside a staging folder: which blocks of its files are whole, see `block_writer`."""
+"""The file beside a staging folder that records the complete blocks of its files, see `block_writer`."""
 
 INCOMING = ".rsync"
-"""Beside it: what rsync writes, see `rsync_transfer`."""
+"""The folder beside it that rsync writes to, see `rsync_transfer`."""
 
 
 def is_right(folder: Path, file: File) -> bool:
-    """Whether a regular file of that size and SHA-256 lies there."""
+    """Whether it is a regular file with this size and SHA-256."""
     try:
         descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -42,7 +42,7 @@ def is_right(folder: Path, file: File) -> bool:
 
 
 def has_size(folder: Path, file: File) -> bool:
-    """Whether a regular file of that size lies there; a look that costs nothing."""
+    """Whether it is a regular file with this size; a cheap check."""
     try:
         found = (folder / file.path).lstat()
     except OSError:
@@ -51,13 +51,13 @@ def has_size(folder: Path, file: File) -> bool:
 
 
 def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: int = 0) -> None:
-    """Refuse before anything is fetched or copied.
+    """Check that there is space, before anything is fetched or copied.
 
     Args:
-        folder: On the disk in question.
-        what: Needs the space.
-        missing_bytes: How much of it.
-        coming_bytes: What others are about to put there.
+        folder: A folder on the disk.
+        what: What needs the space, for the message.
+        missing_bytes: How much it needs.
+        coming_bytes: How much other transfers will write there.
 
     Raises:
         DiskFull: It would not fit.
@@ -72,7 +72,7 @@ def check_space(folder: Path, what: str, missing_bytes: int, *, coming_bytes: in
 
 
 def held_bytes(staging: Path, files: Sequence[File]) -> int:
-    """What a broken transfer already occupies; files in staging have holes."""
+    """Return the bytes that an interrupted transfer already occupies; files in staging are sparse."""
     held = 0
     for folder in (staging, incoming(staging)):
         for file in files:
@@ -82,12 +82,12 @@ def held_bytes(staging: Path, files: Sequence[File]) -> int:
 
 
 def incoming(staging: Path) -> Path:
-    """The folder in which files lie that rsync writes; nothing in it was verified, and nothing in it is shared."""
+    """Return the folder that rsync writes to; nothing in it was verified or is shared."""
     return staging.with_name(staging.name + INCOMING) / "files"
 
 
 def clear_staging(staging: Path) -> None:
-    """Remove what lies beside a staging folder whose files have found their places."""
+    """Remove what lies beside a staging folder whose files were published."""
     staging.with_name(staging.name + BLOCKS).unlink(missing_ok=True)
     shutil.rmtree(incoming(staging).parent, ignore_errors=True)
     with contextlib.suppress(OSError):  # another checkpoint may be in there
@@ -95,5 +95,5 @@ def clear_staging(staging: Path) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """Which checkpoint something beside or in the place of a staging folder belongs to."""
+    """Return the checkpoint that a staging folder, or something beside it, belongs to."""
     return path.name.removesuffix(BLOCKS).removesuffix(INCOMING)

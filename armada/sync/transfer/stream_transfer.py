@@ -1,4 +1,4 @@
-"""Blocks of files over as many streams as the link needs, until everything has arrived or nothing comes any more."""
+"""Fetch blocks of files over as many streams as the link needs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 AHEAD_BYTES = 8 << 20
 AHEAD_COUNT = 32
-"""So much is asked for and not yet here, per stream: four times what one can have under way, or many small files."""
+"""Blocks requested but not received, per stream: four times what one can have in flight, or many small files."""
 DIRECT_AHEAD_BYTES = 24 << 20
 DIRECT_AHEAD_COUNT = 256
-"""The same for the direct stream, which may have much more under way."""
+"""The same for the direct stream, which may have much more in flight."""
 STALL_S = 45.0
-"""ssh itself gives up on a silent link after 20 s; this catches what stays alive and sends nothing."""
+"""Seconds. ssh itself gives up on a silent link after 20 s; this catches a process that lives but sends nothing."""
 _REPORT_EVERY_S = 0.2
 
 
@@ -49,13 +49,13 @@ class Fetcher:
     """Fetches files of runs from one host; its streams stay open from one checkpoint to the next.
 
     Args:
-        session: With the host.
-        pool: Streams that others use before and after, and close; without it, its own.
+        session: A session with the host.
+        pool: Shared streams, which their owner closes; by default, own ones.
         streams: How many, or `auto`: by the round trip, which is measured once.
-        bytes_per_s: The run's own limit for all of them together, below those of the host and of home.
+        bytes_per_s: The run's own limit for all of them together, in addition to those of the host and of home.
 
     Raises:
-        ConfigError: hosts.yaml is wrong.
+        ConfigError: hosts.yaml is invalid.
     """
 
     def __init__(
@@ -74,24 +74,24 @@ class Fetcher:
 
     @property
     def host(self) -> str:
-        """Its name."""
+        """The host's name."""
         return self._session.host.name
 
     def fetch(
         self, run_id: str, folder: str, writer: BlockWriter, progress: Callable[[TransferProgress], None]
     ) -> None:
-        """Let everything that is missing arrive.
+        """Fetch everything that is missing.
 
         Args:
-            run_id: Whose files.
-            folder: Below the run's folder, with a slash at its end; or nothing.
-            writer: Where they go.
-            progress: Told about five times a second.
+            run_id: The run.
+            folder: The folder relative to the run's folder, with a trailing slash; or empty.
+            writer: Writes the files.
+            progress: Called about five times a second.
 
         Raises:
-            HostUnreachable: Nothing came for the session's patience.
+            HostUnreachable: Nothing arrived for the session's patience.
             NotFound: A file is no longer on the host.
-            OSError: Home's disk would not take it.
+            OSError: Home's disk cannot store them.
         """
         retries = Retries()
         if writer.missing:
@@ -101,7 +101,7 @@ class Fetcher:
             attempt = _DownloadAttempt(self, run_id, folder, writer, progress)
             error = attempt.run()
             if not writer.missing and (error is None or isinstance(error, HostUnreachable)):
-                return  # a stream broke when the others had everything
+                return  # a stream broke after the others had received everything
             if error is None and attempt.spent:
                 continue
             if error is None:
@@ -114,17 +114,18 @@ class Fetcher:
         self._session.outage.failed(error, self._session.patience_s)
 
     def heard(self) -> None:
-        """Note that bytes come."""
+        """Note that bytes arrive."""
         self._session.outage.over()
 
     def prepare(self) -> None:
-        """Begin to open what will bring the first bytes; for whom it is not too early that something is to come."""
-        # A number of streams is a number of connections. Under a limit, what is under way already would be more than may pass.
+        """Start opening the stream for the first bytes, if it is likely that something will be fetched."""
+        # A fixed number of streams is a number of connections. Under a limit, the bytes in flight already could exceed
+        # it.
         if self._wanted == "auto" and not self.allowance.limits:
             self.pool.prepare()
 
     def count(self, size_bytes: int) -> int:
-        """How many streams with connections of their own so many bytes want, beside the direct one."""
+        """Return how many streams with a connection of their own so many bytes need, besides the direct one."""
         if isinstance(self._wanted, int):
             wanted = max(1, min(self._wanted, math.ceil(size_bytes / BLOCK_BYTES)))
         else:
@@ -132,7 +133,7 @@ class Fetcher:
         return min(wanted, STREAMS_OF_ONE_CONNECTION) if self._session.host.reuse_only else wanted
 
     def warm(self, size_bytes: int) -> None:
-        """Begin the handshakes of the streams that so many bytes will want; ssh goes through them while home does other things."""
+        """Start the handshakes of the streams that so many bytes need; ssh does them while home does other work."""
         self.prepare()
         self.pool.warm(self.count(size_bytes))
 
@@ -148,7 +149,7 @@ class StreamTransfer:
     """Blocks over as many connections as the link needs, hashed while they arrive.
 
     Args:
-        fetcher: With the host.
+        fetcher: Fetches from the host.
     """
 
     def __init__(self, fetcher: Fetcher) -> None:
@@ -172,9 +173,10 @@ class StreamTransfer:
 
 
 class _DownloadAttempt:
-    """One try with a set of streams; ends when all has arrived, or the last stream has broken.
+    """One try with a set of streams. It ends when everything has arrived, or the last stream has broken.
 
-    Beside a direct stream, one whose ssh still shakes hands is given nothing to bring: the direct one would have brought it by then.
+    While a direct stream works, a stream whose ssh is still connecting gets no blocks: the direct one would fetch them
+    sooner.
     """
 
     def __init__(
@@ -199,10 +201,10 @@ class _DownloadAttempt:
         self._came_bytes = 0
         self._first_at: float | None = None
         self.spent = False
-        """The direct stream has carried all it may."""
+        """Whether the direct stream has reached its limit of bytes."""
 
     def run(self) -> BaseException | None:
-        """Bring what is missing; what went wrong, if anything."""
+        """Fetch what is missing; return the error, if any."""
         writer, pool = self._writer, self._fetcher.pool
         direct = pool.direct()
         self._waits = direct is not None
@@ -225,7 +227,7 @@ class _DownloadAttempt:
                     for _ in range(more):
                         self._start(pool.take)
                 self._progress(TransferProgress(done_before + self._came_bytes, writer.size_bytes, _rate(samples)))
-        except BaseException:  # Ctrl-C, a fault in the callback
+        except BaseException:  # Ctrl-C, or an error in the callback
             self._stopped = True
             hang_up(list(self._streams))
             raise
@@ -237,7 +239,7 @@ class _DownloadAttempt:
         threading.Thread(target=self._work, args=(take,), name="a stream", daemon=True).start()
 
     def _more_wanted(self) -> int:
-        """How many connections more: none, unless the direct stream alone would take longer than those need to be ready."""
+        """Return how many more connections to open: none, unless the direct stream alone would take longer than opening them."""
         round_trip_s = self._fetcher.pool.round_trip_s
         passed_s = time.monotonic() - self._first_at if self._first_at is not None else 0.0
         left_bytes = self._size - self._came_bytes
@@ -246,7 +248,7 @@ class _DownloadAttempt:
         return min(streams_for(round_trip_s, left_bytes), math.ceil(left_bytes / SHARE_BYTES))
 
     def _is_done(self) -> bool:
-        """Wait a little; tell whether all is here, or nobody is left who could bring the rest."""
+        """Wait briefly; return whether everything is here, or no stream is left to fetch the rest."""
         with self._changed:
             self._changed.wait_for(self._has_ended, _REPORT_EVERY_S)
             self._over = self._has_ended()
@@ -285,7 +287,7 @@ class _DownloadAttempt:
                 self._changed.notify_all()
 
     def _begin(self) -> bool:
-        """Whether anything is left to bring."""
+        """Return whether anything is left to fetch."""
         with self._changed:
             if self._over or self._stopped:
                 return False
@@ -320,7 +322,7 @@ class _DownloadAttempt:
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 
         block, _ = stream.receive(take)
-        self._writer.finish_block(block.index, block.number)  # a short one too: its hash says that it is wrong
+        self._writer.finish_block(block.index, block.number)  # if it is too short, the hash is wrong
         self._ask(stream)
 
     def _heard(self, stream: Stream) -> None:

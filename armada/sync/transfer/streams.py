@@ -1,4 +1,4 @@
-"""The connections over which files of one host come: how many, how far away it is, and which are open already."""
+"""The connections that fetch files of one host: how many, the round trip, and which are open already."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
 
 MOST_STREAMS = 8
-"""All of them may shake hands at once: sshd refuses at random from ten on (MaxStartups 10:30:100), and then one is missing."""
+"""All of them may connect at once: sshd refuses at random from ten on (MaxStartups 10:30:100), and then one would be missing."""
 TARGET_BYTES_PER_S = 200e6
 LARGE_BYTES = 256_000_000
-"""From here on two: an ssh process uses one core, and on a fast network that core is what limits (13 % measured)."""
+"""From this size on use two: an ssh process uses one core, which is the limit on a fast network (13 % measured)."""
 WINDOW_BYTES = 2 << 20
-"""What one OpenSSH connection has under way at most; per round trip, that is its speed."""
+"""The most that one OpenSSH connection has in flight; divided by the round trip, that is its speed."""
 STREAMS_OF_ONE_CONNECTION = 4
-"""Where there can be no other connection: sshd takes ten sessions on it, and agents need some too."""
+"""If no other connection is possible: sshd allows ten sessions on one, and agents need some too."""
 SHARE_BYTES = 32_000_000
-"""Beside the direct stream, one connection more for so much: each costs a second core a third of a second."""
+"""Besides the direct stream, one more connection per so many bytes: each costs a third of a second on a second core."""
 READY_ROUND_TRIPS = 15
-"""After so many a new connection brings its first bytes (10 to 15 were counted)."""
+"""Round trips after which a new connection delivers its first bytes (10 to 15 were counted)."""
 
 
 def streams_for(round_trip_s: float, size_bytes: int, *, has_direct: bool = False) -> int:
-    """How many streams a transfer wants: few on a short link, up to 8 on a long one, no more than there are blocks.
+    """Return how many streams a transfer needs: few on a short link, up to 8 on a long one, no more than there are blocks.
 
     Args:
-        round_trip_s: To the host and back.
-        size_bytes: All that is to come.
-        has_direct: Whether a direct stream carries some of it; these are the ones beside it: none where it may carry all, and
-            may turn out to be fast enough.
+        round_trip_s: The host's round trip, in seconds.
+        size_bytes: Everything that is to be fetched.
+        has_direct: Whether a direct stream carries a part. The result then counts the additional ones: none if the
+            direct one may carry everything and may be fast enough.
     """
     wanted = max(math.ceil(TARGET_BYTES_PER_S * round_trip_s / WINDOW_BYTES), 2 if size_bytes >= LARGE_BYTES else 1)
     if has_direct:
@@ -52,12 +52,12 @@ def streams_for(round_trip_s: float, size_bytes: int, *, has_direct: bool = Fals
 
 
 class Streams:
-    """What is open with one host, and how far away it is; what one fetch leaves open, the next one takes.
+    """The open streams with one host, and its round trip; a stream that one fetch leaves open is reused by the next.
 
     All methods may be called from any thread.
 
     Args:
-        session: With the host.
+        session: A session with the host.
     """
 
     def __init__(self, session: HostSession) -> None:
@@ -73,7 +73,7 @@ class Streams:
 
     @property
     def round_trip_s(self) -> float:
-        """As opening the first channel told, or a question that is asked once."""
+        """Return the round trip in seconds, as measured when the first channel opened, or by one request."""
         if (known := self._session.round_trip_s) is not None:
             return known
         if self._round_trip_s is None:
@@ -84,11 +84,11 @@ class Streams:
 
     @property
     def idle_count(self) -> int:
-        """How many with connections of their own are open, and in nobody's use."""
+        """Return how many streams with a connection of their own are open and unused."""
         return len(self._idle)
 
     def prepare(self) -> None:
-        """Begin to open the direct stream, as soon as the session is connected; a second call does nothing."""
+        """Start opening the direct stream as soon as the session is connected; a second call does nothing."""
         with self._lock:
             if self._opening is not None or self._closed:
                 return
@@ -96,15 +96,15 @@ class Streams:
         self._session.when_connected(self._opening.start)
 
     def direct(self) -> Stream | None:
-        """The stream over the session's own connection, once it is open; None where there is none, or none any more."""
+        """Return the stream over the session's own connection, once it is open; None if there is none, or it was lost."""
         opening = self._opening
-        if opening is None or opening.ident is None:  # nobody wanted one, or the session is not connected
+        if opening is None or opening.ident is None:  # none was requested, or the session is not connected
             return None
         self._opened.wait()
         return self._direct
 
     def take(self) -> Stream:
-        """A stream with a connection of its own. Raises HostUnreachable, here or when it is used."""
+        """Return a stream with a connection of its own. Raises HostUnreachable, here or when it is used."""
         with self._lock:
             stream = self._idle.popleft() if self._idle else None
         stream = stream or self._session.open_stream()
@@ -116,7 +116,7 @@ class Streams:
         return stream
 
     def give_back(self, stream: Stream) -> None:
-        """Keep a stream for the next fetch; one that has carried all it may is closed."""
+        """Keep a stream for the next fetch; one that has reached its limit of bytes is closed."""
         with self._lock:
             self._lent.discard(stream)
             if not self._closed and not stream.is_spent:
@@ -126,7 +126,7 @@ class Streams:
         self.drop(stream)
 
     def drop(self, stream: Stream) -> None:
-        """Close a stream that broke, or is not wanted any more."""
+        """Close a stream that broke, or is no longer needed."""
         with self._lock:
             self._lent.discard(stream)
             if stream is self._direct:
@@ -134,7 +134,7 @@ class Streams:
         stream.close()
 
     def warm(self, count: int) -> None:
-        """Open streams before they are needed; who needs one that was refused finds out why, or does without."""
+        """Open streams before they are needed. If one is refused, its user gets the error or continues without it."""
         with contextlib.suppress(HostUnreachable):
             for _ in range(count - self.idle_count):
                 stream = self._session.open_stream()
@@ -142,7 +142,7 @@ class Streams:
                     self._idle.append(stream)
 
     def close(self) -> None:
-        """Close everything, what is lent too."""
+        """Close everything, including streams in use."""
         with self._lock:
             self._closed = True
             streams = [*self._idle, *self._lent, *([self._direct] if self._direct is not None else [])]
@@ -154,7 +154,7 @@ class Streams:
     def _open_direct(self) -> None:
         stream = None
         try:
-            with contextlib.suppress(ArmadaError):  # whoever speaks over that connection next is told what is wrong
+            with contextlib.suppress(ArmadaError):  # the next user of that connection gets the error
                 stream = self._session.open_direct_stream()
             with self._lock:
                 late = self._closed

@@ -22,7 +22,7 @@ _NOT_CLEAN = 2
 _DISK = 11
 _SOURCE = {23, 24}
 
-# Said by ssh, which shares rsync's standard error; LogLevel ERROR lets these through.
+# Messages of ssh, which shares rsync's standard error; LogLevel ERROR lets these through.
 _UNREACHABLE = re.compile(
     r"Connection refused|timed out|No route to host|Could not resolve|Network is unreachable", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ _NOT_LET_IN = re.compile(r"Permission denied \([a-z]")
 _NO_RSYNC = re.compile(
     r"rsync:? *(command )?not found|rsync: No such file|Unknown command.*rsync|not found.*\brsync\b", re.IGNORECASE
 )
-# The far rsync says it and ends; the near one, whose version was looked at, then speaks of a lost connection.
+# The remote rsync prints this and exits. The local one, whose version was checked, then reports a lost connection.
 _TOO_OLD = re.compile(r"unknown option|syntax or usage error \(code 1\)")
 _BROKEN = re.compile(r"error while loading shared libraries|symbol lookup error|version `.*' not found")
 _CHANGED = re.compile(r"Host key for (\S+) has changed")
@@ -40,14 +40,14 @@ _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
 def explain_exit(status: int, said: str, *, host: str, pinned: PinnedKeys, reuse_only: bool = False) -> ArmadaError:
-    """Turn an exit of rsync's into the error for a person.
+    """Convert an exit status of rsync into an error for the user.
 
     Args:
-        status: Not zero; negative for a signal.
-        said: Its standard error, cleaned, with what ssh wrote to it.
+        status: The exit status, not zero; negative for a signal.
+        said: Its standard error, sanitized, including what ssh wrote to it.
         host: The host's name.
-        pinned: The keys it was compared with, by alias.
-        reuse_only: Whether ssh had no way of its own besides a session on the shared connection.
+        pinned: The pinned keys, by alias.
+        reuse_only: Whether ssh could only use a session on the shared connection.
     """
     if reuse_only and NO_SESSION in said:
         return no_session(host)
@@ -61,7 +61,7 @@ def explain_exit(status: int, said: str, *, host: str, pinned: PinnedKeys, reuse
 
 
 def no_session(host: str) -> HostUnreachable:
-    """The error for a connection that carries no more sessions."""
+    """Return the error for a connection that allows no more sessions."""
     return HostUnreachable(
         "it opens no more sessions on this connection", hint="its sshd has a low MaxSessions", host=host
     )
@@ -134,6 +134,6 @@ def _ending(status: int) -> str:
 
 
 def _last(said: str) -> str:
-    """The line that says most: rsync ends with a summary, what is before it has the reason."""
+    """Return the most useful line: the one before rsync's closing summary has the reason."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith("rsync error:")]
     return (lines or said.splitlines() or ["it printed nothing"])[-1][:500]

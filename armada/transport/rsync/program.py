@@ -1,6 +1,6 @@
-"""Run rsync, and send files to SSH hosts over its own connection, because Paramiko stalls on bulk data (paramiko #822).
+"""Run rsync, and send files to SSH hosts over a separate connection, because Paramiko stalls on bulk data (paramiko #822).
 
-What rsync reports is no proof: it returns 0 for a file that changed while it was read. Callers check digests.
+An exit status of 0 is no proof: rsync also returns it for a file that changed while it was read. Callers check digests.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from armada.transport.ssh.names import checked_names, checked_remote_folder
 from armada.transport.ssh.resolve import HostSpec
 from armada.transport.stderr_tail import StderrTail
 
-OLDEST = (3, 1)  # --info=progress2 and --outbuf
-# ssh itself gives up on a silent link after 20 s; this catches what stays alive and does nothing. Checking the part that
-# is already there prints nothing: 5 minutes are about 100 GB.
+OLDEST = (3, 1)  # has --info=progress2 and --outbuf
+# ssh itself gives up on a silent link after 20 s; this catches a process that lives but makes no progress. Checking the
+# part that already exists prints nothing: 5 minutes are about 100 GB.
 _STALL_S = 300.0
 _TICK_S = 1.0
-# `-s`, because `--secluded-args` is its name only since 3.2.6.
+# `-s`, because the name `--secluded-args` exists only since 3.2.6.
 _OPTIONS = [
     "-s", "--from0", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
     "--inplace", "--append-verify", "--no-compress", "--info=progress2", "--no-human-readable", "--outbuf=L",
 ]  # fmt: skip
-# rsync ignores that nobody reads its output: killed armadas would leave it at work for hours, and of three processes only
-# the first could be tied to us (PR_SET_PDEATHSIG). So one more waits for the end of what only we hold, and ends all of them.
+# rsync does not notice that nobody reads its output: after a killed armada it would work for hours. PR_SET_PDEATHSIG
+# could tie only the first of its three processes to us. So one more process waits for the end of a pipe that only we
+# hold, and kills them all.
 _TIED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
 _PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
 _UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
@@ -63,7 +64,7 @@ def push(
     if not names:
         check_here()
         return
-    # Private, but what is executable stays so.
+    # Private, but executable files stay executable.
     options = ["--recursive", "--times", "--perms", "--chmod=D700,Fu+rw,Fgo="]
     arguments = [*options, *over_ssh(spec, home), f"{source.absolute()}/", f"{spec.alias}:{target}/"]
     status, said = run_rsync(arguments, names, spec.name, home.ssh, progress, total_bytes)
@@ -72,8 +73,8 @@ def push(
 
 
 def over_ssh(spec: HostSpec, home: HomePaths) -> list[str]:
-    """Options that make rsync reach a host as everything else does; it must run in `home.ssh`."""
-    # ssh hands a -F with a space in it to its jump hosts' ssh unquoted; a plain name is safe.
+    """Return the options that make rsync use the host's generated SSH configuration; it must run in `home.ssh`."""
+    # ssh passes a -F with a space in it unquoted to the ssh of its jump hosts; a plain file name is safe.
     return ["-e", f"ssh -F {write_ssh_config(spec, home).name}"]
 
 
@@ -87,22 +88,22 @@ def run_rsync(
     *,
     keep_open: Sequence[int] = (),
 ) -> tuple[int, str]:
-    """Run rsync to its end, with what both directions have in common.
+    """Run rsync to its end, with the options common to both directions.
 
     Args:
         arguments: Options, source and destination.
         names: The files, relative to the source.
-        host: Whose, for messages.
-        folder: Where it runs.
-        progress: Told how far it is.
-        total_bytes: What all of it will be.
-        keep_open: Descriptors that each of its processes shall have, so that locks on them last as long as any of these.
+        host: The host's name, for messages.
+        folder: The working folder.
+        progress: Receives the progress.
+        total_bytes: The total size of the files.
+        keep_open: Descriptors that all its processes inherit, so that locks on them last as long as any of these.
 
     Returns:
-        The exit status, negative for a signal, and what was said on standard error, inert.
+        The exit status, negative for a signal, and the sanitized standard error.
 
     Raises:
-        RsyncUnusable: There is none here, or one too old.
+        RsyncUnusable: This machine has no rsync, or one that is too old.
         LinkLost: It stopped making progress.
     """
     check_here()
@@ -115,7 +116,7 @@ def run_rsync(
             cwd=folder,
             env={**{k: v for k, v in os.environ.items() if not k.startswith("RSYNC_")}, "LC_ALL": "C"},
             pass_fds=keep_open,
-            start_new_session=True,  # so that its ssh can be ended with it
+            start_new_session=True,  # so that its ssh can be killed with it
         )
         stdout, stderr = _pipes(process)
         errors = StderrTail(lambda: os.read(stderr.fileno(), 65536), name=f"stderr of rsync with {host}")
@@ -124,7 +125,7 @@ def run_rsync(
                 stalled = not _follow(stdout, progress, total_bytes)
                 if not stalled:
                     process.wait()
-            finally:  # a stall, Ctrl-C, a fault in the callback
+            finally:  # after a stall, Ctrl-C, or an error in the callback
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                 status, said = process.wait(), errors.text(wait_s=2.0)
@@ -136,7 +137,7 @@ def run_rsync(
 @contextlib.contextmanager
 def _listed(names: Sequence[str]) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="armada-files-") as listing:
-        # rsync takes what begins with # or ; for a comment, even here, and leaves that file out without a word.
+        # rsync treats names that begin with # or ; as comments, even here, and silently leaves those files out.
         listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
         listing.flush()
         yield listing.name
@@ -144,7 +145,7 @@ def _listed(names: Sequence[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _tie() -> Iterator[int]:
-    """Something to read from that ends when this process does, or leaves the block."""
+    """Yield a descriptor that reaches its end when this process dies or leaves the block."""
     reading, writing = os.pipe()
     try:
         yield reading
@@ -160,9 +161,9 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _follow(stdout: IO[bytes], progress: ProgressCallback | None, total_bytes: int) -> bool:
-    """Report progress until the output ends, also while nothing is said; False when nothing came for too long."""
+    """Report progress until the output ends, also while there is no output; return False if it stalled."""
     line, last, heard = b"", None, time.monotonic()
-    with selectors.DefaultSelector() as waiting:  # unlike select(2), it takes descriptors above 1023
+    with selectors.DefaultSelector() as waiting:  # unlike select(2), it supports descriptors above 1023
         waiting.register(stdout, selectors.EVENT_READ)
         while time.monotonic() - heard < _STALL_S:
             if not waiting.select(_TICK_S):
@@ -181,7 +182,7 @@ def _follow(stdout: IO[bytes], progress: ProgressCallback | None, total_bytes: i
 
 
 def parse_progress(line: bytes, total_bytes: int) -> TransferProgress | None:
-    """Read one line of `--info=progress2 --no-human-readable`."""
+    """Parse one line of `--info=progress2 --no-human-readable`."""
     match = _PROGRESS.match(line)
     if match is None:
         return None
@@ -189,7 +190,7 @@ def parse_progress(line: bytes, total_bytes: int) -> TransferProgress | None:
 
 
 def check_here() -> None:
-    """Raise RsyncUnusable where this machine's rsync cannot be used."""
+    """Raise RsyncUnusable if this machine's rsync cannot be used."""
     _check_version(shutil.which("rsync"))
 
 

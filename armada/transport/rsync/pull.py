@@ -1,7 +1,7 @@
 """Fetch files from hosts by rsync.
 
-Nothing that rsync reports is proof, and an old rsync lets the far side choose names: 3.2.4 and older write whatever a hostile
-host sends below the destination (CVE-2022-29154). So the destination must hold nothing that was verified, and callers check digests.
+Nothing that rsync reports is proof. 3.2.4 and older also write any file name that a hostile host sends below the
+destination (CVE-2022-29154). So the destination must contain nothing verified, and callers check digests.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from armada.transport.ssh.host_keys import pinned_keys
 from armada.transport.ssh.names import checked_names, checked_remote_folder
 from armada.transport.ssh.resolve import HostSpec
 
-# What comes can be continued, and read by nobody else, whatever it may be on the host.
+# Partial files must be writable to continue them, and private, whatever their mode on the host.
 _OPTIONS = ["--perms", "--chmod=D700,F600"]
 _DISK = 11
 _SOURCE = {23, 24}
-_SHORTER = "read errors mapping"  # what rsync says of a file that became shorter while it was read, and of bad disks
+_SHORTER = "read errors mapping"  # rsync prints it for a file that became shorter while it was read, and for bad disks
 _BAD_DISK = "Input/output error"
 _MISSING = ("No such file", "vanished")
 _FULL = {"Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG, "No space left": errno.ENOSPC}
@@ -50,7 +50,7 @@ def pull_here(host: str, wanted: Pull, progress: ProgressCallback | None = None)
 def _checked(folder: str, host: str) -> str:
     try:
         return checked_remote_folder(folder, host=host)
-    except ArmadaError as error:  # other ways have no trouble with it
+    except ArmadaError as error:  # copying without rsync may still work
         raise RsyncUnusable(error.message, hint=error.hint, host=host) from error
 
 
@@ -58,17 +58,17 @@ def _run(
     wanted: Pull, arguments: Sequence[str], host: str, folder: Path, progress: ProgressCallback | None
 ) -> tuple[int, str]:
     names = checked_names(wanted.files, host=host)
-    # In units of 1,024 bytes, which every release understands; never 0, which would be no limit.
+    # In units of 1,024 bytes, which every release supports; never 0, which means no limit.
     limit = [] if wanted.bytes_per_s is None else [f"--bwlimit={max(1, int(wanted.bytes_per_s / 1024))}"]
     options = [*_OPTIONS, *limit, *arguments, f"{wanted.destination.absolute()}/"]
     status, said = run_rsync(options, names, host, folder, progress, wanted.size_bytes, keep_open=wanted.keep_open)
     if status in _SOURCE and _SHORTER in said and _BAD_DISK not in said and not any(w in said for w in _MISSING):
-        return 0, said  # the digest says so too, and what is wrong is asked for once more
+        return 0, said  # the digest will not match either, and the file is requested again
     return status, said
 
 
 def _explain_here(status: int, said: str, wanted: Pull, host: str) -> Exception | None:
-    """The error where it is about files: those there, or this machine's disk."""
+    """Return the error if it concerns files: those on the host, or this machine's disk."""
     full = [number for words, number in _FULL.items() if words in said]
     if full or status == _DISK:
         number = full[0] if full else errno.EIO

@@ -1,4 +1,4 @@
-"""Choose the keys to offer to a host, in OpenSSH's order, and record what became of each."""
+"""Choose the keys to offer to a host, in OpenSSH's order, and record the result of each."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PRIVATE_HEAD, _PRIVATE_MAGIC = "-----BEGIN OPENSSH PRIVATE KEY-----", b"openssh
 
 
 class OfferedKeys(AuthStrategy):
-    """The keys of one HostSpec; `tried`, `locked`, `exposed` and `unusable` say afterwards what happened.
+    """The keys of one HostSpec; `tried`, `locked`, `exposed` and `unusable` record the results.
 
-    A file whose key the SSH agent holds is not read: agents hold what is protected by a passphrase.
+    A key file is not read if the SSH agent holds its key: agents hold keys that a passphrase protects.
     """
 
     def __init__(self, spec: HostSpec) -> None:
@@ -76,7 +76,7 @@ class OfferedKeys(AuthStrategy):
             for certificate in self._spec.certificate_files:
                 if certificate.exists() and certificate.name.startswith(path.name):
                     key.load_certificate(str(certificate))
-        except (PasswordRequiredException, TypeError):  # cryptography says TypeError where a passphrase is missing
+        except (PasswordRequiredException, TypeError):  # cryptography raises TypeError if a passphrase is missing
             self.locked.append(path)
         except (OSError, ValueError, SSHException, UnknownKeyType) as error:
             self.unusable.append(f"{path} ({_reason(error)})")
@@ -86,7 +86,7 @@ class OfferedKeys(AuthStrategy):
 
 
 def is_exposed(path: Path) -> bool:
-    """Whether OpenSSH, and so rsync's ssh, would refuse to read a private key because others can (`sshkey_perm_ok`)."""
+    """Whether OpenSSH, and so rsync's ssh, would reject a private key file because others can read it (`sshkey_perm_ok`)."""
     try:
         with path.open("rb") as file:
             found, head = os.fstat(file.fileno()), file.readline(200)
@@ -102,7 +102,7 @@ def exposed_words(path: Path) -> str:
 
 
 class _Agent(AgentSSH):
-    """The SSH agent at a socket of our choice; Paramiko's own class knows SSH_AUTH_SOCK alone."""
+    """The SSH agent at a given socket; Paramiko's own class supports only SSH_AUTH_SOCK."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _Agent(AgentSSH):
         connection.settimeout(_AGENT_TIMEOUT_S)
         try:
             connection.connect(os.path.expanduser(path))  # noqa: PTH111  # a socket's address is a string
-            self._connect(connection)  # type: ignore[attr-defined]  # typeshed leaves out what begins with _
+            self._connect(connection)  # type: ignore[attr-defined]  # typeshed omits names that begin with _
         except (OSError, SSHException):
             connection.close()  # SSH_AUTH_SOCK often outlives its agent
 
@@ -125,7 +125,7 @@ class _Agent(AgentSSH):
 
 
 def _public_blob(path: Path) -> bytes | None:
-    """The public half of a key: from the `.pub` beside it, or from the file itself, which shows it even when locked."""
+    """Return the public half of a key: from the `.pub` beside it, or from the file itself, where it is never encrypted."""
     for file in (path.with_name(f"{path.name}.pub"), path):
         try:
             text = file.read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def _public_blob(path: Path) -> bytes | None:
 
 
 def _blob_in(text: str) -> bytes | None:
-    """The public key in a `.pub`, or in a private file of OpenSSH's own format (PROTOCOL.key); None in other files."""
+    """Return the public key in a `.pub`, or in a private file in OpenSSH's format (PROTOCOL.key); None in other files."""
     try:
         if not text.startswith(_PRIVATE_HEAD):
             return base64.b64decode(text.split()[1], validate=True)
@@ -158,7 +158,7 @@ def _reason(error: Exception) -> str:
 
 
 def explain_refusal(keys: OfferedKeys, *, missing: list[Path]) -> tuple[str, str]:
-    """Return a sentence naming every key that was tried, and what to do now."""
+    """Return a sentence naming every key that was tried, and what to do next."""
     said = [f"it refused {', '.join(keys.tried)}" if keys.tried else "there was no key to offer"]
     if keys.locked:
         said.append(f"{', '.join(map(str, keys.locked))} is protected by a passphrase and is not in an SSH agent")

@@ -1,6 +1,6 @@
-"""Generate one OpenSSH configuration per host, so that rsync's ssh, the streams' ssh and Fabric agree about it.
+"""Generate one OpenSSH configuration per host, so that rsync's ssh, the streams' ssh and Fabric use the same settings.
 
-Where the host has one shared connection (`transport: openssh`), the file says that too, so whoever uses the file goes through it.
+For a host with a shared connection (`transport: openssh`), every user of the file goes through that connection.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from armada.transport.ssh.host_keys import pinned_keys
 from armada.transport.ssh.resolve import HostSpec, resolve
 
 LONGEST_SOCKET = 100
-"""In bytes. The address of a Unix socket has 108 at most, on macOS 104, and OpenSSH refuses what does not fit."""
+"""In bytes. A Unix socket's address has at most 108, on macOS 104, and OpenSSH refuses longer paths."""
 
 KEPT_OPEN_S = 600
-"""How long a shared connection stays after its last use: commands that follow each other need no new login."""
+"""How long a shared connection stays open after its last use, in seconds, so that successive commands need no new login."""
 
 # ServerAlive ends a silent link after 15–20 s, which rsync's own --timeout does not (rsync #164, #282). AES-GCM is the
-# fastest cipher where the processor has AES; tensors do not compress.
+# fastest cipher on processors with AES instructions. Compression is off: tensors do not compress.
 _COMMON = """\
   BatchMode yes
   StrictHostKeyChecking yes
@@ -49,12 +49,12 @@ _COMMON = """\
 
 
 def write_ssh_config(spec: HostSpec, home: HomePaths, *, asking: bool = False) -> Path:
-    """Write the configuration of a host; the name to use with it is `spec.alias`, in the folder where it lies.
+    """Write the configuration of a host. Refer to the host in it as `spec.alias`; run ssh in the file's folder.
 
     Args:
         spec: How to reach the host.
-        home: Where to.
-        asking: For a person at a terminal, whom ssh may ask for passphrases and codes: a file beside the other one.
+        home: Determines the file's folder.
+        asking: Write a second file for a user at a terminal, whom ssh may ask for passphrases and codes.
 
     Raises:
         ConfigError: A path cannot be written into such a file.
@@ -69,8 +69,8 @@ def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
     """Write the configuration of a host for an editor's Remote-SSH, which forwards ports and starts in any folder.
 
     Args:
-        host: With the same pinned keys, jump hosts and shared connection as armada's own configuration of it.
-        home: Where to.
+        host: Has the same pinned keys, jump hosts and shared connection as in armada's own configuration.
+        home: Determines the file's folder.
 
     Returns:
         The file, for an `Include`, and the name of the host in it.
@@ -81,7 +81,7 @@ def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
     spec = resolve(host)
     path = home.ssh / f"{spec.name}.editor.conf"
     own = ["  BatchMode no", "  ClearAllForwardings no", "  RequestTTY auto"]
-    if spec.shared:  # only `armada hosts connect` opens that one, or whatever armada does next
+    if spec.shared:  # only `armada hosts connect` opens the shared connection, or the next command of armada
         socket = shared_socket(spec, home)
         if len(os.fsencode(socket)) > LONGEST_SOCKET:
             raise ConfigError(
@@ -99,10 +99,11 @@ def write_editor_config(host: HostLike, home: HomePaths) -> tuple[Path, str]:
 
 
 def shared_socket(spec: HostSpec, home: HomePaths) -> Path:
-    """Where the shared connection of a host is spoken to.
+    """Return the socket of a host's shared connection.
 
-    Its name stands for how the host is reached and under which keys: after either changed, an old connection serves nobody. Only
-    this name is ever bound, in the folder itself: a path could be longer than the 104 bytes that a socket's address has.
+    The name is derived from how the host is reached and from its pinned keys, so that an old connection is not used
+    after either changed. ssh uses only the name, within the folder: the whole path could exceed the 104 bytes of a
+    socket's address.
     """
     known = pinned_keys(home)
     text = render_ssh_config(spec, home.known_hosts, socket="")
@@ -123,9 +124,9 @@ def render_ssh_config(spec: HostSpec, known_hosts: Path, *, socket: str = "", as
 
 
 def _shared_blocks(spec: HostSpec, known_hosts: Path, socket: str, *, first: Sequence[str], asking: bool) -> list[str]:
-    """Blocks for the hops, for the connection itself (`+master`), and for whoever speaks through it.
+    """Render blocks for the hops, for the connection itself (`+master`), and for the clients that use it.
 
-    ProxyJump would do for the hops, but beside ControlPersist ssh throws away what their ssh says.
+    ProxyJump would suffice for the hops, but with ControlPersist ssh discards the error messages of their ssh.
     """
     file, log = (f"{spec.name}{end}" for end in ("+asking.conf" if asking else ".conf", ".log"))
     ways = [f"  ProxyCommand ssh -F {file} -E {log} -W '[%h]:%p' {hop.alias}" for hop in spec.hops]
@@ -137,7 +138,7 @@ def _shared_blocks(spec: HostSpec, known_hosts: Path, socket: str, *, first: Seq
     kept = "yes" if spec.reuse_only else str(KEPT_OPEN_S)
     login = [*_logins(spec, asking=asking), f"  ControlPath {socket or 'none'}"]
     master = [*first, *login, ways[-1], "  ControlMaster yes", f"  ControlPersist {kept}", "  LogLevel INFO"]
-    # Without the shared connection ssh would make one of its own; through `false` it cannot.
+    # Without the shared connection ssh would open a new one; `false` as the ProxyCommand prevents that.
     user = [*login, "  ProxyCommand false" if spec.reuse_only else ways[-1]]
     blocks.append(_block(spec, known_hosts, alias=f"{spec.alias}+master", first=master))
     blocks.append(_block(spec, known_hosts, first=user))
@@ -145,14 +146,14 @@ def _shared_blocks(spec: HostSpec, known_hosts: Path, socket: str, *, first: Seq
 
 
 def _logins(machine: HostSpec, *, asking: bool) -> list[str]:
-    """What may log in besides keys, where that is more than the usual."""
+    """Return options for methods of authentication besides keys, if the host needs them."""
     methods = ["gssapi-with-mic"] * machine.gssapi + ["publickey"] + ["keyboard-interactive", "password"] * asking
     lines = ["  GSSAPIAuthentication yes"] if machine.gssapi else []
     return [*lines, f"  PreferredAuthentications {','.join(methods)}"]
 
 
 def _block(spec: HostSpec, known_hosts: Path, *, first: Sequence[str], alias: str = "") -> str:
-    """One host's lines. OpenSSH takes the first value it finds: `first` wins over what is common to all."""
+    """Render one host's lines. OpenSSH uses the first value that it finds, so `first` overrides the common options."""
     lines = [
         f"Host {alias or spec.alias}",
         *first,
@@ -163,7 +164,7 @@ def _block(spec: HostSpec, known_hosts: Path, *, first: Sequence[str], alias: st
         f"  UserKnownHostsFile {_quoted(known_hosts)}",
         f"  AddressFamily {spec.address_family}",
         f"  IdentitiesOnly {'yes' if spec.identities_only else 'no'}",
-        # Files that are not there are left out: OpenSSH would complain about each of its own defaults.
+        # Files that do not exist are left out: OpenSSH would complain about each of its own defaults.
         *(f"  IdentityFile {_quoted(path)}" for path in spec.identity_files if path.exists()),
         *(f"  CertificateFile {_quoted(path)}" for path in spec.certificate_files),
     ]

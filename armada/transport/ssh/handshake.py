@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.transport.ssh.resolve import HostSpec
 
-# Without a handler of their own, Paramiko's tracebacks would land on a person's terminal.
+# Without a handler, Paramiko's tracebacks would be printed to the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-# sshd's default MaxStartups (10:30:100) drops handshakes from the eleventh on; other people log in too.
+# sshd's default MaxStartups (10:30:100) drops handshakes from the eleventh on; other users log in too.
 _HANDSHAKES_PER_ADDRESS = 4
 _slots: defaultdict[tuple[str, int], threading.BoundedSemaphore] = defaultdict(
     lambda: threading.BoundedSemaphore(_HANDSHAKES_PER_ADDRESS)
@@ -37,7 +37,7 @@ _slots: defaultdict[tuple[str, int], threading.BoundedSemaphore] = defaultdict(
 _slots_lock = threading.Lock()
 
 _TCP_TIMEOUT_S, _BANNER_TIMEOUT_S, _AUTH_TIMEOUT_S, CHANNEL_TIMEOUT_S = 10.0, 15.0, 20.0, 15.0
-_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # one kind of key, several ways to sign with it
+_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # one type of key, several signature algorithms
 _T = TypeVar("_T")
 
 
@@ -45,7 +45,7 @@ def connect_chain(spec: HostSpec, pinned: PinnedKeys, *, deadline_s: float) -> l
     """Connect to every hop in turn and through them to the host; the last connection is the host's.
 
     Raises:
-        HostUnreachable: And its subclasses, naming the machine on the way that it was.
+        HostUnreachable: Or a subclass, naming the machine that failed.
     """
     deadline = Deadline(deadline_s)
     chain: list[fabric.Connection] = []
@@ -65,13 +65,13 @@ def close_chain(chain: Sequence[fabric.Connection]) -> None:
 
 
 def scan(spec: HostSpec, home: HomePaths, deadline_s: float = 30.0) -> list[HostKey]:
-    """Ask a host, and every hop on its way, for the key it shows now; nothing is pinned, and nothing compared.
+    """Fetch the keys that a host, and every hop on the way, show now. Nothing is pinned or compared.
 
-    Reaching a host behind hops means logging in at each hop, under the key it has just shown. Where a key is pinned, that
-    kind of key is asked for.
+    Reaching a host behind hops requires logging in at each hop, with the key that it just showed. If a key is pinned,
+    the same type of key is requested.
 
     Raises:
-        HostUnreachable: A machine does not answer, or a hop does not let us in.
+        HostUnreachable: A machine does not answer, or a hop refuses the login.
     """
     pinned, deadline, host = pinned_keys(home), Deadline(deadline_s), spec.name
     chain: list[fabric.Connection] = []
@@ -111,7 +111,7 @@ def _shown_key(
         transport = paramiko.Transport(_open_way(machine, chain, deadline))
         options = transport.get_security_options()
         wanted = {algorithm for key in known for algorithm in _SIGNATURES.get(key.algorithm, (key.algorithm,))}
-        # A machine may have several keys: asked for another one than is pinned, it would seem to have changed.
+        # A machine may have several keys: another type than the pinned one would look like a changed key.
         options.key_types = sorted(options.key_types, key=lambda algorithm: algorithm not in wanted)
         transport.banner_timeout = deadline.remaining_s(_BANNER_TIMEOUT_S)
         try:
@@ -127,7 +127,7 @@ def _shown_key(
 def _persist(
     attempt: Callable[[Refusal], _T], machine: HostSpec, known: Sequence[HostKey], deadline: Deadline, *, host: str
 ) -> _T:
-    """Try again, after a growing and random pause, what failed because sshd was too busy to greet us."""
+    """Retry, after growing random pauses, if sshd was too busy to send its version."""
     pauses = growing_pauses()
     while True:
         refusal = Refusal(machine, known)
@@ -155,7 +155,7 @@ def _slot(machine: HostSpec, deadline: Deadline) -> Iterator[None]:
 
 
 def _open_way(machine: HostSpec, chain: Sequence[fabric.Connection], deadline: Deadline) -> Any:
-    """Open a socket to a machine, or a channel through the last hop, which serves as one."""
+    """Open a socket to a machine, or a channel through the last hop that acts as one."""
     if not chain:
         timeout_s = deadline.remaining_s(_TCP_TIMEOUT_S)
         return open_socket(machine.hostname, machine.port, family=machine.address_family, timeout_s=timeout_s)
@@ -167,9 +167,9 @@ def _open_way(machine: HostSpec, chain: Sequence[fabric.Connection], deadline: D
 def _hardened(
     machine: HostSpec, way: Any, known: Sequence[HostKey], refusal: Refusal, deadline: Deadline
 ) -> fabric.Connection:
-    """Build a Fabric connection that reads no configuration of its own and accepts no key but the pinned ones.
+    """Build a Fabric connection that reads no configuration files and accepts only the pinned keys.
 
-    Fabric itself verifies nothing (AutoAddPolicy, fabric #2071) and waits an hour for a channel (fabric #2197).
+    Fabric itself verifies no host keys (AutoAddPolicy, fabric #2071) and waits an hour for a channel (fabric #2197).
     """
     config = fabric.Config(
         ssh_config=paramiko.SSHConfig(),
@@ -198,7 +198,7 @@ def _hardened(
 
 
 def _trust(keys: paramiko.HostKeys, machine: HostSpec, known: Sequence[HostKey]) -> None:
-    # Paramiko looks keys up by address. Knowing one makes it ask for that algorithm, as OpenSSH does.
+    # Paramiko looks keys up by address. A known key makes it request that algorithm, as OpenSSH does.
     name = machine.hostname if machine.port == 22 else f"[{machine.hostname}]:{machine.port}"
     for key in known:
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{name} {key.algorithm} {key.blob}")

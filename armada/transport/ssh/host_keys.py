@@ -1,6 +1,7 @@
 """Pinned host keys: shown once, pinned, then compared at every connection.
 
-One file in OpenSSH's known_hosts format, its lines named by alias and not by address, serves Fabric and rsync's ssh alike.
+One file in OpenSSH's known_hosts format serves both Fabric and rsync's ssh. Its lines are named by alias, not by
+address.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class HostKey:
 
     @property
     def fingerprint(self) -> str:
-        """As OpenSSH shows it."""
+        """The fingerprint in OpenSSH's format."""
         digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
         return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 
@@ -43,13 +44,13 @@ def pinned_keys(home: HomePaths) -> PinnedKeys:
 
 
 def pin(home: HomePaths, name: str, keys: Sequence[HostKey]) -> None:
-    """Know host `name`, and the hops on its way, by these keys and by no others."""
+    """Pin these keys for host `name` and the hops on the way to it, replacing all former ones."""
     with locked(home.known_hosts.with_suffix(".lock")):
         _write(home, [*(key for key in _read(home) if not _belongs(key, name)), *keys])
 
 
 def unpin(home: HomePaths, name: str) -> None:
-    """Forget the keys of host `name` and of the hops on its way."""
+    """Remove the pinned keys of host `name` and of the hops on the way to it."""
     pin(home, name, ())
 
 

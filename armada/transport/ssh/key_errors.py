@@ -1,4 +1,4 @@
-"""Errors about host keys, in the same words for Paramiko and for OpenSSH."""
+"""Errors about host keys, with the same text for Paramiko and OpenSSH."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def where_of(machine: HostSpec, host: str) -> str:
-    """Name a machine on the way to `host`, or that host."""
+    """Describe a machine for a message: a hop on the way to `host`, or the host itself."""
     return machine.target if machine.name == host else f"jump host {machine.target}"
 
 
 def key_changed(pinned: Sequence[str], offered: str, where: str, *, host: str) -> HostKeyChanged:
-    """The error for a key that is not the pinned one."""
+    """Return the error for a key that is not the pinned one."""
     return HostKeyChanged(
         f"the key of {where} changed: pinned {' and '.join(pinned)}, offered {offered}",
         hint=f"if that machine was reinstalled or replaced: armada hosts trust {host}; if not, somebody may be intercepting the connection",
@@ -26,6 +26,6 @@ def key_changed(pinned: Sequence[str], offered: str, where: str, *, host: str) -
 
 
 def key_unpinned(offered: str | None, where: str, *, host: str) -> HostKeyChanged:
-    """The error for a machine that was never trusted."""
+    """Return the error for a machine without a pinned key."""
     shows = f"; it shows {offered}" if offered else ""
     return HostKeyChanged(f"no key is pinned for {where}{shows}", hint=f"armada hosts trust {host}", host=host)

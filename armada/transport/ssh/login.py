@@ -14,27 +14,27 @@ from paramiko.ssh_exception import SSHException
 
 _FASTEST_CIPHER = "aes128-gcm@openssh.com"
 
-# Not part of paramiko's promised interface: where a release has them no more, a login takes its usual time.
+# Not part of paramiko's public interface: if a release lacks them, a login takes one more round trip.
 _CAN_GO_AHEAD = all(
     hasattr(AuthHandler, name) for name in ("_request_auth", "_parse_service_accept", "_client_handler_table")
 )
 
 
 class Login(paramiko.Transport):
-    """Paramiko's transport, one round trip faster with each key.
+    """Paramiko's transport, with one round trip less for each key.
 
-    RFC 4253 lets a client go on without the consent to its request for the service, and servers answer in order. Paramiko's own
-    ServiceRequestingTransport waits too, and may miss an answer that comes quickly.
+    RFC 4253 lets a client continue before its service request is accepted, and servers answer in order. Paramiko's
+    ServiceRequestingTransport also waits, and may miss an answer that arrives quickly.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         security = self.get_security_options()
-        # Paramiko prefers AES-CTR with an HMAC, for which it needs more than twice the time.
+        # Paramiko prefers AES-CTR with an HMAC, which takes more than twice the time.
         security.ciphers = sorted(security.ciphers, key=lambda name: name != _FASTEST_CIPHER)
 
     def auth_publickey(self, username: str, key: paramiko.PKey, event: threading.Event | None = None) -> list[str]:
-        # How to sign with RSA is in a message that servers send just before their consent.
+        # The RSA signature algorithms are in a message that servers send just before they accept the service request.
         if event is not None or "rsa" in key.get_name() or not _CAN_GO_AHEAD:
             return super().auth_publickey(username, key, event)
         if not self.is_active() or not self.initial_kex_done:
@@ -46,10 +46,10 @@ class Login(paramiko.Transport):
 
 
 class _Unasked(AuthHandler):
-    """Sends the signed request right after the one for the service."""
+    """Sends the signed request right after the service request."""
 
     def _request_auth(self) -> None:
-        super()._request_auth()  # type: ignore[misc]  # typeshed leaves out what begins with _
+        super()._request_auth()  # type: ignore[misc]  # typeshed omits names that begin with _
         consent = Message()
         consent.add_string("ssh-userauth")
         consent.rewind()

@@ -1,6 +1,6 @@
-"""Turn the errors of OpenSSH's client into the exceptions that Paramiko would raise.
+"""Convert the messages of OpenSSH's client into the exceptions that Paramiko would raise.
 
-So that one place, refusals.py, explains both to a person.
+So refusals.py explains both in one place.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _ERRNOS = {"Connection refused": errno.ECONNREFUSED, "Connection reset by peer":
 
 
 def read_refusal(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys, *, in_time: bool) -> Refusal:
-    """Read why ssh did not connect.
+    """Find out from ssh's messages why it did not connect.
 
     Args:
-        said: All that it wrote, with what the ssh of its hops wrote; what they could not say is not in it.
-        spec: Where it was to go.
-        home: For asking the host which key it shows, if none is pinned and armada may connect by itself.
-        pinned: The keys it was to compare.
-        in_time: False where it was ended because time was up.
+        said: Everything that it and the ssh of its hops wrote.
+        spec: The destination.
+        home: Used to fetch the host's key if none is pinned and armada may connect without the user.
+        pinned: The pinned keys.
+        in_time: False if ssh was killed at the deadline.
     """
     machine = _machine(said, spec)
     refusal = Refusal(machine, pinned.get(machine.alias, ()))
@@ -55,7 +55,7 @@ def read_refusal(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys,
 
 
 def _machine(said: str, spec: HostSpec) -> HostSpec:
-    """Which machine on the way it was about: each ssh nearer to us than the one that failed says that it has no partner."""
+    """Find the machine that failed: each ssh nearer to us than that one reports a closed connection."""
     chain = (*spec.hops, spec)
     place = len(spec.hops) - said.count(_THROUGH_A_HOP) + (1 if _NO_WAY_ON.search(said) else 0)
     return chain[min(max(place, 0), len(spec.hops))]
@@ -70,7 +70,7 @@ def _key_trouble(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys)
         where = where_of(machines[changed[1]], spec.name)
         return key_changed(known, offered[0] if offered else "another", where, host=spec.name)
     if unknown and unknown[1] in machines:
-        # A key of another kind than the pinned ones is a changed key too, as it is for Paramiko.
+        # A key of another type than the pinned ones is a changed key too, as with Paramiko.
         known = [key.fingerprint for key in pinned.get(unknown[1], ())]
         where, shown = where_of(machines[unknown[1]], spec.name), _shown(unknown[1], spec, home)
         if known:
@@ -80,14 +80,14 @@ def _key_trouble(said: str, spec: HostSpec, home: HomePaths, pinned: PinnedKeys)
 
 
 def _shown(alias: str, spec: HostSpec, home: HomePaths) -> str | None:
-    """The fingerprint that a machine shows, which ssh does not say; None where asking could take a person's code."""
+    """Fetch the fingerprint that a machine shows, which ssh does not print; None if that might use up a one-time code."""
     if spec.reuse_only:
         return None
     from armada.transport.ssh.handshake import scan
 
     try:
         return next((key.fingerprint for key in scan(spec, home) if key.alias == alias), None)
-    except HostUnreachable:  # the refusal stands without it
+    except HostUnreachable:  # report the refusal without the fingerprint
         return None
 
 
@@ -104,7 +104,7 @@ def _other_trouble(said: str, *, in_time: bool) -> Exception:
         return TimeoutError()
     if found := _CONNECT.search(said):
         words = found[1].strip()
-        return OSError(_ERRNOS.get(words, errno.EHOSTUNREACH), words)  # which becomes its subclass by the number
+        return OSError(_ERRNOS.get(words, errno.EHOSTUNREACH), words)  # OSError picks its subclass by the number
     if _HUNG_UP.search(said):
         return SSHException("no banner")
     lines = [line for line in said.splitlines() if line.strip() and _THROUGH_A_HOP not in line]
@@ -112,13 +112,13 @@ def _other_trouble(said: str, *, in_time: bool) -> Exception:
 
 
 def _offered(machine: HostSpec, said: str) -> OfferedKeys:
-    """The keys that ssh offered: it reads the same files and asks the same agent."""
+    """Return the keys that ssh offered: it reads the same files and uses the same agent."""
     keys = OfferedKeys(machine)
     try:
         for _ in keys.get_sources():
             pass
     finally:
         keys.close()
-    # Kinds of keys that Paramiko cannot read (FIDO's) are no trouble to ssh.
+    # ssh supports types of keys that Paramiko cannot read, such as FIDO's.
     keys.unusable = [entry for entry in keys.unusable if f'Load key "{entry.rpartition(" (")[0]}"' in said]
     return keys

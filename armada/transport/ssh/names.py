@@ -16,10 +16,10 @@ def has_control_characters(text: str) -> bool:
 
 
 def checked_names(files: Sequence[str], *, host: str) -> list[str]:
-    """Return the names of files to move, each certain to mean a file below a folder and nothing else.
+    """Return the names of files to transfer, each guaranteed to name a file below a folder.
 
     Raises:
-        ArmadaError: An absolute name, one with `..` or `.` in it, a control character, or bytes that are not UTF-8.
+        ArmadaError: A name is absolute, contains `..`, `.` or a control character, or is not UTF-8.
     """
     for name in files:
         if has_control_characters(name):
@@ -34,10 +34,10 @@ def checked_names(files: Sequence[str], *, host: str) -> list[str]:
 
 
 def checked_remote_folder(path: str, *, host: str) -> str:
-    """Return an absolute folder on a host, without a slash at its end.
+    """Return an absolute folder on a host, without a trailing slash.
 
     Raises:
-        ArmadaError: It is relative, or holds characters that rsync on the far side would expand.
+        ArmadaError: The folder is relative, or contains characters that the remote rsync would expand.
     """
     if not path.startswith("/") or ".." in PurePosixPath(path).parts:
         raise ArmadaError(f"{path!r} is not an absolute folder", host=host)

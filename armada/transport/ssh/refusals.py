@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Refusal(paramiko.MissingHostKeyPolicy):
-    """One attempt that failed, and what was learned on the way; as a policy it refuses every key that is not pinned."""
+    """One failed attempt and what was learned about it. As a Paramiko policy it rejects every key that is not pinned."""
 
     machine: HostSpec
     known: Sequence[HostKey]
@@ -36,7 +36,7 @@ class Refusal(paramiko.MissingHostKeyPolicy):
 
     @property
     def is_busy(self) -> bool:
-        """Whether sshd hung up before greeting us, as it does from MaxStartups on."""
+        """Whether sshd hung up before sending its version, as it does beyond MaxStartups."""
         if isinstance(self.error, EOFError | ConnectionResetError):
             return True
         no_greeting = isinstance(self.error, SSHException) and "banner" in str(self.error)
@@ -44,7 +44,7 @@ class Refusal(paramiko.MissingHostKeyPolicy):
 
 
 def explain(refusal: Refusal, *, host: str) -> HostUnreachable:
-    """Turn a refusal into the error for a person."""
+    """Convert a refusal into the error for the user."""
     machine, error = refusal.machine, refusal.error
     where = where_of(machine, host)
     if isinstance(error, HostUnreachable):
@@ -89,7 +89,7 @@ def _what_happened(error: Exception | None) -> str:
 
 
 def _timed_out(error: Exception | None) -> bool:
-    # Paramiko raises neither when a handshake outlasts its timeout: it goes on, and finds no session.
+    # Paramiko does not raise if a handshake exceeds its timeout: it continues, and finds no session.
     said = str(error)
     waited = error is not None and isinstance(error.__context__, TimeoutError)
     return waited or isinstance(error, TimeoutError) or "timed out" in said.lower() or "No existing session" in said

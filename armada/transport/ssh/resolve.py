@@ -23,11 +23,11 @@ _MAX_HOPS = 8
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """How to reach one machine, every question answered.
+    """How to reach one machine, with every setting resolved.
 
-    `hops` are the machines on the way, the first one reachable directly; each has none of its own. An `identity_agent`
-    of None means the one in SSH_AUTH_SOCK. `shared`: by the one connection that OpenSSH keeps open; `reuse_only`: which only
-    a person opens. `gssapi`: Kerberos may log in, which Paramiko cannot.
+    `hops` are the machines on the way, the first one reachable directly; hops have no hops of their own. An
+    `identity_agent` of None means the one in SSH_AUTH_SOCK. `shared`: use the one connection that OpenSSH keeps open.
+    `reuse_only`: only the user opens that connection. `gssapi`: Kerberos may log in, which Paramiko does not support.
     """
 
     name: str
@@ -46,19 +46,19 @@ class HostSpec:
 
     @property
     def alias(self) -> str:
-        """The name under which its key is pinned: addresses of rented machines recycle, this does not."""
+        """The name under which the key is pinned: addresses of rented machines are reused, this name is not."""
         return f"armada-{self.name}"
 
     @property
     def target(self) -> str:
-        """What a person would type."""
+        """The destination as a user would type it."""
         address = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
         return f"{self.user}@{address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """`[user@]host[:port]` taken apart, nothing looked up."""
+    """`[user@]host[:port]` parsed, without any look-up."""
 
     host: str
     user: str | None = None
@@ -66,7 +66,7 @@ class Destination:
 
 
 def resolve(host: HostLike) -> HostSpec:
-    """Ask OpenSSH how to reach `host`. ARMADA_SSH_CONFIG names another file than a person's own configuration.
+    """Ask OpenSSH how to reach `host`. ARMADA_SSH_CONFIG names a file to use instead of the user's own configuration.
 
     Raises:
         ConfigError: The address cannot be used, or OpenSSH rejects its configuration.
@@ -85,10 +85,10 @@ def resolve(host: HostLike) -> HostSpec:
 
 
 def parse_destination(text: str) -> Destination:
-    """Take `[ssh://][user@]host[:port]` apart; IPv6 addresses with a port stand in brackets.
+    """Parse `[ssh://][user@]host[:port]`; IPv6 addresses with a port need brackets.
 
     Raises:
-        ConfigError: It is not an address, or something OpenSSH could take for an option.
+        ConfigError: The text is not an address, or OpenSSH could take it for an option.
     """
     rest = _checked(text, "address").removeprefix("ssh://").removesuffix("/")
     user, at, address = rest.rpartition("@")
@@ -138,7 +138,7 @@ def _resolve_hops(proxy_jump: str, name: str, *, depth: int) -> tuple[HostSpec, 
     if proxy_jump == "none":
         return ()
     nearest, *others = proxy_jump.split(",")
-    # As OpenSSH does it: the nearest hop's own ProxyJump counts, that of the others is what the list says.
+    # As in OpenSSH, only the nearest hop's own ProxyJump counts; the list gives the way to the others.
     first = _resolve(nearest, name, depth=depth + 1)
     rest = [replace(_resolve(hop, name, depth=depth + 1), hops=()) for hop in others]
     return (*first.hops, replace(first, hops=()), *rest)
@@ -172,7 +172,7 @@ def _ask_openssh(destination: Destination) -> dict[str, list[str]]:
 
 
 def _tokens(first: dict[str, str], address: str) -> dict[str, str]:
-    """What OpenSSH puts for %h and its like in the paths of keys: `ssh -G` shows those as they were written."""
+    """Return OpenSSH's values for %h and other tokens in key paths, which `ssh -G` does not expand."""
     return {
         "%": "%",
         "d": str(Path.home()),
@@ -203,7 +203,7 @@ def _paths(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
 
 
 def _checked_address(value: str) -> str:
-    """Return a host name or address that a shell would not take apart: the way through a hop is a command line of ssh's."""
+    """Return a host name or address without shell characters: ssh runs the command for a hop through a shell."""
     if not _ADDRESS.fullmatch(_checked(value, "host name")):
         raise ConfigError(f"{value!a} cannot be a host name: use letters, digits and . : % _ -")
     return value

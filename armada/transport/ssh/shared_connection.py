@@ -1,6 +1,6 @@
 """Keep one OpenSSH connection per host open in the background, for all other connections (ControlMaster).
 
-An armada that needs it and finds it missing opens it, unless only a person may. It outlives the armada that opened it.
+Any armada process opens it when it is missing, unless only the user may. It outlives the process that opened it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SILENCE = re.compile(r"Timeout, server \S+ not responding")
 
 
 class SharedConnection:
-    """The connection to one host, as it is reached now and under the keys that are pinned now.
+    """The shared connection to one host, for its current address and pinned keys.
 
     Args:
         spec: How to reach it.
-        home: Whose connection: its socket and its log lie in home's own folder, which nobody else may enter.
+        home: Its socket and its log lie in a private folder of this home.
 
     Raises:
         ConfigError: The host's SSH configuration cannot be written.
@@ -52,41 +52,41 @@ class SharedConnection:
         self._log = home.ssh / f"{spec.name}.log"
 
     def pid(self) -> int | None:
-        """The process that holds it; None when it is not open."""
+        """The id of the process that holds the connection; None if it is not open."""
         if not self._socket.exists():
             return None
         found = _PID.search(_speak("check", self._socket) or "")
         return int(found[1]) if found else None
 
     def ensure(self, deadline_s: float) -> None:
-        """Open it unless it is open, without asking anybody anything; where only a person may, it must be open.
+        """Open the connection if needed, without asking the user anything. If only the user may open it, it must be open.
 
         Raises:
-            LoginNeeded: It is not, with the command that opens it.
-            HostUnreachable: And its subclasses, as for Fabric's connections.
+            LoginNeeded: It is not; the error has the command that opens it.
+            HostUnreachable: Or a subclass, as for Fabric's connections.
         """
         deadline = Deadline(deadline_s)
         if self.pid() is not None:
             return
         if self._spec.reuse_only:
             command = f"armada hosts connect {self._spec.name}"
-            # In the sentence too: a daemon's log and a dashboard show no hints.
+            # In the sentence too: a daemon's log and the dashboard show no hints.
             said = f"no connection to it is open, and only `{command}` opens one (`reuse_only`)"
             raise LoginNeeded(said, hint=command, host=self._spec.name)
         with self._turn(deadline):
-            if self.pid() is None:  # nobody else did while we waited
+            if self.pid() is None:  # no other process opened it while we waited for the lock
                 self._open(deadline)
 
     def ask_and_open(self) -> None:
-        """Open it for a person at a terminal, who is asked for what the host and the keys want.
+        """Open the connection for a user at a terminal, who is asked for passphrases and codes.
 
         Raises:
-            HostUnreachable: And its subclasses.
+            HostUnreachable: Or a subclass.
         """
         with self._turn(Deadline(0)):
             if self.pid() is not None:
                 return
-            end_connections(self._spec.name, self._home)  # to where it was before, or under keys that were pinned then
+            end_connections(self._spec.name, self._home)  # also those to a former address or with formerly pinned keys
             self._log.unlink(missing_ok=True)
             config = write_ssh_config(self._spec, self._home, asking=True)
             status = _ask_at_terminal(self._command(config), config.parent)
@@ -97,7 +97,7 @@ class SharedConnection:
                 self._explain(said, in_time=True, retry=False)
 
     def lost(self) -> LinkLost:
-        """The error for a connection that was there and is no more."""
+        """Return the error for a connection that was lost."""
         said = self._logged()
         lines = [line for line in said.splitlines() if line.strip()]
         reason = (
@@ -107,7 +107,7 @@ class SharedConnection:
 
     def _open(self, deadline: Deadline) -> None:
         for pause_s in growing_pauses():
-            self._socket.unlink(missing_ok=True)  # of one that was killed
+            self._socket.unlink(missing_ok=True)  # left behind by a process that was killed
             said, in_time = self._try(deadline)
             if self.pid() is not None:
                 return
@@ -118,7 +118,7 @@ class SharedConnection:
         return ["ssh", "-F", config.name, "-E", self._log.name, "-N", "-T", f"{self._spec.alias}+master"]
 
     def _try(self, deadline: Deadline) -> tuple[str, bool]:
-        """Start ssh and wait until it is in the background, has given up, or time is up: (what it said, whether in time)."""
+        """Start ssh and wait until it is in the background, has failed, or time is up. Return (its messages, whether in time)."""
         self._log.unlink(missing_ok=True)
         with os.fdopen(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             try:
@@ -126,9 +126,9 @@ class SharedConnection:
                     self._command(self._config),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=log,  # what comes before it has read its own options
+                    stderr=log,  # earlier messages concern its own options
                     cwd=self._config.parent,
-                    start_new_session=True,  # it is to outlive us, and Ctrl-C
+                    start_new_session=True,  # it must survive us, and Ctrl-C
                 )
             except OSError as error:
                 raise HostUnreachable(f"cannot start ssh: {error.strerror}", host=self._spec.name) from error
@@ -137,13 +137,13 @@ class SharedConnection:
         except subprocess.TimeoutExpired:
             return self._logged(), False
         finally:
-            if process.poll() is None:  # also on Ctrl-C; its hops' ssh go with it
+            if process.poll() is None:  # also on Ctrl-C; the ssh processes of its hops end with it
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return self._logged(), True
 
     def _explain(self, said: str, *, in_time: bool, retry: bool) -> None:
-        """Return if it is worth another try; otherwise raise why it did not open."""
+        """Return if a retry may help; otherwise raise the reason why the connection did not open."""
         from armada.transport.ssh.messages import read_refusal
         from armada.transport.ssh.refusals import explain
 
@@ -163,7 +163,7 @@ class SharedConnection:
 
     @contextlib.contextmanager
     def _turn(self, deadline: Deadline) -> Iterator[None]:
-        """One process or thread at a time opens it, so that there is one."""
+        """Let only one process or thread at a time open the connection, so that only one exists."""
         path = self._home.lock(f"connection-{self._spec.name}")
         with FileLock(path) as lock:
             try:
@@ -175,7 +175,7 @@ class SharedConnection:
 
 
 def end_connections(name: str, home: HomePaths) -> int:
-    """End every shared connection to the host `name`, whatever it was opened for; return how many were open."""
+    """End every shared connection to the host `name`, whatever its address and keys; return how many were open."""
     ended = 0
     for socket in home.ssh.glob(f"{name}+*.ctl"):
         ended += _speak("exit", socket) is not None
@@ -184,8 +184,9 @@ def end_connections(name: str, home: HomePaths) -> int:
 
 
 def _speak(verb: str, socket: Path) -> str | None:
-    """Say something to the process behind a socket; None when nobody is there, or no answer comes."""
-    # From its folder: its whole path may be longer than a socket's address can be. The host's name is not looked up.
+    """Send a command to the process behind a socket; return its answer, or None without one."""
+    # From the socket's folder: its whole path may be longer than a socket's address can be. The host's name is not
+    # looked up.
     command = ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket.name}", "-O", verb, "armada"]
     try:
         done = subprocess.run(
@@ -198,18 +199,18 @@ def _speak(verb: str, socket: Path) -> str | None:
 
 
 def _ask_at_terminal(command: list[str], folder: Path) -> int:
-    """Run a program that asks at the terminal, and return its status; what it leaves behind hears nothing from there later.
+    """Run a program that asks questions at the terminal, and return its status. What it leaves behind gets no signals from there.
 
-    It stays in our session, where the terminal is, but in a process group of its own, which has the foreground meanwhile. The
-    ssh of a hop keeps to that group: in ours a Ctrl-C would end it, or the terminal's closing.
+    It stays in our session, which has the terminal, but in a process group of its own, which has the foreground
+    meanwhile. The ssh of a hop stays in that group; in ours, a Ctrl-C or closing the terminal would end it.
     """
     process = subprocess.Popen(command, cwd=folder, process_group=0)
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # nobody is there to ask
+    except OSError:  # there is no terminal to ask at
         return process.wait()
     ours = os.getpgrp()
-    former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or taking the foreground back would stop us
+    former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # otherwise taking the foreground back would stop us
     try:
         if os.tcgetpgrp(terminal) == ours:
             os.tcsetpgrp(terminal, process.pid)

@@ -18,12 +18,12 @@ def open_socket(hostname: str, port: int, *, family: str, timeout_s: float) -> s
 
     Args:
         hostname: A name or an address.
-        port: Where to.
+        port: The port.
         family: `any`, `inet` or `inet6`.
-        timeout_s: For all addresses together.
+        timeout_s: For all addresses together, in seconds.
 
     Raises:
-        OSError: No address answers; socket.gaierror when there is none.
+        OSError: No address answers; socket.gaierror if the name has none.
     """
     deadline = time.monotonic() + timeout_s
     last_error: OSError = TimeoutError(f"no answer within {timeout_s:.0f} s")
@@ -42,7 +42,7 @@ def open_socket(hostname: str, port: int, *, family: str, timeout_s: float) -> s
 
 
 def _prepare(connection: socket.socket) -> None:
-    # Nagle's algorithm makes a round trip of 2 ms take 44 ms: Paramiko writes small packets and never turns it off.
+    # Nagle's algorithm turns a round trip of 2 ms into 44 ms: Paramiko writes small packets and never disables it.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if sys.platform == "darwin":

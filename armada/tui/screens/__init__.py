@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def screen_of(place: str, board: Dashboard) -> View:
-    """Make the screen of a place; each is imported when first shown, so that the first paint does not wait for them."""
+    """Create the screen of a place. Each is imported when first shown, so that the first paint does not wait for it."""
     if place == "run":
         from armada.tui.screens.run import RunScreen
 

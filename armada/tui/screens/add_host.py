@@ -30,7 +30,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("price", "price", "optional: price per hour, such as 12.40"),
     ("scheduler", "scheduler", "optional: slurm or htcondor (direct)"),
 )
-"""Fields by the option of `armada hosts add` they fill, their labels, and what stands in them while they are empty."""
+"""Fields: the option of `armada hosts add` that each fills, its label, and its placeholder."""
 NEEDED = ("name", "ssh")
 SAID_MOST = 20_000
 KEYS = "Enter asks the host for its key   Tab next field   Esc cancels"
@@ -41,10 +41,10 @@ NOTE = (
 
 
 class AddHost(ModalScreen[str | None]):
-    """Gives back the name of the host that was added, or None.
+    """Returns the name of the added host, or None.
 
     Args:
-        symbols: What the terminal can show.
+        symbols: The symbols that the terminal can show.
     """
 
     AUTO_FOCUS = "#name"
@@ -69,7 +69,7 @@ class AddHost(ModalScreen[str | None]):
         self.fields: dict[str, Input] = {}
         self._added: str | None = None
         self._asked = 0
-        """Counts questions: an answer to an older one is dropped."""
+        """Counts requests: the answer to an older one is dropped."""
 
     @property
     def board(self) -> Dashboard:
@@ -91,11 +91,11 @@ class AddHost(ModalScreen[str | None]):
             self.keys = Static(Text(KEYS, style="bold"))
             yield self.keys
 
-    # What is typed --------------------------------------------------------------------------------------------------
+    # Input ----------------------------------------------------------------------------------------------------------
 
     @property
     def words(self) -> list[str]:
-        """The command's words; with `=`, so that nothing typed here can become an option of its own."""
+        """Return the command's arguments; with `=`, so that no input can become an option."""
         value = {name: field.value.strip() for name, field in self.fields.items()}
         options = [f"--{name}={value[name]}" for name, _, _ in FIELDS if name not in NEEDED and value[name]]
         return [*options, "--", value["name"], value["ssh"]]
@@ -111,7 +111,7 @@ class AddHost(ModalScreen[str | None]):
             self._ask()
 
     def _ask(self) -> None:
-        """Have the host show its key; nothing is pinned and nothing written."""
+        """Fetch the host's key; nothing is pinned or written."""
         self._asked += 1
         asked, words, name = self._asked, self.words, self.fields["name"].value.strip()
         self._lock(f"asking {name} for its key …")
@@ -121,7 +121,7 @@ class AddHost(ModalScreen[str | None]):
             lambda answer: self._compare(words, answer) if asked == self._asked and self.is_attached else None,
         )
 
-    # What the host shows --------------------------------------------------------------------------------------------
+    # The host's key -------------------------------------------------------------------------------------------------
 
     def _compare(self, words: list[str], answer: Answer) -> None:
         found = answer.json

@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 
 def _rank(words: Sequence[str], choice: Choice) -> int | None:
-    """How well a choice is called what was typed, 0 the best; None where it is not: Enter takes the first."""
+    """Rank how well a choice matches the typed words, 0 for the best; None if it does not match. Enter selects the first."""
     name, typed = choice.name.casefold(), " ".join(words)
     file = name.rpartition("/")[2]
     exactly = (name, name.rpartition(".")[0], file, file.rpartition(".")[0])
@@ -53,9 +53,9 @@ class Chooser(ModalScreen[str | None]):
     """Enter selects the line under the cursor, Escape cancels.
 
     Args:
-        title: What is chosen.
-        choices: The likeliest first.
-        symbols: What the terminal can show.
+        title: What to choose.
+        choices: The most likely first.
+        symbols: The symbols that the terminal can show.
     """
 
     BINDINGS = [  # noqa: RUF012  # Textual declares it so

@@ -34,7 +34,7 @@ TOKENS = "num_tokens"
 
 
 class CompareScreen(View):
-    """The runs that were marked when it was opened."""
+    """Compares the runs that were marked when it was opened."""
 
     PLACE = "compare"
     BINDINGS = bindings("compare")
@@ -135,7 +135,7 @@ class CompareScreen(View):
             return
         names = tuple(((sanitize_line(row.name, 60), "strong"),) for row in self.rows)
         items = []
-        if len(names) == len(self.run_ids):  # names are often alike at their beginnings, ids differ at their ends
+        if len(names) == len(self.run_ids):  # names often begin alike, ids differ at their ends
             ids = tuple(((row.run.run_id[-6:], "dim"),) for row in self.rows)
             items = [Item("name", ((("run", "dim"),), *names)), Item("id", ((("id", "dim"),), *ids))]
         for setting, values in differing([detail.spec for detail in known]):
@@ -182,7 +182,7 @@ class CompareScreen(View):
 
 
 def _rising(values: Iterable[float]) -> array[float]:
-    """The x axis must not run backwards: a clock that did stands still, a missing count repeats the one before."""
+    """Return the values, never decreasing: where a clock ran backwards, or a count is missing, the former value is repeated."""
     made, last = array("d"), 0.0
     for value in values:
         last = max(last, value)

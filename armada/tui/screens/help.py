@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HelpScreen(ModalScreen[None]):
-    """Made from `armada.tui.bindings`, as everything is that shows keys."""
+    """Generated from `armada.tui.bindings`, like everything that shows keys."""
 
     BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
@@ -40,7 +40,7 @@ class HelpScreen(ModalScreen[None]):
 
 
 def words(place: str, symbols: Symbols, *, read_only: bool) -> Text:
-    """All keys: first those of one place, then everywhere's, then the others'."""
+    """Return all keys: first those of one place, then those that work everywhere, then the others."""
     text = Text()
     order = [place, "everywhere", "lists", *(each for each in SCREENS if each not in (place, "everywhere", "lists"))]
     for each in order:

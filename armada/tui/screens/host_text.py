@@ -1,4 +1,4 @@
-"""What the Hosts screen says of a host: its row, and the lines under it."""
+"""Format a host for the Hosts screen: its row, and the lines under it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOT_C = 88.0
 
 
 def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int) -> Item:
-    """Make a host's row, and below it its problems, its queue and its GPUs."""
+    """Return a host's row, with its problems, its queue and its GPUs below it."""
     history = HISTORY if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
@@ -70,7 +70,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
 
 
 def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
-    """What it says of itself comes once a minute, the load of its GPUs more often."""
+    """Return when the host was last seen: by its facts, which arrive once a minute, or by its GPUs' load, which arrives more often."""
     moments = [points[-1].time for points in host.telemetry.values() if points]
     if record is not None and record.observed_at is not None:
         moments.append(record.observed_at)
@@ -78,7 +78,7 @@ def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
 
 
 def gpu_names(facts: RecordedFacts) -> str:
-    """`8×A100-SXM4-80GB`."""
+    """Format the GPUs: `8×A100-SXM4-80GB`."""
     names: dict[str, int] = {}
     for gpu in facts.gpus or ():
         name = (gpu.name or "").removeprefix("NVIDIA ")
@@ -94,7 +94,7 @@ def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
     found = host.environment
     ours = [each for each in snapshot.operations if each.state == "running" and each.host == host.name]
     if any(each.kind == "provision" for each in ours):
-        return (("building", "accent"),)  # known here at once; the host says so itself with the next look
+        return (("building", "accent"),)  # known here at once; the host reports it with the next poll
     if found is None or found.condition == "unknown":
         return (("", "dim"),)
     style = {"ready": "good", "building": "accent"}.get(found.condition, "plain")
@@ -122,7 +122,7 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
 
 
 def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> Iterator[tuple[Span, ...]]:
-    """Who waits for GPUs, in order, and what a batch system said when it was asked."""
+    """Yield the jobs that wait for GPUs, in order, and the batch system's last answer."""
     if queue is None:
         return
     if waiting := queue.waiting:
@@ -149,7 +149,7 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
 
 
 def _counts(jobs: Mapping[str, int]) -> str:
-    """`2 running, 1 pending`."""
+    """Format counts: `2 running, 1 pending`."""
     return ", ".join(f"{count} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count)
 
 

@@ -71,7 +71,7 @@ class HostsScreen(View):
 
     @property
     def host(self) -> HostView | None:
-        """The one under the cursor."""
+        """The host under the cursor."""
         return next((host for host in self.snapshot.hosts if host.name == self.table.cursor), None)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
@@ -135,7 +135,7 @@ class HostsScreen(View):
             self.board.push_screen(AddHost(self.board.symbols), self._went_in)
 
     def _went_in(self, name: str | None) -> None:
-        """The cursor goes to what was added, once it is read."""
+        """Move the cursor to the added host, once it has been read."""
         self._awaited = name
 
     def action_provision(self) -> None:

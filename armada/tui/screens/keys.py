@@ -9,7 +9,7 @@ def keys_of(listed: object) -> dict[str, str]:
     """Return the fingerprints and the note of each; anything else is left out."""
     keys = [key for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
     found = {key["fingerprint"]: key for key in keys if isinstance(key.get("fingerprint"), str)}
-    # A hop on the way to the host is named; the host itself needs no naming.
+    # A hop on the way is named; for the host itself no name is needed.
     return {
         mark: f"{sanitize_line(key.get('alias'), 80)} {key.get('algorithm')}"
         if len(found) > 1

@@ -50,7 +50,7 @@ class Planned(Message):
 
 
 class LaunchScreen(View):
-    """Three fields and the plan they give."""
+    """Three fields and the resulting plan."""
 
     PLACE = "launch"
     BINDINGS = bindings("launch")
@@ -105,7 +105,7 @@ class LaunchScreen(View):
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """The command line so far, after `armada`."""
+        """Return the command line so far, after `armada`."""
         value = {name: field.value.strip() for name, field in self.fields.items()}
         if not value["experiment"] or not value["host"]:
             return None
@@ -113,7 +113,7 @@ class LaunchScreen(View):
             changes = shlex.split(value["set"])
         except ValueError:
             return None
-        # With `=`, so that nothing typed here can become an option of its own.
+        # With `=`, so that no input can become an option.
         options = [f"--host={value['host']}", *(f"--set={change}" for change in changes)]
         return ("launch", *options, "--", value["experiment"])
 
@@ -141,7 +141,7 @@ class LaunchScreen(View):
         def take(chosen: str | None) -> None:
             if chosen is not None:
                 field.value = chosen
-                self.call_after_refresh(following.focus)  # coming back, the screen gives the focus to where it was
+                self.call_after_refresh(following.focus)  # on return, the screen restores the old focus first
 
         self.board.push_screen(Chooser(title, choices, self.board.symbols), take)
 
@@ -161,7 +161,7 @@ class LaunchScreen(View):
 
     @work(thread=True, exclusive=True, group="plan", exit_on_error=False)
     def _plan(self, words: tuple[str, ...]) -> None:
-        """Ask `--dry-run`; an older question is no longer of interest and ends."""
+        """Request a plan with `--dry-run`; an older request is cancelled."""
         if self._asking is not None and self._asking.poll() is None:
             self._asking.terminate()
         argv = command(words[0], "--dry-run", "--json", *words[1:])
@@ -185,7 +185,7 @@ class LaunchScreen(View):
         if message.words != self.words:
             return
         self.ready = message.words if message.code == 0 else None
-        # First what to do about it: of a long plan only the beginning is in sight.
+        # First the key to press: of a long plan only the beginning is visible.
         text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
         text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
         if message.command_line:
@@ -211,7 +211,7 @@ class LaunchScreen(View):
 
 
 def _experiments() -> list[str]:
-    """Experiments near where the dashboard was started, and the bundled one."""
+    """Return the experiments near the folder in which the dashboard was started, and the bundled one."""
     here = sorted(str(path) for path in Path().glob("*.y*ml"))
     below = sorted(str(path) for path in Path().glob("*/*.y*ml"))[:200]
     return ["quickstart", *here, *below]

@@ -22,10 +22,10 @@ class Prompt(ModalScreen[str | None]):
     """Enter accepts the text, Escape cancels.
 
     Args:
-        title: What is wanted.
+        title: What to enter.
         note: What will be done with it.
-        value: What stands there already.
-        symbols: What the terminal can show.
+        value: The initial text.
+        symbols: The symbols that the terminal can show.
     """
 
     BINDINGS = [Binding("escape", "leave", "leave", priority=True)]  # noqa: RUF012  # Textual declares it so

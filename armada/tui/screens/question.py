@@ -27,10 +27,10 @@ class Question(ModalScreen[bool]):
 
     Args:
         title: The question.
-        lines: What it touches, one a line; from anywhere.
+        lines: What it changes, one per line; may be any text.
         note: What will happen.
         verb: What `y` does.
-        symbols: What the terminal can show.
+        symbols: The symbols that the terminal can show.
     """
 
     BINDINGS = [  # noqa: RUF012  # Textual declares it so

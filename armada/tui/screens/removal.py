@@ -24,8 +24,8 @@ class Removal:
     """One removal, from the key to the commands.
 
     Args:
-        board: Where it is asked and told.
-        rows: The runs that are meant.
+        board: Shows the question and the results.
+        rows: The runs to remove.
     """
 
     def __init__(self, board: Dashboard, rows: Sequence[RunRow]) -> None:
@@ -91,7 +91,7 @@ def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[st
 
     Args:
         row: The run.
-        found: What `armada rm --dry-run --json` said of it.
+        found: The output of `armada rm --dry-run --json` for it.
         launcher: The other home that launched it, if one did.
     """
     by = f", launched by {launcher}" if launcher else ""

@@ -60,7 +60,7 @@ class RunScreen(View):
         self._asked = "search"
         self._config: object = None
         self.other: str | None = None
-        """The run whose settings are held against this one's."""
+        """The run whose settings are compared with this one's."""
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
@@ -144,7 +144,7 @@ class RunScreen(View):
             self.config.update(Text(text(run_text.config(detail))))
 
     def _say_reading(self) -> None:
-        """What was not read yet is not empty."""
+        """Say that pages are still being read, so that they do not look empty."""
         words = (("reading …", "dim"),)
         self.checkpoints.show_items([Item("none", (words, *([(("", "plain"),)] * 5)))])
         self.events.show_items([Item("none", (words, *([(("", "plain"),)] * 2)))])
@@ -161,7 +161,7 @@ class RunScreen(View):
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols
         words = Text(f" {symbols.text(row.name) if row else ''} {self.run_id}  ", style="bold", no_wrap=True)
-        tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay in sight at 80 columns
+        tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay visible at 80 columns
         words.truncate(
             max(10, min(self.size.width // 2, self.size.width - tabs - 1)),
             overflow="ellipsis" if symbols.utf8 else "crop",
@@ -197,7 +197,7 @@ class RunScreen(View):
         self._say_age(row, path)
 
     def _say_age(self, row: RunRow, path: Path | None) -> None:
-        """Say how old the log is, unless the newest of it comes all the time."""
+        """Show how old the log is, unless it is being followed."""
         follower, words = self._follower, ""
         trouble = follower.trouble if follower is not None else None
         is_live = follower is not None and trouble is None and row.run.unreachable_since is None
@@ -206,7 +206,7 @@ class RunScreen(View):
             reason = last_of(trouble) if trouble else None
             sync = self.snapshot.syncs.get(self.run_id)
             words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
-        self.age.display = bool(words)  # an empty text would be a line high
+        self.age.display = bool(words)  # an empty text would take a line
         self.age.update(Text(f" {self.board.symbols.text(words)}", no_wrap=True), layout=False)
 
     # Keys -----------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class RunScreen(View):
         page = self.pages.visible_content
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
-        self.age.display = False  # the log alone has one
+        self.age.display = False  # only the log has an age
         self.take()
 
     def _fetch_log(self) -> None:
@@ -267,7 +267,7 @@ class RunScreen(View):
         self._chart(ChartWall.reset)
 
     def _chart(self, do: Callable[[ChartWall], None]) -> None:
-        """Chart keys lead to the charts first: pressing one elsewhere shows what it is about."""
+        """Run a chart action. On another page, the first key press only opens the charts."""
         if self.shown != "charts":
             self.action_tab("charts")
         do(self.wall)
@@ -279,7 +279,7 @@ class RunScreen(View):
         self._say_tabs()
 
     def _ask_log(self, what: str, hint: str) -> None:
-        """Open the line of text that a search or a jump is typed into."""
+        """Open the text field for a search or a jump."""
         if self.shown != "log":
             self.action_tab("log")
         self._asked = what
@@ -334,7 +334,7 @@ class RunScreen(View):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The one under the cursor."""
+        """The checkpoint under the cursor."""
         known = self.detail.checkpoints if self.detail is not None else ()
         return next((each for each in known if each.digest == self.checkpoints.cursor), None)
 
@@ -349,7 +349,7 @@ class RunScreen(View):
         self.board.operate(title, ["pull", self.run_id, "--checkpoint", word, *more])
 
     def _on_checkpoints(self, verb: str) -> bool:
-        """Whether there is a checkpoint to do something with: keys about them lead to them first."""
+        """Whether an action can use the checkpoint under the cursor. On another page, the first key press only opens the checkpoints."""
         if self.shown != "checkpoints":
             self.action_tab("checkpoints")
             return False
@@ -383,7 +383,7 @@ class RunScreen(View):
         if self.shown != "config":
             self.action_tab("config")
         others = [each for each in self.snapshot.runs if each.run.run_id != self.run_id]
-        others.sort(key=lambda each: each.name != row.name)  # the likeliest first, else the newest
+        others.sort(key=lambda each: each.name != row.name)  # the most likely first, then the newest
         choices = [
             Choice(each.run.run_id, each.name, f"{each.run.run_id} {each.run.state} on {each.host}") for each in others
         ]

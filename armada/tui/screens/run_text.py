@@ -39,7 +39,7 @@ def stamp(moment: float | None) -> str:
 
 
 def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Text:
-    """Make the overview: the most important facts, one per line."""
+    """Return the overview: the most important facts, one per line."""
     now = time.time()
     text = Text()
     for label, value in _facts(row, detail, sync, now):
@@ -125,7 +125,7 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def config(detail: RunDetail) -> str:
-    """The settings as resolved, then the rest of the spec."""
+    """Return the settings as resolved, then the rest of the spec."""
     chosen = settings(detail.spec)
     width = min(50, max((len(name) for name in chosen), default=0))
     lines = [f" {name:<{width}}  {value}" for name, value in chosen.items()]
@@ -187,7 +187,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
 
 
 def _event_words(event: Mapping[str, Any]) -> str:
-    """What an event says, first what a person asks first: `running · attempt 2 · gpus 0, 1`."""
+    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`."""
     said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
     for name, value in flat({key: value for key, value in event.items() if key not in FIRST_SAID}):
         if value in ("null", "", "{}", "[]"):
@@ -198,7 +198,7 @@ def _event_words(event: Mapping[str, Any]) -> str:
 
 
 def event_items(detail: RunDetail) -> list[Item]:
-    """Newest first."""
+    """List events, newest first."""
     items = []
     for place, event in enumerate(reversed(detail.events)):
         rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}

@@ -41,7 +41,7 @@ FIRST_START = """
 
 
 class RunsScreen(View):
-    """Table, what is going on, preview."""
+    """Table, running operations, preview."""
 
     PLACE = "runs"
     BINDINGS = bindings("runs")
@@ -90,7 +90,7 @@ class RunsScreen(View):
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
-        # Before the first picture it is not known that there is nothing.
+        # Before the first snapshot it is unknown whether there are runs.
         self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
         none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
         self.table.empty = (
@@ -99,7 +99,7 @@ class RunsScreen(View):
         a = self.arrangement
         chosen = (a.query.text, a.sort, a.reverse, a.group)
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
-        # 10,000 rows are sorted and laid out in 20 ms: not when a few changed and stay where they are.
+        # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
@@ -126,7 +126,7 @@ class RunsScreen(View):
                 self.table.place(came.run.run_id)
 
     def _changed(self, snapshot: Snapshot) -> list[RunRow] | None:
-        """Rows that differ from those drawn; None where that is not known."""
+        """Return the rows that differ from those drawn; None if unknown."""
         if snapshot.generation == self._drawn[0]:
             return []
         if snapshot.generation != self._drawn[0] + 1 or snapshot.changed is None:
@@ -151,7 +151,7 @@ class RunsScreen(View):
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
-    # What the table says --------------------------------------------------------------------------------------------
+    # Events of the table --------------------------------------------------------------------------------------------
 
     def on_table_moved(self, event: Table.Moved) -> None:
         if type(event) is Table.Chosen:
@@ -239,7 +239,7 @@ class RunsScreen(View):
         self.draw()
 
     def back(self) -> bool:
-        """Escape: first the field, then the filter, then the marks."""
+        """Handle Escape: close the field, else clear the filter, else clear the marks."""
         if self.field.has_class("open"):
             self._close_filter()
         elif self.arrangement.query:

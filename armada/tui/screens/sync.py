@@ -1,4 +1,4 @@
-"""Sync: transfers, what waits and why, when each run is due, and the disk at home."""
+"""Sync: transfers, waiting runs and their reasons, when each run is due, and the disk at home."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 class SyncScreen(View):
-    """A row per run that is not all home, or on a schedule; its transfers under it."""
+    """A row per run that is not completely at home, or is on a schedule; its transfers under it."""
 
     PLACE = "sync"
     BINDINGS = bindings("sync")
@@ -89,7 +89,7 @@ def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
 
 
 def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
-    """List failing runs first, then transfers, then waiting runs; runs that are completely home are left out."""
+    """List failing runs first, then transfers, then waiting runs; runs that are completely at home are left out."""
     moving: dict[str, list[Transfer]] = {}
     for each in snapshot.transfers:
         moving.setdefault(each.run_id, []).append(each)

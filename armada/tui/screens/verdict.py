@@ -24,12 +24,12 @@ SHOWN = 500
 
 
 class Verdict(ModalScreen[str | None]):
-    """Gives back `drain`, `release` or None.
+    """Returns `drain`, `release` or None.
 
     Args:
-        host: Its name.
-        answer: What `armada hosts release --dry-run --json` said.
-        symbols: What the terminal can show.
+        host: The host's name.
+        answer: The output of `armada hosts release --dry-run --json`.
+        symbols: The symbols that the terminal can show.
     """
 
     BINDINGS = [  # noqa: RUF012  # Textual declares it so

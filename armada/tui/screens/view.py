@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class View(Screen[None]):
-    """A screen by its name in the table of keys."""
+    """A screen, identified by its name in the table of keys."""
 
     PLACE: ClassVar[str]
-    AUTO_FOCUS = ""  # Textual would give the keys to the first field there is, hidden or not
+    AUTO_FOCUS = ""  # Textual would focus the first field, hidden or not
 
     @property
     def board(self) -> Dashboard:
@@ -55,19 +55,19 @@ class View(Screen[None]):
         return ""
 
     def body(self) -> Iterable[Widget]:
-        """What stands between the two lines."""
+        """Return the widgets between the two lines."""
         raise NotImplementedError
 
     def wants(self) -> Subscription:
-        """What the watcher must read for this screen."""
+        """Return what the watcher must read for this screen."""
         raise NotImplementedError
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
-        """Show the newest snapshot; `updates` came with it."""
+        """Draw the newest snapshot; `updates` came with it."""
         raise NotImplementedError
 
     def take(self, updates: Sequence[CurveUpdate] = ()) -> None:
-        """Called with each new snapshot while the screen is in sight."""
+        """Take a new snapshot; called for each one while the screen is visible."""
         self.top.take(self.snapshot)
         self.notice.take(self.snapshot)
         self.going.take(self.snapshot, time.time())
@@ -75,7 +75,7 @@ class View(Screen[None]):
         self.board.want(self.wants())
 
     def tick(self) -> None:
-        """Called each second: ages grow."""
+        """Update ages; called each second."""
         self.top.tick()
         self.going.take(self.snapshot, time.time())
 
@@ -83,7 +83,7 @@ class View(Screen[None]):
         self.take()
 
     def on_descendant_focus(self) -> None:
-        """Other keys work while a field has them."""
+        """Update the key line: other keys work while a field has the focus."""
         self.keys.refresh()
 
     def on_descendant_blur(self) -> None:
@@ -94,11 +94,11 @@ class View(Screen[None]):
             self.take()
 
     def back(self) -> bool:
-        """Escape: whether there was something here to close first."""
+        """Handle Escape; return whether there was something here to close first."""
         return False
 
     def concerned(self) -> list[RunRow]:
-        """The runs an action is about."""
+        """Return the runs that an action concerns."""
         return []
 
     def action_sync(self) -> None:

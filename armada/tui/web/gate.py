@@ -1,7 +1,8 @@
 """Check every web request: a token that is new at each start, and only the dashboard's own pages as origin.
 
-Loopback is no fence: every account of this machine reaches it, and so does every page in its browsers. Against accounts stands the
-token; against pages, `Host` (a foreign name that was made to resolve to 127.0.0.1) and `Origin` (a foreign page that opens a websocket).
+Loopback does not restrict access: every user of this machine can connect, and so can every page in its browsers. The
+token protects against other users. `Host` protects against foreign names that resolve to 127.0.0.1, and `Origin`
+against foreign pages that open a websocket.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COOKIE = "armada"
 TOKEN_BYTES = 32
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
-"""Any port, because `ssh -L` may have given it another."""
+"""Any port, because `ssh -L` may forward another one."""
 ENTERED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>armada</title>
 <meta http-equiv="refresh" content="0;url=./"></head><body><a href="./">armada</a></body></html>
 """
@@ -28,8 +29,8 @@ ENTERED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>a
 class Gate:
     """Checks every request: pages, scripts, fonts and the websocket.
 
-    Browsers send a cookie to every port of a host, so also to other people's servers on this machine's loopback. The dashboard
-    therefore lies under a folder with a random name, and the cookie is for that folder alone.
+    Browsers send a cookie to every port of a host, so also to other users' servers on this machine's loopback. The
+    dashboard therefore has a path with a random name, and the cookie is limited to that path.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Gate:
         """Accept requests with the cookie, and set the cookie for requests with the token.
 
         Raises:
-            HTTPForbidden: Anybody else, and whoever comes from another page or by another name.
+            HTTPForbidden: The request has neither, or comes from another page or under another host name.
         """
         host = own_host(request)
         if host is None:
@@ -69,10 +70,10 @@ class Gate:
         return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode())
 
     def _welcome(self) -> web.Response:
-        """Move the token from the address, which browsers keep and show, into a cookie that no script reads.
+        """Move the token from the address, which browsers keep and show, into a cookie that scripts cannot read.
 
-        A page that goes on by itself, not a redirect: after a click in another site's page a redirect would be that site's request
-        still, and a strict cookie would stay at home.
+        The answer is a page that loads the next one, not a redirect. After a click on another site's page, a redirect
+        would still count as that site's request, and the browser would not send a strict cookie.
         """
         answer = web.Response(text=ENTERED, content_type="text/html")
         answer.set_cookie(COOKIE, self._token, path=self.root, httponly=True, samesite="Strict")
@@ -80,7 +81,7 @@ class Gate:
 
 
 def own_host(request: web.Request) -> str | None:
-    """The `Host` it was asked by, if that is this machine's own."""
+    """Return the request's `Host`, if that is this machine's own."""
     hosts = request.headers.getall("Host", [])
     return hosts[0] if len(hosts) == 1 and OWN_HOST.fullmatch(hosts[0]) else None
 
@@ -90,7 +91,7 @@ async def guard(request: web.Request, response: web.StreamResponse) -> None:
     host = own_host(request)
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "
-        f"connect-src 'self'{f' ws://{host}' if host else ''}; "  # Safari's 'self' knows no websocket
+        f"connect-src 'self'{f' ws://{host}' if host else ''}; "  # in Safari, 'self' does not include websockets
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     response.headers["X-Frame-Options"] = "DENY"

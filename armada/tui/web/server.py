@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 MOST_WINDOWS = 8
-"""Each is a process of some 60 MB."""
+"""Each is a process of about 60 MB."""
 MESSAGE_BYTES = 1 << 20
 ENDING_S = 3.0
 STATIC = Path(textual_serve.__file__).parent / "static"
@@ -35,14 +35,14 @@ OWN_FILES = {"page.css": "text/css", "page.js": "text/javascript"}
 
 
 class Window(AppService):
-    """A browser window's dashboard, in a process of its own."""
+    """A browser window's dashboard, in a separate process."""
 
     def __init__(self, websocket: web.WebSocketResponse, argv: list[str]) -> None:
         super().__init__(
             "",
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=websocket.close,  # type: ignore[arg-type]  # its boolean answer is not looked at
+            close=websocket.close,  # type: ignore[arg-type]  # the boolean result is not used
             download_manager=DownloadManager(),
         )
         self._argv = argv
@@ -52,29 +52,29 @@ class Window(AppService):
         environment["TEXTUAL_DRIVER"] = "armada.tui.web.session:PipeDriver"
         words = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or ""
         if "utf" not in words.casefold():
-            environment["LC_ALL"] = "C.UTF-8"  # a browser shows everything, whatever the server's terminal cannot
+            environment["LC_ALL"] = "C.UTF-8"  # a browser shows all characters, unlike the server's terminal
         return environment
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
-        """Start it from an argument list; textual-serve would give a line to a shell."""
+        """Start the process from an argument list; textual-serve would pass a line to a shell."""
         self._process = process = await asyncio.create_subprocess_exec(
             *self._argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=self._build_environment(width, height),
-            start_new_session=True,  # Ctrl-C is for the server, which then ends its windows in order
+            start_new_session=True,  # keeps Ctrl-C for the server, which then stops its windows in order
         )
         self._stdin = process.stdin
         return process
 
     async def on_data(self, payload: bytes) -> None:
-        """Pass it on; once the browser has gone it is still read, because a program that waits to write cannot end."""
+        """Pass on output. It is still read after the browser has gone, because a blocked writer could not exit."""
         with contextlib.suppress(ConnectionError):
             await super().on_data(payload)
 
     async def stop(self) -> None:
-        """Ask it to end, then kill it if necessary; it writes nothing that a kill could damage."""
+        """Terminate the process, then kill it if necessary; it writes nothing that a kill could damage."""
         process = self._process
         if process is None:
             return
@@ -92,7 +92,7 @@ class DashboardServer:
     """The web application.
 
     Args:
-        read_only: As of the dashboard.
+        read_only: Start the dashboards with `--read-only`.
     """
 
     def __init__(self, *, read_only: bool) -> None:
@@ -125,7 +125,7 @@ class DashboardServer:
         if len(self._open) >= MOST_WINDOWS:
             raise web.HTTPServiceUnavailable(text=f"{MOST_WINDOWS} windows are open already: close one\n")
         websocket = web.WebSocketResponse(heartbeat=15, timeout=ENDING_S, max_msg_size=MESSAGE_BYTES)
-        self._open.add(websocket)  # before anything is waited for: several may come at once
+        self._open.add(websocket)  # before the first await: several may arrive at once
         window = Window(websocket, self._argv)
         try:
             await websocket.prepare(request)
@@ -143,7 +143,7 @@ class DashboardServer:
 
 
 async def _pass_on(websocket: web.WebSocketResponse, window: Window) -> None:
-    """What the browser sends, until it goes; what is none of its words ends the window."""
+    """Pass on messages from the browser until it disconnects; an invalid message closes the window."""
     async for message in websocket:
         if message.type is not WSMsgType.TEXT:
             continue
@@ -176,10 +176,10 @@ def _own(name: str) -> str:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on loopback; 0 is any free port.
+    """Open a socket on loopback; 0 is any free port.
 
     Raises:
-        Conflict: Somebody else has the port, or it is not ours to have.
+        Conflict: Another program uses the port, or it is privileged.
     """
     try:
         return socket.create_server((LOOPBACK, port))
@@ -195,11 +195,11 @@ async def serve(listening: socket.socket, *, read_only: bool, tell: Callable[[st
 
     Args:
         listening: From `listen`.
-        read_only: As of the dashboard.
-        tell: Given the address that lets its reader in, once it answers.
+        read_only: Start the dashboards with `--read-only`.
+        tell: Called with the address that gives access, once the server answers.
     """
     server = DashboardServer(read_only=read_only)
-    # Without a log of requests: the first one has the token in its address.
+    # No log of requests: the first one has the token in its address.
     runner = web.AppRunner(server.application(), access_log=None, handle_signals=False, shutdown_timeout=2 * ENDING_S)
     await runner.setup()
     ended = asyncio.Event()

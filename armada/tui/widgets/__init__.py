@@ -1,1 +1,1 @@
-"""The widgets of which screens are made."""
+"""The widgets of the screens."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 SPARSE = 2
-"""Up to so many points per column of dots they are joined by lines; more than that are drawn as their extremes."""
+"""Up to so many points per column of dots are joined by lines; more are drawn as their extremes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the plane is drawn."""
+    """The part of the plane that is drawn."""
 
     x0: float
     x1: float
@@ -28,7 +28,7 @@ class Window:
 
 
 class Canvas:
-    """Dots, and which curve set them last in each character."""
+    """Dots, and the curve that last set a dot in each character."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width = width
@@ -38,7 +38,7 @@ class Canvas:
         self._letters: dict[tuple[int, int], tuple[str, int]] = {}
 
     def span(self, x: int, top: int, bottom: int, owner: int) -> None:
-        """Set the dots of a column from `top` to `bottom`, both included."""
+        """Set the dots of a column from `top` to `bottom`, inclusive."""
         column, side = divmod(x, 2)
         if not 0 <= column < self.width:
             return
@@ -48,7 +48,7 @@ class Canvas:
             self._owners[row][column] = owner
 
     def letter(self, x: int, y: int, letter: str, owner: int) -> None:
-        """Name a curve where its dot (x, y) is; a name that stands there already moves this one up or down."""
+        """Put a curve's letter at its dot (x, y), or in the nearest free row above or below."""
         column = min(self.width - 1, max(0, x // 2))
         for row in sorted(range(self.height), key=lambda each: abs(each - y // 4)):
             if (row, column) not in self._letters:
@@ -56,7 +56,7 @@ class Canvas:
                 return
 
     def row(self, y: int, *, utf8: bool) -> list[tuple[str, int]]:
-        """A line of characters as runs of (text, curve); curve 255 where nothing is."""
+        """Return a line of characters as runs of (text, curve); curve 255 for empty ones."""
         runs: list[tuple[str, int]] = []
         for column, (cell, owner) in enumerate(zip(self._cells[y], self._owners[y], strict=True)):
             character = (chr(0x2800 + cell) if utf8 else _ascii(cell)) if cell else " "
@@ -75,7 +75,7 @@ def _ascii(cell: int) -> str:
 
 
 def extent(levels: Levels, xs: Sequence[float], x0: float, x1: float) -> tuple[float, float] | None:
-    """Lowest and highest value between two places on the x axis."""
+    """Return the lowest and highest value between two places on the x axis."""
     return levels.extremes(bisect_left(xs, x0), min(len(levels), bisect_right(xs, x1)))
 
 
@@ -104,7 +104,7 @@ def draw(canvas: Canvas, xs: Sequence[float], levels: Levels, window: Window, ow
             before = before if end == start else None
             continue
         top, bottom = y_of(found[1]), y_of(found[0])
-        if before is not None:  # close the step to the column before
+        if before is not None:  # connect it with the previous column
             canvas.span(x, min(top, before[1] + 1), max(bottom, before[0] - 1), owner)
         else:
             canvas.span(x, top, bottom, owner)
@@ -144,7 +144,7 @@ def _line(canvas: Canvas, start: tuple[int, int], end: tuple[int, int], owner: i
         y = round(y0 + slope * (x - x0))
         if x == max(x0, 0):
             previous = y
-        # From the dot beside the former one, so that steep lines have no holes and flat ones no steps of two.
+        # Start beside the previous dot, so that steep lines have no gaps and flat ones no steps of two.
         top, bottom = (min(previous + 1, y), y) if y > previous else (y, max(previous - 1, y))
         canvas.span(x, top, bottom, owner)
         previous = y

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 LABEL = 9
 NAMES = "abcdefghij"
 LOOKED_THROUGH = 1000
-"""Among more points than these there is always a second one to see."""
+"""With more points than these, a search for a second visible one is unnecessary."""
 MARKED = Style(reverse=True)
 COLOURS = ("accent", "primary", "success", "error", "secondary", "warning")
-"""In Textual's own theme the first and the last are one colour."""
+"""In Textual's own theme the first and the last have the same colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve as drawn: values already transformed, `xs` never decreasing, `name` inert.
+    """One curve as drawn: values already transformed, `xs` never decreasing, `name` sanitized.
 
-    `sign` is the character that marks it where there are several; by default its place among them says which.
-    `doubt` is said of its newest value where that cannot be drawn.
+    `sign` is the character that marks it among several; by default, its index determines it. `doubt` describes its
+    newest value if that cannot be drawn.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Line:
 
 
 class Chart(Widget):
-    """Draws on its own lines of characters, only when its data or its size changed.
+    """A chart that is redrawn only when its data or its size changed.
 
     Args:
-        symbols: What the terminal can show.
+        symbols: The symbols that the terminal can show.
         id: As for every widget.
     """
 
@@ -63,10 +63,10 @@ class Chart(Widget):
         + ["Chart > .chart--dim { color: $text-muted; }", "Chart > .chart--title { text-style: bold; }"]
     )
 
-    ALLOW_SELECT = False  # dragging marks a part of the curve, not text
+    ALLOW_SELECT = False  # dragging selects a part of the curve, not text
 
     class Looked(Message):
-        """The mouse chose another part of the x axis."""
+        """The mouse selected another part of the x axis."""
 
         def __init__(self, chart: Chart) -> None:
             super().__init__()
@@ -87,7 +87,7 @@ class Chart(Widget):
         self._view: tuple[float, float] | None = None
         self._strips: list[Strip] = []
         self._held: tuple[int, int] | None = None
-        """Which button of the mouse is down, and where it went down."""
+        """The pressed mouse button, and where it was pressed."""
         self._at = 0
 
     def show(
@@ -97,7 +97,7 @@ class Chart(Widget):
         self.empty = empty or self.empty
         self._redraw()
 
-    # Where we look --------------------------------------------------------------------------------------------------
+    # The visible range ----------------------------------------------------------------------------------------------
 
     @property
     def whole(self) -> tuple[float, float]:
@@ -115,7 +115,7 @@ class Chart(Widget):
         return self._view or self.whole
 
     def zoom(self, factor: float, *, at: float = 0.5) -> None:
-        """Show `factor` times as much, at most everything. The point at a share `at` of the width stays in place."""
+        """Show `factor` times as much, at most everything. The point at the fraction `at` of the width stays in place."""
         (low, high), (x0, x1) = self.whole, self.view
         wide = (x1 - x0) * factor
         if wide >= high - low:
@@ -125,7 +125,7 @@ class Chart(Widget):
             self._look(start, start + wide)
 
     def pan(self, share: float) -> None:
-        """Move by a share of the visible range."""
+        """Move by a fraction of the visible range."""
         (low, high), (x0, x1) = self.whole, self.view
         by = max(low - x0, min(high - x1, (x1 - x0) * share))
         if self._view is not None:
@@ -147,7 +147,7 @@ class Chart(Widget):
     # The mouse ------------------------------------------------------------------------------------------------------
 
     def _share(self, x: int) -> float:
-        """How far from left to right of the plot a column of the screen is."""
+        """Return the position of a screen column in the plot, as a fraction from left to right."""
         return min(1.0, max(0.0, (x - LABEL) / max(1, self.size.width - LABEL - 1)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -169,7 +169,7 @@ class Chart(Widget):
         event.stop()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """With the left button a part was marked: it fills the chart from now on."""
+        """Zoom to the range that was dragged with the left button."""
         if self._held is None:
             return
         (button, start), self._held = self._held, None
@@ -253,10 +253,10 @@ class Chart(Widget):
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
         y0, y1 = min(low for low, _ in extents), max(high for _, high in extents)
-        if y1 == y0:  # a constant stands in the middle
+        if y1 == y0:  # a constant is drawn in the middle
             y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
         canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)
-        if x1 <= x0:  # one place only, which stands in the middle
+        if x1 <= x0:  # a single x is drawn in the middle
             window = Window(x0 - 1.0, x0 + 1.0, y0, y1)
         for owner, line in enumerate(self.lines):
             draw(canvas, line.xs, line.levels, window, owner)
@@ -312,7 +312,7 @@ def _sign(line: Line, owner: int) -> str:
 
 
 def _is_lone(line: Line, x0: float, x1: float) -> bool:
-    """Whether there is one point alone between two places."""
+    """Whether exactly one point lies between two places."""
     first, last = bisect_left(line.xs, x0), min(len(line.levels), bisect_right(line.xs, x1))
     return (
         last - first <= LOOKED_THROUGH and sum(not math.isnan(value) for value in line.levels.values[first:last]) == 1
@@ -320,7 +320,7 @@ def _is_lone(line: Line, x0: float, x1: float) -> bool:
 
 
 def _name_curve(canvas: Canvas, line: Line, window: Window, owner: int, sign: str) -> None:
-    """Put the curve's letter where it ends: colour alone would not tell curves apart."""
+    """Put the curve's letter at its end: colour alone does not distinguish curves."""
     last = min(len(line.levels), bisect_right(line.xs, window.x1))
     for index in range(last - 1, -1, -1):
         value = line.levels.values[index]

@@ -24,7 +24,7 @@ PANELS = (1, 2, 4)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """What a person asks first, first."""
+    """Sort metrics by importance for the user."""
     return sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
 
 
@@ -58,12 +58,12 @@ class ChartWall(Grid):
 
     @property
     def wanted(self) -> list[str]:
-        """Names of the metrics in sight."""
+        """Return the names of the visible metrics."""
         count = min(self.panels, len(self.metrics))
         return [self.metrics[(self._first + place) % len(self.metrics)] for place in range(count)]
 
     def take(self, run_id: str, names: Sequence[str], updates: Sequence[CurveUpdate]) -> None:
-        """Take the metrics there are and what came of their curves."""
+        """Take the names of the metrics and the updates of their curves."""
         ordered = in_order(names) or ["loss"]
         changed = ordered != self.metrics
         if changed:
@@ -101,7 +101,7 @@ class ChartWall(Grid):
             none = "no points of this metric yet: the next check of the host brings them"
             chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 
-    # What keys do ---------------------------------------------------------------------------------------------------
+    # Actions --------------------------------------------------------------------------------------------------------
 
     def step_metric(self, by: int) -> None:
         self._first = (self._first + by) % len(self.metrics)

@@ -23,7 +23,7 @@ SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
 NAMES = ("15 m", "1 h", "6 h", "1 d", "7 d")
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 GAP_S = 120.0
-"""The daemon looks every ten seconds, and keeps a point a minute after an hour: a longer silence, in proportion, is a gap."""
+"""The daemon reads GPUs every ten seconds, and keeps one point a minute after an hour: a longer silence, in proportion, is a gap."""
 
 MEASURES: tuple[tuple[str, Callable[[Point], float | None]], ...] = (
     ("utilisation %", lambda point: point.utilization),
@@ -72,7 +72,7 @@ def _line(gpu: int, points: tuple[Point, ...], value: Callable[[Point], float | 
     for point in points:
         if times and point.time - times[-1] > gap_s:
             times.append(times[-1])
-            values.append(NAN)  # nobody looked: a line across would say what was not seen
+            values.append(NAN)  # no measurement: a line across the gap would be invented
         found = value(point)
         times.append(point.time)
         values.append(NAN if found is None else found)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 100
-"""Below this the money is its sum alone."""
+"""Below this width only the total cost is shown."""
 SCREENS_SHOWN = "1-6 screens  "
 
 
@@ -48,7 +48,7 @@ class TopLine(Widget):
         self.tick()
 
     def tick(self) -> None:
-        """Draw when the words changed: the daemon's age does, each second."""
+        """Draw again if the text changed, as the daemon's age does each second."""
         if (words := self._words().plain) != self._shown:
             self._shown = words
             self.refresh()
@@ -112,13 +112,13 @@ class KeyLine(Widget):
         typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
         shown = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]
-        if typing:  # the field takes all others
+        if typing:  # the field takes all other keys
             shown = [key for key in shown if key.always]
         here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)
         rest = Text("  ").join([self._part(key) for key in shown if key.where == "everywhere"])
         back = " esc leaves the field " if typing else ""
         line = Text(back or " ", no_wrap=True)
-        for key in here:  # what is about the page in sight comes first
+        for key in here:  # keys of the visible page come first
             part = self._part(key)
             if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break

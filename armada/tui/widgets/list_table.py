@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Item(NamedTuple):
-    """A row, and lines under it that belong to it."""
+    """A row, and the lines under it."""
 
     key: str
     cells: Cells
@@ -19,7 +19,7 @@ class Item(NamedTuple):
 
 
 class ListTable(Table):
-    """Shows items as given; their text is made showable here."""
+    """Shows items as given, after converting their text to what the terminal can show."""
 
     def show_items(self, items: Iterable[Item]) -> None:
         entries: list[Entry] = []

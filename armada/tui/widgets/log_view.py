@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class LogView(Widget, can_focus=True):
-    """Draws the lines in sight and knows only where they begin.
+    """Draws the visible lines, and keeps only their offsets.
 
     Args:
-        symbols: What the terminal can show.
+        symbols: The symbols that the terminal can show.
         id: As for every widget.
     """
 
@@ -51,10 +51,10 @@ class LogView(Widget, can_focus=True):
     """
 
     class Looked(Message):
-        """Another part of the file is in sight, or it has grown."""
+        """Another part of the file is visible, or the file has grown."""
 
     class Sought(Message):
-        """A search has ended, with the line that was found or without one."""
+        """A search has ended, with or without a matching line."""
 
         def __init__(self, what: str, offset: int | None) -> None:
             super().__init__()
@@ -76,7 +76,7 @@ class LogView(Widget, can_focus=True):
         self._stamp: object = None
 
     def show(self, file: LogFile | None, *, empty: str) -> None:
-        """Read this file from now on; `empty` is what stands there while there is none."""
+        """Show this file from now on; `empty` is shown while there is none."""
         same = (file.path if file else None) == (self.file.path if self.file else None)
         self.file, self.empty = file, empty
         if not same:
@@ -97,7 +97,7 @@ class LogView(Widget, can_focus=True):
         if stamp == self._stamp:
             return
         if self.file is not None and self._top > self.file.size:
-            self.following = True  # it was begun anew
+            self.following = True  # the file was started again
         self._stamp = stamp
         self._read()
 
@@ -118,7 +118,7 @@ class LogView(Widget, can_focus=True):
 
     @property
     def place(self) -> str:
-        """Where in the file this is."""
+        """Describe the position in the file."""
         if self.file is None:
             return ""
         end = self._lines[-1].next if self._lines else 0
@@ -184,7 +184,7 @@ class LogView(Widget, can_focus=True):
         self.action_move(direction * max(1, self.size.height - 1))
 
     def action_sideways(self, direction: int) -> None:
-        """Move along lines that are longer than the screen is wide, by half a screen."""
+        """Scroll horizontally along long lines, by half a screen."""
         self._left = max(0, min(LINE_BYTES, self._left + direction * max(1, self.size.width // 2)))
         self.follow()
 
@@ -210,19 +210,19 @@ class LogView(Widget, can_focus=True):
 
     @property
     def picture(self) -> str:
-        """The lines in sight, inert."""
+        """Return the visible lines, sanitized."""
         return "\n".join(strip.text.rstrip() for strip in self._strips)
 
-    # Looking for places: a thread reads, since gigabytes take seconds ------------------------------------------------
+    # Searching positions: in a thread, since gigabytes take seconds --------------------------------------------------
 
     def search(self, word: str) -> None:
-        """Go to the last line that holds the word."""
+        """Go to the last line with the word."""
         self.word, self._stamp = word, None
         if (file := self.file) is not None:
             self._seek(f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
 
     def search_on(self, *, back: bool) -> None:
-        """Go to the next line that holds it, from the top of what is in sight."""
+        """Go to the next line with the word, starting at the top of the visible part."""
         file, word, top = self.file, self.word, self._top
         if file is not None and word:
             find = file.find_back if back else file.find_forward

@@ -20,7 +20,7 @@ SILENT_S = 30.0
 
 
 class Notice(Static):
-    """Shows problems in files that you wrote; takes no space if there are none."""
+    """Shows problems in the user's files; takes no space if there are none."""
 
     DEFAULT_CSS = "Notice { height: auto; max-height: 3; color: $text-warning; padding: 0 1; }"
 
@@ -53,14 +53,14 @@ class Going(Static):
         lines = [operation_line(each, self.symbols, now) for each in snapshot.operations if each.state == "running"]
         width = max(10, self.app.size.width - 1)
         words = "\n".join(line[:width] for line in lines[:SHOWN])
-        if words != self._shown:  # its height changes the layout of all: 10 ms
+        if words != self._shown:  # a change of its height lays out everything again: 10 ms
             self._shown = words
             self.update(Text(words, no_wrap=True))
-            self.display = bool(words)  # an empty text would be a line high
+            self.display = bool(words)  # an empty text would take a line
 
 
 def operation_line(each: Operation, symbols: Symbols, now: float) -> str:
-    """`launch box: provision Downloading torch … 42%`."""
+    """Format an operation: `launch box: provision Downloading torch … 42%`."""
     share = ""
     if each.done_bytes is not None and each.total_bytes:
         share = f" {symbols.bar(each.done_bytes / each.total_bytes, 12)} {each.done_bytes / each.total_bytes:.0%}"

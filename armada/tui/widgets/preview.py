@@ -56,7 +56,7 @@ class Preview(Horizontal):
         return self.display and self.size.height > 0
 
     def take(self, row: RunRow | None, updates: Sequence[CurveUpdate]) -> None:
-        """Show this run; the curve comes with a later snapshot when it was not read yet."""
+        """Show this run; if its curve was not read yet, it comes with a later snapshot."""
         moved = (row.run.run_id if row else None) != (self._row.run.run_id if self._row else None)
         self._row = row
         came = False
@@ -123,5 +123,5 @@ class Preview(Horizontal):
 
 
 def _cut(text: str, cells: int) -> str:
-    """At most so many cells: a longer line would go on in the next one's place."""
+    """Cut a text to so many cells: a longer line would continue on the next one."""
     return text if cell_len(text) <= cells else set_cell_size(text, cells)

@@ -37,7 +37,7 @@ STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknow
 
 
 def short(seconds: float) -> str:
-    """A span in a few characters: `41s`, `6m`, `3h12m`, `2d04h`."""
+    """Format a duration in a few characters: `41s`, `6m`, `3h12m`, `2d04h`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -49,7 +49,7 @@ def short(seconds: float) -> str:
 
 
 def clock(moment: float, now: float) -> str:
-    """`09:51` today, `Mon 09:51` within a week, a date before."""
+    """Format a time: `09:51` today, `Mon 09:51` within a week, a date before."""
     age = now - moment
     return time.strftime(
         "%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", time.localtime(moment)
@@ -57,7 +57,7 @@ def clock(moment: float, now: float) -> str:
 
 
 def figure(number: float | None) -> str:
-    """A rate in a few characters: `812`, `39.8k`."""
+    """Format a rate in a few characters: `812`, `39.8k`."""
     if number is None:
         return ""
     return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
@@ -74,7 +74,7 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
 
 
 class RunTable(Table):
-    """Runs; a line under a run says what needs a person."""
+    """Runs; a line under a run says why it needs the user."""
 
     def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(COLUMNS, symbols, id=id)
@@ -99,7 +99,7 @@ class RunTable(Table):
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
             return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
-        assert isinstance(source, RunRow)  # noqa: S101  # show_runs puts nothing else in
+        assert isinstance(source, RunRow)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             return (((self.symbols.text(source.trouble or ""), "warn"),),)
         return self._row(source, self.now())

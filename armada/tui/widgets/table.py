@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 Span = tuple[str, str]
-"""Inert text and the name of a style: plain, dim, good, bad, warn, accent, strong."""
+"""Sanitized text and the name of a style: plain, dim, good, bad, warn, accent, strong."""
 Cells = tuple[tuple[Span, ...], ...]
 
 LINES_KEPT = 500
@@ -32,7 +32,7 @@ STYLES = ("plain", "dim", "good", "bad", "warn", "accent", "strong", "head", "cu
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; where it is too narrow for all, the highest `rank` is left out first, and `grow` shares what is over."""
+    """A column. If the table is too narrow, the one with the highest `rank` is left out first; `grow` shares the remaining width."""
 
     title: str
     width: int
@@ -43,7 +43,7 @@ class Column:
 
 
 class Entry(NamedTuple):
-    """A line: a `row` can carry the cursor, `more` belongs to the row above it, `heading` stands over rows."""
+    """A line: a `row` can have the cursor, `more` belongs to the row above it, `heading` is above rows."""
 
     key: str
     source: object
@@ -51,11 +51,11 @@ class Entry(NamedTuple):
 
 
 class Table(ScrollView, can_focus=True):
-    """Lines under a head; subclasses say what a line holds.
+    """Lines under a header; subclasses define their cells.
 
     Args:
         columns: From left to right.
-        symbols: What the terminal can show.
+        symbols: The symbols that the terminal can show.
         id: As for every widget.
     """
 
@@ -76,7 +76,7 @@ class Table(ScrollView, can_focus=True):
     """
 
     class Moved(Message):
-        """The cursor stands on another row."""
+        """The cursor moved to another row."""
 
         def __init__(self, table: Table, key: str | None) -> None:
             super().__init__()
@@ -110,20 +110,20 @@ class Table(ScrollView, can_focus=True):
         self.entries: list[Entry] = []
         self.cursor: str | None = None
         self.empty = ""
-        """What stands there while there is no line; inert, and names the next key."""
+        """The text shown while there are no lines; sanitized, and it names the next key."""
         self._lines: dict[str, int] = {}
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}
         self._layout: tuple[int, list[tuple[int, int]]] = (-1, [])
 
     def cells(self, entry: Entry) -> Cells:
-        """What a line shows: one group of spans per column, or a single one across all for `more` and `heading`."""
+        """Return a line's cells: one group of spans per column, or a single one across all for `more` and `heading`."""
         raise NotImplementedError
 
-    # What is shown ------------------------------------------------------------------------------------------------
+    # Content ------------------------------------------------------------------------------------------------------
 
     def show(self, entries: list[Entry]) -> None:
-        """Take new lines; the cursor stays on its row, or near where that was."""
+        """Show new lines; the cursor stays on its row, or near its former place."""
         before = self._lines.get(self.cursor or "", 0)
         same = len(entries) == len(self.entries) and all(
             new.key == old.key and new.kind == old.kind for new, old in zip(entries, self.entries, strict=True)
@@ -142,7 +142,7 @@ class Table(ScrollView, can_focus=True):
         self.refresh()
 
     def replace(self, sources: Mapping[str, object]) -> None:
-        """Take new sources for rows that stay where they are."""
+        """Replace the sources of rows that stay in place."""
         for key, source in sources.items():
             line = self._lines.get(key)
             while line is not None and line < len(self.entries) and self.entries[line].key == key:
@@ -151,7 +151,7 @@ class Table(ScrollView, can_focus=True):
         self.refresh_changed()
 
     def refresh_changed(self) -> None:
-        """Draw again what has changed among the lines in sight: ages grow though nothing happened."""
+        """Redraw the visible lines that have changed: ages grow without new data."""
         top = self.scroll_offset.y
         for y in range(1, self.size.height):
             line = top + y - 1
@@ -242,7 +242,7 @@ class Table(ScrollView, can_focus=True):
             for text, name in spans:
                 size = cell_len(text)
                 if left <= 0 or (left < room and size > left):
-                    break  # what only adds to the first is left out rather than cut
+                    break  # leave out what does not fit, rather than cutting it
                 shown = text if size <= left else _cut(text, left, utf8=self.symbols.utf8)
                 segments.append(Segment(shown, self.style_of("head" if head else name)))
                 left -= min(size, left)
@@ -256,14 +256,14 @@ class Table(ScrollView, can_focus=True):
         return Strip([Segment(text, (style or plain) + over) for text, style, _ in strip], width)
 
     def _fit(self, width: int) -> list[tuple[int, int]]:
-        """Which columns fit, and how wide each is."""
+        """Return which columns fit, and the width of each."""
         if self._layout[0] == width:
             return self._layout[1]
         shown = list(range(len(self.columns)))
         while sum(self.columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
             shown.remove(
                 max(shown, key=lambda i: (self.columns[i].rank, i))
-            )  # the name stands on the left: it goes last
+            )  # the name is on the left and is left out last
         over = max(0, width - 2 - sum(self.columns[i].width + 1 for i in shown))
         shares = sum(self.columns[i].grow for i in shown) or 1
         fitted = [
@@ -275,10 +275,10 @@ class Table(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         self._cache.clear()
         if (line := self._lines.get(self.cursor or "")) is not None:
-            self._reveal(line)  # a smaller window must not leave it below its edge
+            self._reveal(line)  # a smaller window must not leave the cursor below its edge
 
     def on_focus(self) -> None:
-        self._cache.clear()  # the cursor looks different then
+        self._cache.clear()  # the cursor then looks different
         self._refresh_row(self.cursor)
 
     on_blur = on_focus
@@ -292,7 +292,7 @@ class Table(ScrollView, can_focus=True):
     # Moving ---------------------------------------------------------------------------------------------------------
 
     def _row_near(self, line: int, step: int) -> str | None:
-        """The row at a line, else the next one in the direction, else the one before."""
+        """Return the row at a line, else the next one in the direction, else the one before."""
         for direction in (step, -step):
             at = line
             while 0 <= at < len(self.entries):

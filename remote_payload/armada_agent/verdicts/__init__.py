@@ -1,1 +1,1 @@
-"""The host's decisions, from evidence alone: no module here reads, writes or asks anything."""
+"""The host's decisions, from evidence alone: no module here reads, writes or queries anything."""

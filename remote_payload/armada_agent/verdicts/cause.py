@@ -1,19 +1,19 @@
-"""Decide why a job failed: the first cause, not the last complaint.
+"""Decide why a job failed: find the first cause, not the last error message.
 
-Tried from the top; the first that is known decides:
+The first row that applies decides:
 
-| evidence                                                                | reason                                |
-|-------------------------------------------------------------------------|---------------------------------------|
-| the job said it itself (failure.json), more than `exception`            | what it said                          |
-| it, or a rank, was ended by SIGKILL, and the kernel ended one for memory | `host_oom`                           |
-| it, or a rank, was ended by a signal that nobody of ours sent           | `signal_<NAME>`                       |
-| the exception of the rank that failed first                             | its class (`cause_patterns.py`)       |
-| exit code 127 or 126, and the shell's words for it                      | `command_not_found`, `…_not_executable` |
-| the last words of the output                                            | their class                           |
-| no room is left on the run's disk, and nothing was said                 | `disk_full`                           |
-| nothing of these                                                        | `exit_<code>`, with the last exception |
+| evidence                                                               | reason                                  |
+|------------------------------------------------------------------------|-----------------------------------------|
+| the job wrote a reason itself (failure.json), other than `exception`   | that reason                             |
+| SIGKILL ended it or a rank, and the kernel killed a process for memory | `host_oom`                              |
+| a signal that armada did not send ended it or a rank                   | `signal_<NAME>`                         |
+| the exception of the rank that failed first                            | its class (`cause_patterns.py`)         |
+| exit code 127 or 126, and the shell's message for it                   | `command_not_found`, `…_not_executable` |
+| the last lines of the output                                           | their class                             |
+| the run's disk is full, and nothing else was printed                   | `disk_full`                             |
+| none of these                                                          | `exit_<code>`, with the last exception  |
 
-A rank whose peer is gone fails too, and often speaks first: its words are kept, and decide nothing.
+A rank whose peer is gone fails too, and often reports first. Its message is kept but does not count as a cause.
 """
 
 import re
@@ -27,20 +27,21 @@ from armada_agent.verdicts.output import Output, Raised
 LAST_LINES = 20
 _MOST_OTHERS = 8
 _LONGEST = 600
-_LONGEST_LINE = 300  # so that the whole is a line that crosses in one piece, whatever it is written in
+_LONGEST_LINE = 300  # keeps the whole record within one line of output, in any encoding
 _LAST_WORDS = 8
-_LAST_WORD = 3  # a missing file that was complained of earlier did not end the program
+_LAST_WORD = 3  # lines; a missing file reported earlier did not end the program
 GENERIC = "exception"
-# A watchdog ends its own process with SIGABRT because another rank is gone; SIGTERM, SIGINT and SIGHUP ask for an end.
+# Not SIGABRT: a watchdog aborts its own process because another rank is gone. SIGTERM, SIGINT and SIGHUP are requests
+# to end.
 _FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-_SHELL = 128  # + the signal: what a shell exits with after its program was ended by one
+_SHELL = 128  # + the signal: a shell's exit code after a signal ended its program
 _WORKER = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: (\w[\w ]*)")
 _NAMES = {"Killed": "SIGKILL", "Bus error": "SIGBUS", "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT"}
 _NOT_FOUND = re.compile(r"not found|No such file or directory")
 _NOT_EXECUTABLE = re.compile(r"Permission denied|cannot execute|Exec format error")
 
 Said = NamedTuple("Said", [("rank", Optional[int]), ("reason", str), ("message", str), ("lines", List[str])])
-"""What a rank wrote about its failure; `lines` end with its exception."""
+"""What a rank wrote about its failure; its exception is at the end of `lines`."""
 
 Facts = NamedTuple(
     "Facts",
@@ -48,9 +49,9 @@ Facts = NamedTuple(
         ("status", int),  # the exit code of the job's first process, negative for a signal
         ("first", Optional[Said]),  # failure.json
         ("others", List[Said]),  # what other ranks wrote
-        ("text", str),  # the end of what this attempt printed
-        ("oom_kills", List[str]),  # the kernel's words for processes that it ended for memory meanwhile
-        ("is_disk_full", bool),  # nothing more can be written to the run's disk
+        ("text", str),  # the end of this attempt's output
+        ("oom_kills", List[str]),  # the kernel's messages about processes that it killed for memory meanwhile
+        ("is_disk_full", bool),  # no more bytes can be written to the run's disk
     ],
 )
 
@@ -59,9 +60,9 @@ Cause = NamedTuple(
     [
         ("reason", str),
         ("message", Optional[str]),
-        ("rank", Optional[int]),  # that failed first, where there are several and it is known
-        ("lines", List[str]),  # its last words
-        ("others", List[Dict[str, Any]]),  # `rank` and `message`: complaints that are no cause
+        ("rank", Optional[int]),  # the rank that failed first, if there are several and it is known
+        ("lines", List[str]),  # its last lines
+        ("others", List[Dict[str, Any]]),  # `rank` and `message`: errors that are consequences, not causes
     ],
 )
 
@@ -107,7 +108,7 @@ def signal_name(number: int) -> str:
 
 
 def _by_signal(facts: Facts, output: Output) -> Optional[Cause]:
-    """Decide by the signal that ended the job, one of its ranks, or a worker of theirs."""
+    """Decide by the signal that ended the job, one of its ranks, or one of their workers."""
     said = facts.first
     rank: Optional[int] = None
     whose = "the job"
@@ -127,7 +128,7 @@ def _by_signal(facts: Facts, output: Output) -> Optional[Cause]:
     else:
         return None
     if name == "SIGABRT":
-        found = _by_words(facts, output)  # a program that gives up says why before it does
+        found = _by_words(facts, output)  # a program that aborts prints its reason before
         if found is not None:
             return found
     if name == "SIGBUS" and re.search("shared memory", facts.text):
@@ -152,7 +153,7 @@ def _explain(name: str, status: int) -> str:
 
 
 def _memory_words(output: Output) -> str:
-    """Find a batch system's, or a kernel's, words for an end for memory in what was printed."""
+    """Find a batch system's or a kernel's out-of-memory message in the output."""
     for line in reversed(output.lines):
         if re.search(r"oom[-_]kill|Out [Oo]f [Mm]emory: Killed|cgroup out of memory|task \d+: Out Of Memory", line):
             return line.strip()
@@ -177,13 +178,13 @@ def _by_words(facts: Facts, output: Output) -> Optional[Cause]:
 
 
 def _classify_chain(chain: List[str]) -> Optional[str]:
-    """Name the class of an exception: what ended the program says it, or what that came from."""
+    """Classify an exception by the one that ended the program, or by those that caused it."""
     found = (classify(words) for words in reversed(chain))
     return next((reason for reason in found if reason is not None), None)
 
 
 def _first_raised(output: Output) -> Optional[Raised]:
-    """Choose the exception of the rank that failed first; of one process's several, that which ended it."""
+    """Choose the exception of the rank that failed first; if one process raised several, the one that ended it."""
     own = [raised for raised in output.raised if not is_consequence(raised.chain[-1])]
     first_rank = output.ended[0].rank if output.ended else None
     of_first = [raised for raised in own if raised.rank == first_rank and first_rank is not None]
@@ -200,7 +201,7 @@ def _by_status(status: int) -> str:
 
 
 def _plain(output: Output) -> Optional[str]:
-    """Quote the exception of a failure of no known class; a program without one says nothing that could be relied on."""
+    """Quote an exception of unknown class. A program without one printed nothing that can be relied on."""
     raised = _first_raised(output)
     if raised is not None:
         return raised.chain[-1].partition("\n")[0][:_LONGEST]
@@ -225,7 +226,7 @@ def _cause(
 
 
 def _complaints(facts: Facts, output: Output, rank: Optional[int]) -> List[Dict[str, Any]]:
-    """Collect what others said, one line for each rank."""
+    """Collect the errors of other ranks, one line per rank."""
     found: Dict[Optional[int], str] = {}
     for said in facts.others:
         if said.rank != rank:

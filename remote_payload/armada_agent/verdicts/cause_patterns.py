@@ -1,18 +1,18 @@
 """Classify a line of a failure: the classes of causes, and the messages of real programs that identify them.
 
-| reason           | what failed                                                                            |
-|------------------|----------------------------------------------------------------------------------------|
-| `oom`            | a GPU's memory                                                                         |
-| `host_oom`       | the machine's memory, or what its cgroup or /dev/shm allows                            |
-| `disk_full`      | a disk or a quota                                                                      |
-| `nan_loss`       | the loss: it is not a number                                                           |
-| `missing_module` | a Python module or a shared library                                                    |
-| `missing_file`   | a file or a folder                                                                     |
-| `network`        | a name that is not resolved, or a server that does not answer                          |
-| `signal_<NAME>`  | nothing that is known: the process was ended by a signal (`cause.py` decides these)    |
+| reason           | what failed                                                      |
+|------------------|------------------------------------------------------------------|
+| `oom`            | a GPU's memory                                                   |
+| `host_oom`       | the machine's memory, or the limit of its cgroup or /dev/shm     |
+| `disk_full`      | a disk or a quota                                                |
+| `nan_loss`       | the loss: it is not a number                                     |
+| `missing_module` | a Python module or a shared library                              |
+| `missing_file`   | a file or a folder                                               |
+| `network`        | a name that cannot be resolved, or a server that does not answer |
+| `signal_<NAME>`  | unknown: a signal ended the process (`cause.py` decides these)   |
 
-What a rank says because another one is gone is no cause (`is_consequence`), nor what a launcher says of its ranks.
-Each pattern has recorded outputs under tests/unit/verdicts/recordings.
+What a rank reports because another one is gone is not a cause (`is_consequence`), nor what a launcher reports about its
+ranks. Each pattern has recorded outputs under tests/unit/verdicts/recordings.
 """
 
 import re
@@ -37,7 +37,7 @@ SENTENCES = {
 }
 
 BETWEEN = "between the job's own processes"
-"""Said of an exception that has nothing to do with a network, whatever its name."""
+"""Marks an exception that does not concern a network, whatever its name."""
 
 _GPU = (
     r"(?:CUDA|HIP|MPS backend|XPU) out of memory|\bCUDA(?: runtime)? error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
@@ -45,7 +45,7 @@ _GPU = (
     r"|Cuda failure (?:\d+ )?'out of memory'|^(?:torch\.(?:cuda\.)?)?OutOfMemoryError\b|OOM when allocating tensor"
     r"|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|No available memory for the cache blocks"
 )
-# Before all else that says "No space left on device": this is memory.
+# Matched before other patterns with "No space left on device": this is memory.
 _SHARED_MEMORY = r"shared memory (?:object|segment|file)|out of shared memory|/dev/shm/"  # noqa: S108 - a word, no path
 _CONSEQUENCE = (
     BETWEEN + r"|\bgloo\b|ProcessGroup(?:NCCL|Gloo|MPI|Wrapper)|\bnccl(?:Remote|System|Internal|UnhandledCuda)Error\b"
@@ -104,7 +104,7 @@ _IS_LAUNCHERS = re.compile(_LAUNCHERS)
 
 
 def classify(words: str) -> Optional[str]:
-    """Name the class of one failure's words, an exception's line or a program's last one; None where it is not known."""
+    """Classify the text of one failure, such as an exception's line or a program's last line; None if unknown."""
     for reason, pattern in _ORDER:
         if pattern.search(words):
             return reason or None
@@ -112,10 +112,10 @@ def classify(words: str) -> Optional[str]:
 
 
 def is_consequence(words: str) -> bool:
-    """Tell whether somebody complains that another process is gone, which names no cause."""
+    """Tell whether the text reports that another process is gone, which is not a cause."""
     return classify(words) is None and _IS_CONSEQUENCE.search(words) is not None
 
 
 def is_launchers(words: str) -> bool:
-    """Tell whether a launcher speaks of the processes it started."""
+    """Tell whether the text is a launcher's report about the processes it started."""
     return _IS_LAUNCHERS.search(words) is not None

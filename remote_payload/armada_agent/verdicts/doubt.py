@@ -1,24 +1,24 @@
-"""Decide whether a job with an unrecorded end may have succeeded. Then only a person may run it again.
+"""Decide whether a job with an unrecorded end may have succeeded. If so, only a person may run it again.
 
-| what is known of a job without an exit code                     | it may have succeeded |
-|-----------------------------------------------------------------|-----------------------|
-| it announces its checkpoints, and announced its final one       | yes                   |
-| it announces its checkpoints, and its final one is not there    | no                    |
-| a script or command, and its host was restarted under its living supervisor | no        |
-| a script or command, and its supervisor died before it          | yes                   |
+| what is known of a job without an exit code                                | it may have succeeded |
+|----------------------------------------------------------------------------|-----------------------|
+| it announces its checkpoints, and announced its final one                  | yes                   |
+| it announces its checkpoints, and its final one is missing                 | no                    |
+| a script or command, and its host was rebooted under its living supervisor | no                    |
+| a script or command, and its supervisor died before it                     | yes                   |
 """
 
 OUTLIVED_S = 30.0
-"""Three times the pause between two lines of telemetry, which a living supervisor writes."""
+"""Seconds: three times the interval at which a living supervisor writes telemetry."""
 
 
 def may_have_succeeded(announces: bool, has_final: bool, rebooted: bool, outlived: bool) -> bool:
-    """Judge a job whose supervisor and processes are gone and whose exit nobody wrote.
+    """Judge a job whose supervisor and processes are gone and whose exit was not recorded.
 
     Args:
-        announces: It is armada's own training, which announces its final checkpoint before it ends well.
-        has_final: Its final checkpoint is there.
-        rebooted: Its host was restarted since.
+        announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
+        has_final: Its final checkpoint exists.
+        rebooted: Its host was rebooted since.
         outlived: It was seen alive after its supervisor's last sign of life.
     """
     if announces:
@@ -27,10 +27,10 @@ def may_have_succeeded(announces: bool, has_final: bool, rebooted: bool, outlive
 
 
 def outlived(job_s: float, supervisor_s: float) -> bool:
-    """Tell whether a job went on without its supervisor.
+    """Tell whether a job continued without its supervisor.
 
     Args:
-        job_s: When the job last wrote into its log, unix time by the file system.
+        job_s: When the job last wrote to its log, unix time by the file system.
         supervisor_s: When its supervisor last wrote anything, by the same clock.
     """
     return job_s > supervisor_s + OUTLIVED_S

@@ -1,15 +1,15 @@
-"""Decide whether a run may be submitted again, and whether its secrets may be deleted. Both need a job that has ended.
+"""Decide whether a run may be submitted again, and whether its secrets may be deleted. Both require that its job has ended.
 
-| of the submission before                                            | another may follow | its secrets may go |
-|---------------------------------------------------------------------|--------------------|--------------------|
-| its end is written, by its supervisor or by whoever stopped it      | yes                | yes                |
-| a process of it lives here, and its end is not written             | no                 | no                 |
-| its batch system says that it ended, and its signs of life are old  | yes                | yes                |
-| its batch system goes on not knowing it: a guess                    | yes: a person asks | no                 |
-| its supervisor is dead, and no process of it lives here             | yes                | no: nobody ends    |
-| its supervisor lives, or nobody can say                             | no                 | no                 |
-| nothing took it up yet                                              | no                 | no                 |
-| it is a later one than the one that is asked for                    | no                 |                    |
+| of the previous submission                                      | another may follow | secrets may go      |
+|-----------------------------------------------------------------|--------------------|---------------------|
+| its end was recorded, by its supervisor or by a stop            | yes                | yes                 |
+| one of its processes lives here, and no end was recorded        | no                 | no                  |
+| its batch system reports its end, and its signs of life are old | yes                | yes                 |
+| its batch system keeps answering that it is unknown: a guess    | yes, on request    | no                  |
+| its supervisor is dead, and none of its processes lives here    | yes                | no: no recorded end |
+| its supervisor lives, or that is unknown                        | no                 | no                  |
+| nothing has started it yet                                      | no                 | no                  |
+| it is later than the requested submission                       | no                 |                     |
 """
 
 from armada_agent.verdicts import liveness
@@ -19,12 +19,12 @@ def may_follow(number: int, before: int, has_ended: bool, was_taken: bool, is_de
     """Judge whether submission `number` may begin.
 
     Args:
-        number: Of the one that is asked for.
-        before: Of the newest there is.
-        has_ended: The end of that is written.
-        was_taken: Something took it up.
-        is_dead: Its supervisor is dead, or its batch system goes on not knowing it.
-        processes: How many of its processes live here.
+        number: Number of the requested submission.
+        before: Number of the newest submission.
+        has_ended: The end of the newest one is recorded.
+        was_taken: A supervisor or scheduler started it.
+        is_dead: Its supervisor is dead, or its batch system keeps answering that it is unknown.
+        processes: Number of its processes that live here.
     """
     if number < before:
         return False
@@ -32,5 +32,5 @@ def may_follow(number: int, before: int, has_ended: bool, was_taken: bool, is_de
 
 
 def may_forget_secrets(scheduler_status: str) -> bool:
-    """Judge by what is believed of a batch system's word: a job that is only gone from the queue may come back and need them."""
+    """Judge by the believed scheduler status. A job that is only gone from the queue may come back and need its secrets."""
     return scheduler_status == liveness.ENDED

@@ -1,27 +1,27 @@
 """Decide what to believe if a batch system and the job's own records disagree.
 
-Evidence ranks: what the supervisor wrote itself, then fresh signs of life, then the scheduler. A job has begun when its
-supervisor wrote so and has not written that it left. Its signs of life are its own files: they change every ten seconds.
-A supervisor that left so that its job goes back may be seen to have ended first: Slurm calls such a job FAILED, or has none of
-it, until the node is cleared.
+Evidence ranks: first what the supervisor wrote, then fresh signs of life, then the scheduler. A job has begun once its
+supervisor wrote so, until it writes that it left. Its signs of life are its own files, which change every ten seconds.
+A supervisor that left because its job is requeued may seem to have ended: Slurm reports such a job as FAILED, or not at
+all, until the node is cleared.
 
-| the scheduler says  | begun, signs changed | … seen too briefly | … silent, or not begun             | goes back                      |
-|---------------------|----------------------|--------------------|------------------------------------|--------------------------------|
-| pending, held       | running              | unknown            | pending, held                      | pending, held                  |
-| ended               | running              | ending             | ended, once it has said so twice   | unknown; ended, after a minute |
-| nothing (`missing`) | running              | unknown            | a second question, by the job's id | as of one that has begun       |
-| … after its end     | running              | unknown            | ended, as it was said and believed | ended, as it was said          |
-| running, ending     | as it says           | as it says         | as it says                         | as it says                     |
+| the scheduler says  | begun, signs changed | … seen too briefly | … silent, or not begun          | goes back                      |
+|---------------------|----------------------|--------------------|---------------------------------|--------------------------------|
+| pending, held       | running              | unknown            | pending, held                   | pending, held                  |
+| ended               | running              | ending             | ended, after two such answers   | unknown; ended, after a minute |
+| nothing (`missing`) | running              | unknown            | a second query, by the job's id | as of one that has begun       |
+| … after its end     | running              | unknown            | ended, as reported and believed | ended, as reported             |
+| running, ending     | as it says           | as it says         | as it says                      | as it says                     |
 
-| the second question  | accounting                   | then                                                             |
-|----------------------|------------------------------|------------------------------------------------------------------|
-| no answer            |                              | unknown                                                          |
-| shows the job        |                              | what it shows                                                    |
-| no such job          | it ended                     | ended                                                            |
-| no such job          | it runs or waits             | unknown; `gone` after an hour: accounting may never hear of ends |
-| no such job          | no record, or none to ask    | `gone`; after an hour where the queue's answer was not whole     |
+| the second query | accounting                  | then                                                             |
+|------------------|-----------------------------|------------------------------------------------------------------|
+| no answer        |                             | unknown                                                          |
+| shows the job    |                             | the status it shows                                              |
+| no such job      | it ended                    | ended                                                            |
+| no such job      | it runs or waits            | unknown; `gone` after an hour: accounting may never hear of ends |
+| no such job      | no record, or no accounting | `gone`; after an hour if the queue's answer was incomplete       |
 
-`gone` is a guess. Nothing is deleted because of it, and it is taken back when the job shows itself.
+`gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 """
 
 from typing import Any, Dict, Optional
@@ -29,44 +29,44 @@ from typing import Any, Dict, Optional
 WORDS = ("pending", "held", "running", "ending", "ended", "gone", "unknown")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 UNBEGUN, BEGUN, GOES_BACK = "unbegun", "begun", "goes back"
-"""What the supervisor wrote last of a job that has not ended: nothing, that it runs, that it left so that it goes back."""
+"""What the supervisor wrote last of a job that has not ended: nothing; that it runs; that it left because the job is requeued."""
 MISSING = "missing"
-"""The scheduler answered, and its answer has no such job."""
+"""The scheduler answered, and its answer does not list the job."""
 ASK = "ask"
-"""Nothing can be said before the second question is answered."""
+"""The verdict needs the answer to the second query."""
 
 ALIVE_S = 60.0
-"""Six of the supervisor's periods of 10 s, and the longest for which an NFS client shows old attributes by default."""
+"""Six of the supervisor's periods of 10 s, and the longest time for which an NFS client shows old attributes by default."""
 SILENT_S = 180.0
-"""Three times that, before a job that has begun is looked for by its id: a hung `nvidia-smi` or disk delays a supervisor."""
+"""Three times that; then a job that has begun is queried by its id. A hung `nvidia-smi` or disk can delay a supervisor."""
 MISSING_S = 30.0
 MISSING_LOOKS = 3
-"""A controller that has just started answers with an empty queue for some seconds."""
+"""A scheduler's controller that has just started answers with an empty queue for some seconds."""
 ENDED_LOOKS = 2
 DOUBT_S = 3600.0
-"""How long evidence that contradicts itself is waited for: a controller's maintenance rarely takes longer."""
+"""How long to wait while evidence contradicts itself, in seconds: a controller's maintenance rarely takes longer."""
 _ASK_AGAIN_S = 60.0
 _ASK_AGAIN_AT_MOST_S = 3600.0
 
 Watch = Dict[str, Any]
-"""What one reader remembers of its looks, in seconds of its own clock: `word`, `since`, `looks`, `answer`, `sign`, `still`, `changed`."""
+"""What one reader remembers of its polls, in seconds of its own clock: `word`, `since`, `looks`, `answer`, `sign`, `still`, `changed`."""
 
 
 def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: str) -> Watch:
-    """Carry a reader's memory on through one more look.
+    """Return a reader's memory, updated by one more poll.
 
     Args:
-        watch: What the look before returned; None or damaged, and the count begins anew.
-        now_s: The reader's own clock, which nobody sets.
-        word: What the scheduler says.
-        answer: Which of its answers says so; the same answer read twice is one look.
+        watch: The result of the previous poll; with None or a damaged one, counting starts again.
+        now_s: The reader's own monotonic clock.
+        word: The scheduler's status of the job.
+        answer: Identifies the scheduler's answer; the same answer read twice counts once.
         sign: The signature of the job's signs of life.
     """
     first: Watch = {"word": word, "since": now_s, "looks": 1, "answer": answer}
     if watch is None or not _is_whole(watch) or now_s < max(watch["since"], watch["still"]):
         return dict(first, sign=sign, still=now_s, changed=None)
     if watch["sign"] != sign:
-        # Whatever was said before is no longer about a silent job.
+        # The job was not silent, so earlier answers about a silent job no longer count.
         return dict(first, sign=sign, still=now_s, changed=now_s)
     if watch["word"] != word:
         return dict(first, **{key: watch[key] for key in ("sign", "still", "changed")})
@@ -76,14 +76,14 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
 
 
 def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bool = True) -> str:
-    """Say what to believe of the word that a reader has followed.
+    """Decide what to believe of the status that a reader has followed.
 
     Args:
-        watch: As `follow` returned it.
+        watch: The result of `follow`.
         now_s: The reader's clock.
         wrote: What the supervisor wrote last: `UNBEGUN`, `BEGUN` or `GOES_BACK`.
-        poll_s: How often the scheduler may be asked.
-        needs_looks: The word is an answer that may be wrong once, not a line of a log that stays.
+        poll_s: How often the scheduler may be queried.
+        needs_looks: The status is a query's answer, which may be wrong once, and not a permanent log line.
 
     Returns:
         One of `WORDS`, or `ASK`.
@@ -108,12 +108,12 @@ def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bo
 
 
 def confirm(lasted_s: float, is_whole: bool, accounting: Optional[str]) -> str:
-    """Say what has become of a job that neither the queue shows nor its id finds.
+    """Decide the status of a job that neither the queue nor a query by id shows.
 
     Args:
-        lasted_s: For how long that has been so.
-        is_whole: The queue's answer was all of it, as far as can be seen.
-        accounting: The word of its record there; None where there is none, or nobody to ask.
+        lasted_s: How long it has been missing, in seconds.
+        is_whole: The queue's answer was complete, as far as can be seen.
+        accounting: The status in its accounting record; None without a record or without accounting.
     """
     if accounting == ENDED:
         return ENDED
@@ -121,7 +121,7 @@ def confirm(lasted_s: float, is_whole: bool, accounting: Optional[str]) -> str:
 
 
 def ask_again_after_s(lasted_s: float) -> float:
-    """How long an answer to the second question is good for: a guess that is an hour old may be a quarter of one out of date."""
+    """Return how long an answer to the second query is valid: a quarter of the time for which the job has been missing."""
     return max(_ASK_AGAIN_S, min(_ASK_AGAIN_AT_MOST_S, lasted_s / 4))
 
 

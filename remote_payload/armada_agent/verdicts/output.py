@@ -1,4 +1,4 @@
-"""Read a job's output for its failure: the exceptions of each rank, and how the launcher says that ranks ended."""
+"""Parse a job's output for its failure: the exceptions of each rank, and the launcher's report of how ranks ended."""
 
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -9,10 +9,10 @@ from armada_agent.verdicts.cause_patterns import is_consequence, is_launchers
 Rank = Optional[int]
 LONGEST_LINE = 400
 _MOST_LINES = 10_000
-_MANY_LINES = 25  # a program that printed more than this after an exception has gone on after it
+_MANY_LINES = 25  # a program that printed more lines than this after an exception survived it
 _MESSAGE_LINES = 4
 
-_PREFIX = re.compile(r"\[(?:rank|default)(\d{1,6})\]: ?")  # torch's own, and torchrun's with --tee
+_PREFIX = re.compile(r"\[(?:rank|default)(\d{1,6})\]: ?")  # torch's own prefix, and that of torchrun --tee
 _HEAD = "Traceback (most recent call last):"
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _MEANWHILE = "During handling of the above exception, another exception occurred:"
@@ -27,15 +27,15 @@ _ROOT = "Root Cause (first observed failure):"
 _LAUNCHERS_LINE = re.compile(r"[WEI]\d{4} .*torch/distributed/|=====|-----------|\S+ FAILED$")
 
 Raised = NamedTuple("Raised", [("rank", Rank), ("chain", List[str]), ("first", int), ("last", int)])
-"""An exception that nobody caught, or that was printed: its lines, `Type: message`, the one that was raised first at the
-beginning and the one that ended it last; and where it stands in the output."""
+"""An exception that was not caught, or was printed: its chain of `Type: message` lines, from the one raised first to the one
+that ended the process; and its place in the output."""
 
 Ended = NamedTuple("Ended", [("rank", int), ("exit_code", int), ("pid", int)])
-"""A rank that a launcher saw end badly; the exit code is negative for a signal."""
+"""A rank that a launcher saw fail; the exit code is negative for a signal."""
 
 
 class Output:
-    """The end of a job's output, read.
+    """The end of a job's output, parsed.
 
     Args:
         text: Its last lines.
@@ -45,18 +45,18 @@ class Output:
         self.lines = [line.rstrip("\r")[:LONGEST_LINE] for line in text.splitlines()[-_MOST_LINES:]]
         self.raised = _find_raised(self.lines)
         self.ended = _find_ended(text)
-        """Ranks that ended by themselves, the one that its launcher names as the first at the beginning."""
+        """Ranks that ended by themselves; first the one that the launcher names as the first."""
 
     def last_lines(self, count: int, rank: Rank = None) -> List[str]:
-        """Give the last lines of a rank, or of all, without what the launcher added at the end."""
+        """Return the last lines of a rank, or of all ranks, without what the launcher added at the end."""
         own = [line for line in self.lines if rank is None or _rank_of(line) == rank]
-        if not own:  # it ended without a word; the others' are not its
+        if not own:  # the rank printed nothing; the others' lines are not its own
             own = [line for line in self.lines if _rank_of(line) is None]
         kept = _without_launcher(own)
         return [line for line in (kept or own) if line.strip()][-count:]
 
     def own_words(self) -> str:
-        """Give the program's last line that names no consequence."""
+        """Return the program's last line that is not a consequence of another failure."""
         for line in reversed(self.last_lines(20)):
             words = _bare(line)
             if not is_consequence(words) and not is_launchers(words):
@@ -79,7 +79,7 @@ def _find_raised(lines: List[str]) -> List[Raised]:
 
 
 def _where_it_went_on(lines: List[str]) -> int:
-    """Give the line before which an exception was survived: so many more were printed after it."""
+    """Return the line number before which exceptions were survived, because enough lines follow."""
     left = _MANY_LINES
     for place in range(_end_of_program(lines) - 1, -1, -1):
         if lines[place].strip() and _rank_of(lines[place]) is None and not _LAUNCHERS_LINE.match(lines[place]):
@@ -141,7 +141,7 @@ def _bare(line: str) -> str:
 
 
 def _without_launcher(lines: List[str]) -> List[str]:
-    """Cut off what torchrun or accelerate says at the end: their warnings, their own traceback, their table."""
+    """Cut off what torchrun or accelerate prints at the end: their warnings, their traceback, their table."""
     return [line for line in lines[: _end_of_program(lines)] if not _LAUNCHERS_LINE.match(line)]
 
 
@@ -155,7 +155,7 @@ def _end_of_program(lines: List[str]) -> int:
 
 
 def _is_of_launcher(lines: List[str], head: int) -> bool:
-    """Tell whether the traceback that begins there ends in a launcher's exception."""
+    """Tell whether the traceback that begins at `head` ends in a launcher's exception."""
     place = head + 1
     while place < len(lines) and lines[place].startswith((" ", "\t")):
         place += 1

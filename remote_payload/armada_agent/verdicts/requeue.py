@@ -1,34 +1,34 @@
 """Decide whether an attempt that its scheduler ended returns to the queue.
 
-| it ended by          | the job can resume | its newest checkpoint                     | the run   |
-|----------------------|--------------------|-------------------------------------------|-----------|
-| its time limit       | no                 |                                           | fails     |
-| its time limit       | yes                | is newer than before the attempt          | goes back |
-| its time limit       | yes                | is not, for fewer attempts than allowed   | goes back |
-| its time limit       | yes                | is not, for as many attempts as allowed   | fails     |
-| its time limit       | yes                | nobody knows: an older armada's record    | goes back |
-| preemption, its node |                    |                                           | goes back |
+| it ended by          | the job can resume | its newest checkpoint                   | the run   |
+|----------------------|--------------------|-----------------------------------------|-----------|
+| its time limit       | no                 |                                         | fails     |
+| its time limit       | yes                | is newer than before the attempt        | goes back |
+| its time limit       | yes                | is not, for fewer attempts than allowed | goes back |
+| its time limit       | yes                | is not, for as many attempts as allowed | fails     |
+| its time limit       | yes                | is unknown: an older armada's record    | goes back |
+| preemption, its node |                    |                                         | goes back |
 
-Attempts without a newer checkpoint are counted back from the newest, up to one that brought a newer checkpoint. Attempts that a
-scheduler took for its own reasons, and those of which nobody knows how far they got, are passed over: they are neither gain nor loss.
+Attempts without a newer checkpoint are counted from the newest back to one that saved a newer checkpoint. Attempts that
+a scheduler ended for its own reasons, and those whose progress is unknown, count neither way.
 """
 
 from typing import Any, Dict, List, Optional
 
 TIME_LIMIT = "time_limit"
 REQUEUED = "requeued"
-"""How an attempt ended whose job goes back, as exit.json has it."""
+"""The end of an attempt whose job is requeued, as in exit.json."""
 
 
 class Attempt:
     """How one attempt ended.
 
     Args:
-        number: Which.
-        reason: Why it ended, as exit.json has it.
-        step_before: The newest checkpoint's before it started; None: there was none.
-        step: The newest checkpoint's after it; None: there was none.
-        is_known: Whether anybody wrote these two down.
+        number: Its number.
+        reason: Why it ended, as in exit.json.
+        step_before: Step of the newest checkpoint before it started; None if there was none.
+        step: Step of the newest checkpoint after it; None if there was none.
+        is_known: Whether these two steps were recorded.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Attempt:
 
     @property
     def gained(self) -> Optional[int]:
-        """Steps that it brought: 0 for no newer checkpoint, None where nobody knows."""
+        """Return the steps it gained: 0 without a newer checkpoint, None if unknown."""
         if not self.is_known:
             return None
         if self.step is None:
             return 0
-        # A first checkpoint may be of step 0, and is one more than none.
+        # A first checkpoint may have step 0, and still is progress.
         return max(1, self.step) if self.step_before is None else max(0, self.step - self.step_before)
 
 
 class Decision:
-    """What follows: whether the run goes back into the queue, and the words that say why and where it stands."""
+    """The verdict: whether the run is requeued, and a message with the reason and its progress."""
 
     def __init__(self, again: bool, message: str) -> None:
         self.again = again
@@ -65,18 +65,18 @@ class Decision:
 
 
 def can_resume(spec: Dict[str, Any]) -> bool:
-    """Say from a run's plan whether its next attempt goes on from a checkpoint; otherwise it starts from the beginning."""
+    """Tell from a run's plan whether its next attempt resumes from a checkpoint; otherwise it starts from the beginning."""
     if spec.get("task") == "sft":
-        return True  # armada's own trainer finds its checkpoint; merging and preparing data start again
+        return True  # armada's trainer finds its checkpoint itself; merging and preparing data simply start again
     watch = spec.get("watch") or {}
     return bool(watch.get("resume") and watch.get("checkpoints"))
 
 
 def decide(attempts: List[Attempt], spec: Dict[str, Any], most_without: int) -> Decision:
-    """Decide what becomes of a run whose newest attempt was ended by its scheduler, or by its time limit.
+    """Decide whether to requeue a run whose newest attempt was ended by its scheduler or its time limit.
 
     Args:
-        attempts: Of this submission, the newest last; the newest is the one to decide on.
+        attempts: The attempts of this submission, newest last; the newest is the one to decide on.
         spec: The run's plan.
         most_without: How many attempts in a row may reach the time limit without a newer checkpoint.
     """
@@ -98,7 +98,7 @@ def decide(attempts: List[Attempt], spec: Dict[str, Any], most_without: int) -> 
 
 
 def count_fruitless(attempts: List[Attempt]) -> int:
-    """Count the attempts that reached the time limit without a newer checkpoint, since one brought some; 0 if the newest did."""
+    """Count the attempts that reached the time limit without a newer checkpoint since the last that saved one; 0 if the newest did."""
     if attempts[-1].gained is None:
         return 0
     count = 0
@@ -112,7 +112,7 @@ def count_fruitless(attempts: List[Attempt]) -> int:
 
 
 def describe(attempt: Attempt) -> str:
-    """Say where a run stands: `attempt 3, +1,200 steps: step 2,400`."""
+    """Describe an attempt's progress: `attempt 3, +1,200 steps: step 2,400`."""
     gained, step = attempt.gained, attempt.step
     if gained is None:
         return "attempt %d" % attempt.number
@@ -125,17 +125,17 @@ def describe(attempt: Attempt) -> str:
 
 
 def reached(spec: Dict[str, Any]) -> str:
-    """Say that a run's time limit was reached, and which that is where the plan says it."""
+    """Say that a run reached its time limit, with the limit if the plan has it."""
     limit_s = spec.get("time_limit_s")
     return "it reached its time limit%s" % (" of %s" % span(limit_s) if isinstance(limit_s, (int, float)) else "")
 
 
 def advise(spec: Dict[str, Any], step: Optional[int]) -> str:
-    """Say what a person can do about a run that failed at its time limit.
+    """Say what the user can do about a run that failed at its time limit.
 
     Args:
         spec: The run's plan.
-        step: The newest checkpoint's.
+        step: Step of the newest checkpoint.
     """
     if can_resume(spec):
         if step is None:
@@ -149,7 +149,7 @@ def advise(spec: Dict[str, Any], step: Optional[int]) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a duration the way that experiments do: `90s`, `2m`, `24h`."""
+    """Format a duration as in experiment files: `90s`, `2m`, `24h`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size and seconds % size == 0 and not (unit == "d" and seconds == size):
             return "%d%s" % (seconds // size, unit)
@@ -157,7 +157,7 @@ def span(seconds: float) -> str:
 
 
 def name_newest(step: Optional[int]) -> str:
-    """Say which checkpoint is the newest."""
+    """Name the newest checkpoint."""
     return "there is none" if step is None else "the newest is of step %s" % _grouped(step)
 
 

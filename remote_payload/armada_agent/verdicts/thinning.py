@@ -1,11 +1,11 @@
 """Choose the finished checkpoint to delete next on a nearly full disk. The newest and the best always stay.
 
-| a checkpoint                                   | goes                                                             |
-|------------------------------------------------|------------------------------------------------------------------|
-| the newest, the best, what the job called best | never                                                            |
-| every home of the run holds it                 | first, from the oldest on                                        |
-| a home lacks it                                | then, while the disk is scarce: the one that leaves the least gap |
-| the oldest, and a home lacks it                | never                                                            |
+| a checkpoint                                   | is deleted                                                           |
+|------------------------------------------------|----------------------------------------------------------------------|
+| the newest, the best, what the job called best | never                                                                |
+| every home of the run holds it                 | first, oldest first                                                  |
+| a home lacks it                                | next, while the disk is scarce: the one that leaves the smallest gap |
+| the oldest, and a home lacks it                | never                                                                |
 """
 
 import math
@@ -16,12 +16,12 @@ Entry = Dict[str, Any]
 
 
 def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optional[Entry]:
-    """Pick the next checkpoint to delete, or None.
+    """Choose the next checkpoint to delete, or None.
 
     Args:
         entries: Finished checkpoints, oldest first.
         best: Digests that stay because they are, or may be, the best.
-        is_scarce: Whether those may go that a home has not acknowledged.
+        is_scarce: Whether checkpoints that a home has not acknowledged may be deleted too.
     """
     spare = [entry for entry in entries[:-1] if entry["digest"] not in best]
     acknowledged = [entry for entry in spare if entry["acknowledged"]]
@@ -30,7 +30,7 @@ def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optio
     middle = [entry for entry in spare if entry is not entries[0]]
     if not is_scarce or not middle:
         return None
-    # The one whose loss leaves the smallest gap in steps, so that what stays is spread over the run.
+    # Delete the one that leaves the smallest gap in steps, so that the remaining ones are spread over the run.
     steps = {entry["digest"]: index for index, entry in enumerate(entries)}
 
     def gap(entry: Entry) -> int:
@@ -41,9 +41,9 @@ def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optio
 
 
 def find_best(entries: List[Entry]) -> FrozenSet[str]:
-    """Find the checkpoint with the least evaluation loss, and the one that the job last called its best.
+    """Find the checkpoint with the lowest evaluation loss, and the one that the job last called its best.
 
-    They differ where the best was measured by a former attempt, or its own manifest does not carry a loss.
+    They differ if a former attempt measured the best, or if the best one's manifest has no loss.
 
     Args:
         entries: Finished checkpoints, oldest first.

@@ -1,6 +1,6 @@
 """Announce a finished checkpoint: hard links that the trainer's rotation cannot delete.
 
-The supervisor finds `.new-<step>`, hashes what is in it and gives it its final name.
+The supervisor finds `.new-<step>`, hashes its files and gives it its final name.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from armada_train.runfolder import RunFolder, replace_json
 
 
 def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object], base_model: Path | None) -> bool:
-    """Put a checkpoint into the outbox under `.new-<step>`.
+    """Put a checkpoint into the outbox as `.new-<step>`.
 
     Args:
-        run: Whose outbox.
-        checkpoint: The folder the trainer wrote.
+        run: The run that owns the outbox.
+        checkpoint: The folder that the trainer wrote.
         announcement: Content of `.announce.json`; its `step` names the folders.
-        base_model: A model made on the spot, put beside the adapter because it can be had nowhere else.
+        base_model: A base model created by this run, copied beside the adapter because it exists nowhere else.
 
     Returns:
-        False when this step was announced before; then nothing happens.
+        False if this step was announced before; then nothing happens.
     """
     step = announcement["step"]
     marker = _marker(run, checkpoint)
@@ -36,7 +36,7 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     _link_tree(checkpoint, part)
     if base_model is not None:
         _link_tree(base_model, part / "base_model")
-    # A host that loses its power loses what it had not written yet: who hashes this later can tell by the size.
+    # A power loss truncates files that were not yet on disk; the sizes let the supervisor detect that.
     size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file() and not path.is_symlink())
     replace_json(part / ".announce.json", {**announcement, "size_bytes": size_bytes})
     part.rename(final)
@@ -47,7 +47,7 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
 def forget(run: RunFolder, checkpoint: Path) -> None:
     """Remove a checkpoint that is about to be written again.
 
-    Its files share their bytes with the outbox: written over, they would change under the manifest. It was not
+    Its files are hard links to those in the outbox: overwriting them would change them under the manifest. It was not
     complete, or training would have resumed from it, so its successor is announced again.
     """
     if checkpoint.exists():
@@ -71,5 +71,5 @@ def _link_tree(source: Path, destination: Path) -> None:
 def _link_file(source: Path, destination: Path) -> None:
     try:
         os.link(source, destination)
-    except OSError:  # file systems without hard links exist (FAT, some FUSE and object stores)
+    except OSError:  # some file systems have no hard links (FAT, some FUSE and object stores)
         shutil.copy2(source, destination)

@@ -1,7 +1,7 @@
 """Find the checkpoint to resume from: the last one that is complete, also after a kill.
 
-The Trainer itself takes the highest number, and then fails on a half-written one, or starts the optimizer afresh
-without a word when only its file is missing.
+The Trainer itself takes the highest number. It then fails on a half-written checkpoint, or silently restarts the
+optimizer if only that file is missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]
 
     Args:
         folder: Where the trainer writes `checkpoint-<step>` folders.
-        processes: Ranks of a checkpoint that does not say itself how many wrote it; each has its random state.
+        processes: Number of ranks, for a checkpoint that does not record it; each rank has a random state.
 
     Returns:
         The newest complete checkpoint, and a sentence for each newer one that was skipped.
@@ -48,7 +48,7 @@ def newest_first(folder: Path) -> list[Path]:
 def set_aside_newer(folder: Path, step: int, attempt: int) -> None:
     """Rename checkpoints beyond `step`, all of which were skipped.
 
-    Under their names the trainer's rotation would count them as the newest and delete good ones in their place.
+    Under their names the trainer's rotation would count them as the newest and delete good ones instead.
     """
     for checkpoint in _checkpoints(folder):
         if step_of(checkpoint) > step:
@@ -56,7 +56,7 @@ def set_aside_newer(folder: Path, step: int, attempt: int) -> None:
 
 
 def drop_set_aside(folder: Path, step: int) -> None:
-    """Delete what was set aside of steps up to this one, whose checkpoint is whole: nobody needs it any more."""
+    """Delete the skipped checkpoints up to this step, whose new checkpoint is complete."""
     for entry in folder.glob("skipped-by-attempt-*-checkpoint-*"):
         if entry.name.rpartition("-")[2].isdigit() and step_of(entry) <= step:
             shutil.rmtree(entry, ignore_errors=True)
@@ -67,7 +67,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def find_defect(checkpoint: Path) -> str | None:
-    """Say what keeps a checkpoint from being loaded at all, or None."""
+    """Return what keeps a checkpoint from being loaded, or None."""
     if (checkpoint / "checkpoint-is-incomplete.txt").exists():
         return "it is marked as incomplete"
     # the Trainer writes this file last
@@ -79,7 +79,7 @@ def find_defect(checkpoint: Path) -> str | None:
 
 
 def missing_states(checkpoint: Path, processes: int) -> list[str]:
-    """Name the files without which training goes on, but as another one: the Trainer says nothing then."""
+    """Name the missing files without which training continues, but with other results; the Trainer does not report that."""
     settings = read_manifest(checkpoint) or {}
     processes = settings.get("batch.processes", processes)
     names = ["optimizer.pt", "scheduler.pt", *random_states(processes)]
@@ -94,7 +94,7 @@ def missing_states(checkpoint: Path, processes: int) -> list[str]:
 def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
     """Name what is missing of DeepSpeed's own states, in the folder that its file `latest` names.
 
-    Each rank writes its share of the optimizer, except without ZeRO, where the first writes all beside the weights.
+    Each rank writes its part of the optimizer. Without ZeRO only the first rank writes it, beside the weights.
     """
     tag = (checkpoint / "latest").read_text(encoding="utf-8", errors="replace").strip()
     folder = checkpoint / tag
@@ -118,7 +118,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def has_weights(checkpoint: Path) -> bool:
-    """Say whether a checkpoint's weights or adapter are there to the last byte."""
+    """Tell whether a checkpoint's weights or adapter are complete to the last byte."""
     for stem in _WEIGHTS:
         index = checkpoint / f"{stem}.safetensors.index.json"
         if index.exists():
@@ -130,7 +130,7 @@ def has_weights(checkpoint: Path) -> bool:
 
 
 def name_base_model(checkpoint: Path, name: str) -> None:
-    """Write into an adapter's configuration what home calls its base: PEFT writes the host's path, by which nobody else can load it."""
+    """Write home's name of the base model into an adapter's configuration: PEFT writes the host's path, which is useless elsewhere."""
     path = checkpoint / "adapter_config.json"
     config = _read_object(path)
     if config:
@@ -146,12 +146,12 @@ def read_shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def weights_bytes(folder: Path) -> int:
-    """Add up the files that hold a model's weights; 0 where there are none."""
+    """Return the total size of the files with a model's weights; 0 if there are none."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 def _is_whole_safetensors(path: Path) -> bool:
-    """Compare the size with what the header announces: 8 bytes of header length, the header, the tensors."""
+    """Compare a file's size with its header: 8 bytes of header length, the header, the tensors."""
     try:
         header_length, header = _read_header(path)
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]

@@ -11,17 +11,17 @@ from armada_train.failure import PayloadFailure
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _WORDS = ("No space left on device", "os error 28", "Disk quota exceeded", "StorageFull")
-# torch's own writer of zip files says only that the file is not as long as it should be.
+# torch's own zip writer only reports that the file is shorter than expected.
 _TORCH_WORDS = ("unexpected pos", "iostream error", "PytorchStreamWriter failed")
 _LITTLE_BYTES = 64 << 20
 
 
 def is_disk_full(error: BaseException | None, folder: Path) -> bool:
-    """Tell whether an exception, or what it came from, is that of a full disk.
+    """Tell whether an exception, or one of its causes, comes from a full disk.
 
     Args:
-        error: What saving raised.
-        folder: Where to.
+        error: The exception raised while saving.
+        folder: The folder that was written to.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -38,11 +38,11 @@ def is_disk_full(error: BaseException | None, folder: Path) -> bool:
 
 
 def give_up(checkpoint: Path, last: str | None, *, is_main: bool) -> PayloadFailure:
-    """Delete what was written of a checkpoint, which makes room for the run's own records, and make the failure.
+    """Delete an incomplete checkpoint, which frees space for the run's own records, and return the failure to raise.
 
     Args:
         checkpoint: The folder that could not be written.
-        last: Name of the newest complete one; None without any.
+        last: Name of the newest complete checkpoint; None without any.
         is_main: Whether this rank writes checkpoints.
     """
     if is_main:

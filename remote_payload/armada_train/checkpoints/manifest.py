@@ -1,7 +1,7 @@
 """Write armada.json into every checkpoint: its settings, so that a resume can tell which of them changed.
 
-The Trainer resumes under another world size, learning rate or maximal length without a word; the optimizer's and
-scheduler's states then overrule some of the new values, and not others.
+The Trainer silently resumes under another world size, learning rate or maximum length. The states of the optimizer and
+scheduler then override some of the new values, and not others.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from armada_train.specification.values import Source, TinyModel, Training
 
 NAME = "armada.json"
 _FORMAT = 1
-# Of the schedule these may change at every start: they decide what is looked at, not what is trained.
+# These settings of the schedule may change at every start: they affect what is measured, not what is trained.
 _FREE = ("log_every_steps", "eval_every_steps", "activation_checkpointing", "drop_limit")
 
 Settings = Mapping[str, Any]
 
 
 def describe_settings(training: Training) -> dict[str, Any]:
-    """List what a checkpoint's optimizer, random states and data position depend on, by the keys people write.
+    """Return the settings that a checkpoint's optimizer, random states and data position depend on, by the user's keys.
 
-    Reads the data once more, for its hashes.
+    Reads the data again to hash it.
     """
     schedule = {key: value for key, value in dataclasses.asdict(training.schedule).items() if key not in _FREE}
     lora = dataclasses.asdict(training.lora) if training.lora else None
@@ -45,7 +45,7 @@ def describe_settings(training: Training) -> dict[str, Any]:
     }
     if training.start_from:
         settings["start_from"] = {"path": str(training.start_from.path), "moments": training.start_from.moments}
-    content: dict[str, Any] = json.loads(json.dumps(settings))  # as it will be read: tuples are lists there
+    content: dict[str, Any] = json.loads(json.dumps(settings))  # as it will be read back: tuples become lists
     return content
 
 
@@ -55,7 +55,7 @@ def write_manifest(checkpoint: Path, settings: Settings) -> None:
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
-    """Read a checkpoint's settings; None when it has none that can be read."""
+    """Return a checkpoint's settings; None if there are none that can be read."""
     try:
         content = json.loads((checkpoint / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -65,7 +65,7 @@ def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def compare(before: Settings, now: Settings) -> list[str]:
-    """Say of every setting that changed what it was and what it is."""
+    """Describe every changed setting with its old and new value."""
     return [
         f"`{key}` was {_show(before, key)} and is {_show(now, key)}"
         for key in dict.fromkeys([*before, *now])

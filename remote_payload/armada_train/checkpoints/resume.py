@@ -16,19 +16,19 @@ _ADVICE = "go back to the old value, start a new run, or accept it with `resume.
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The checkpoint to go on from (None: from the beginning), and what a person should know about it."""
+    """The checkpoint to resume from (None: start from the beginning), and messages for the user about it."""
 
     checkpoint: Path | None
     findings: tuple[str, ...]
     changed: bool = False
-    """Whether settings were changed or states are missing, with permission: then this attempt's values must win."""
+    """Whether settings changed or states are missing, with permission: then this attempt's values take precedence."""
 
 
 def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resume:
     """Find the checkpoint and compare it with this attempt.
 
     Raises:
-        PayloadFailure: `resume_mismatch`, naming each setting that changed and each state that is missing.
+        PayloadFailure: `resume_mismatch`, naming each changed setting and each missing state.
     """
     checkpoint, findings = complete.last_complete(run.checkpoints, training.batch.processes)
     differences: list[str] = []
@@ -51,7 +51,7 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
 
 
 def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
-    """Find a checkpoint that was finished once, but copied without its optimizer or random states."""
+    """Find a checkpoint that was complete once, but was copied without its optimizer or random states."""
     for checkpoint in complete.newest_first(folder):
         if complete.find_defect(checkpoint) is None:
             missing = complete.missing_states(checkpoint, processes)
@@ -60,7 +60,7 @@ def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[
 
 
 def _lost_random_states(checkpoint: Path, processes: int) -> list[str]:
-    """Name random states that another number of ranks leaves without a file."""
+    """Name the random states that are missing because the number of ranks changed."""
     names = complete.random_states(processes)
     lost = [name for name in names if not (checkpoint / name).exists()]
     return [f"{checkpoint.name} has no {', '.join(lost)}: these ranks start new random sequences"] if lost else []

@@ -22,7 +22,7 @@ from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Schedule, Source
 
 COLUMNS = ("input_ids", "labels")
-PACKING = "bfd_split"  # TRL's default, bfd, discards what is over the length
+PACKING = "bfd_split"  # TRL's default, bfd, discards tokens beyond the maximum length
 _BATCH = 1000
 
 Made = Sequence[tuple[Source, Prepared]]
@@ -30,7 +30,7 @@ Made = Sequence[tuple[Source, Prepared]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One split's rows, read from the disk where they are needed; `lengths` in tokens, of its rows as they are now."""
+    """One split's rows, read from disk on access; `lengths` in tokens, of the final rows."""
 
     dataset: Any
     lengths: Any
@@ -40,7 +40,7 @@ class Part:
     lost_prompts: int
 
     def describe(self) -> str:
-        """Say in one line what it is; percentiles are those of the rows as they were written."""
+        """Describe the split in one line; percentiles are those of the original rows."""
         fitted = self.fitted
         rows = len(fitted.lengths)
         return (
@@ -49,7 +49,7 @@ class Part:
         )
 
     def findings(self) -> list[str]:
-        """Say what a person should know: rows that were changed or left out, and prompts that look different later."""
+        """Return messages for the user: rows that were changed or left out, and prompts that are tokenised differently later."""
         found = [sentence] if (sentence := self.fitted.describe()) else []
         if self.lost_prompts:
             found.append(
@@ -60,17 +60,17 @@ class Part:
 
 
 def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing: bool) -> Part:
-    """Put a split together.
+    """Assemble a split.
 
-    Rows that only have to be chosen stay where they are; rows that change (cut, split, packed) are written once, for all
-    ranks and runs that want them so.
+    Rows that are only selected stay where they are. Rows that change (truncated, split, packed) are written once, for
+    all ranks and runs that need the same.
 
     Args:
-        cache: Where such rows are.
-        made: The sources as tokens.
-        name: What the split is called in a sentence.
-        schedule: Says which lengths there may be.
-        packing: Whether rows are filled with several samples.
+        cache: Stores the changed rows.
+        made: The tokenised sources.
+        name: The split's name in messages.
+        schedule: Defines the permitted lengths.
+        packing: Whether several samples are packed into a row.
 
     Raises:
         PayloadFailure: `data_error`: more is dropped than the schedule allows, or nothing is left.
@@ -101,7 +101,7 @@ def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing
         "long_samples": schedule.long_samples,
         "packing": f"{PACKING} of trl {version('trl')}" if packing else None,
     }
-    if not must_change:  # packing alone: too much that is dropped is refused before it is packed
+    if not must_change:  # packing is the only change: refuse too many dropped rows before packing
         _count_dropped(fitted, is_long, trained)
         refuse_many_dropped(fitted, schedule)
     rewritten = cache.obtain(ingredients, make)
@@ -120,12 +120,12 @@ def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing
 
 
 def open_rows(path: Path) -> Any:
-    """Open a file of rows; they stay on the disk, and all ranks of a machine share the pages they read."""
+    """Open a file of rows as memory-mapped; all ranks of a machine share the pages they read."""
     return Dataset.from_file(str(path))
 
 
 def _choose(made: Made, seed: int) -> Any:
-    """List the rows of an epoch: a weight of 2 is every row twice; of 0.5, a random half of them."""
+    """List the rows of an epoch: a weight of 2 takes every row twice, 0.5 a random half of them."""
     chosen = []
     start = 0
     for number, (source, prepared) in enumerate(made):
@@ -152,7 +152,7 @@ def _numbers(dataset: Any, column: str) -> Any:
 
 
 def _rewrite(rows: Any, schedule: Schedule, folder: Path, *, packing: bool) -> dict[str, Any]:
-    """Write rows in another form, and count what was done to them."""
+    """Write the changed rows, and count the changes."""
     facts = dict.fromkeys(
         ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept", "tokens", "trained"), 0
     )
@@ -181,7 +181,7 @@ def _rewrite(rows: Any, schedule: Schedule, folder: Path, *, packing: bool) -> d
 def _fit(
     ids: list[int], labels: list[int], schedule: Schedule, facts: dict[str, int]
 ) -> Iterator[dict[str, list[int]]]:
-    """Bring one row to its length: as no row, as one, or as several."""
+    """Fit one row to the maximum length; yield no row, one, or several."""
     length = schedule.max_length
     parts = [(ids, labels)]
     if len(ids) > length:

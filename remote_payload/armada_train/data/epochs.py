@@ -1,4 +1,4 @@
-"""Report what the end of an epoch does to its rows."""
+"""Report which rows are repeated at the end of an epoch."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from armada_train.specification.values import Batch, Schedule
 
 
 def doubt_about_epochs(rows: int, batch: Batch, schedule: Schedule) -> str | None:
-    """Say where several ranks make an epoch's last step another one than a single rank would.
+    """Explain if several ranks make an epoch's last step differ from that of a single rank.
 
-    Every rank needs as many micro batches as the others. So accelerate takes rows of the epoch's beginning a second time
-    (`even_batches`): 13 rows on 2 ranks with micro batches of 4 are 16.
+    Every rank needs the same number of micro batches. So accelerate repeats rows from the epoch's beginning
+    (`even_batches`): 13 rows on 2 ranks with micro batches of 4 become 16.
 
     Args:
-        rows: Of one epoch.
+        rows: Number of rows in one epoch.
         batch: How a step is split.
-        schedule: Says whether the end of an epoch is reached.
+        schedule: Tells whether the end of an epoch is reached.
 
     Returns:
-        A finding, or None where nothing is repeated.
+        A message, or None if nothing is repeated.
     """
     at_once = batch.micro * batch.processes
     repeated = -rows % at_once

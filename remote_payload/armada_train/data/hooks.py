@@ -1,7 +1,7 @@
-"""Rows from a user's function, `sample(index, rng)`: endless, and each can be made without those before it.
+"""Rows from a user's function, `sample(index, rng)`: endless, and each can be created without those before it.
 
-Position and seed are all a row depends on. So ranks and workers share one numbering without overlap, and a resumed run
-goes on at its position, however far that is.
+A row depends only on position and seed. So ranks and workers share one numbering without overlap, and a resumed run
+continues at its position, however far that is.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Source
 
 _TEXTS = 200
-"""Samples a tokenizer made on the spot learns from."""
+"""How many samples a tokenizer created by the run learns from."""
 
 Hook = Callable[[int, Any], Any]
 
 
 class HookError(PayloadFailure):
-    """A hook that raised, or returned what is no row.
+    """A hook that raised an exception, or returned an invalid row.
 
-    A DataLoader's worker hands an exception over as its type and one text, the whole traceback in it.
+    A DataLoader's worker passes on only an exception's type and one text with the whole traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -36,11 +36,11 @@ class Stream:
     """Endless rows from hooks, mixed by weight with each other and with files.
 
     Args:
-        sources: At least one of them a hook; a file's rows are drawn with replacement.
-        seed: Of all that is drawn.
+        sources: At least one of them is a hook; a file's rows are drawn with replacement.
+        seed: The seed of all random draws.
 
     Raises:
-        PayloadFailure: `data_error`: a hook is not there, or its first row is none.
+        PayloadFailure: `data_error`: a hook does not exist, or its first row is invalid.
     """
 
     def __init__(self, sources: tuple[Source, ...], seed: int) -> None:
@@ -55,14 +55,14 @@ class Stream:
         for number, source in enumerate(sources):
             if source.hook:
                 self._make(number, 0, self._generator(0))
-        self.ignored_keys.clear()  # counted once per call, they would say nothing
+        self.ignored_keys.clear()  # counted once per call, they would be meaningless
 
     def row(self, position: int, draw: int = 0) -> Row:
-        """Make the row at a position.
+        """Create the row at a position.
 
         Args:
             position: From 0.
-            draw: Another one for the same position, where the first could not be used.
+            draw: A higher number gives another row for the same position, if the first could not be used.
         """
         generator = self._generator(position, draw)
         number = 0
@@ -71,12 +71,12 @@ class Stream:
         return self._make(number, position, generator)
 
     def texts(self) -> Iterator[str]:
-        """Texts of the first rows, for a tokenizer to learn from."""
+        """Yield texts of the first rows, for a tokenizer to learn from."""
         for position in range(_TEXTS):
             yield from texts_of(self.row(position))
 
     def _generator(self, position: int, draw: int = 0) -> Any:
-        import numpy as np  # not before the specification was found right
+        import numpy as np  # not before the specification was validated
 
         return np.random.default_rng((self._seed, position, draw))
 
@@ -89,7 +89,7 @@ class Stream:
         try:
             content = hook(position, generator)
         except PayloadFailure:
-            raise  # a signal came in meanwhile
+            raise  # a signal arrived meanwhile
         except Exception as error:
             raise HookError(f"{where}: {type(error).__name__}: {error}") from error
         try:
@@ -114,23 +114,23 @@ def load_hook(name: str) -> Hook:
     """Import `module:function` from the synced code.
 
     Raises:
-        PayloadFailure: `data_error`, saying what is missing.
+        PayloadFailure: `data_error`, naming what is missing.
     """
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except PayloadFailure:
-        raise  # a signal came in meanwhile
+        raise  # a signal arrived meanwhile
     except Exception as error:
         raise PayloadFailure("data_error", f"hook {name}: {type(error).__name__}: {error}") from error
     hook = getattr(module, function_name, None)
     if not callable(hook):
         raise PayloadFailure("data_error", f"hook {name}: {module.__file__} has no function {function_name}")
-    return hook  # type: ignore[no-any-return]  # what a user's function takes and returns shows when it is called
+    return hook  # type: ignore[no-any-return]  # the call shows what a user's function takes and returns
 
 
 def hook_file(name: str) -> Path:
-    """Find the file a hook stands in."""
+    """Return the file that defines a hook."""
     file = importlib.import_module(name.partition(":")[0]).__file__
     if file is None:
         raise PayloadFailure("data_error", f"hook {name}: its module is not a file")

@@ -22,17 +22,17 @@ def read_hub(hub: Hub) -> Iterator[tuple[str, Any]]:
     """Read one split row by row.
 
     Yields:
-        Where the row stands, and the row.
+        The row's place, and the row.
 
     Raises:
-        PayloadFailure: `data_error`: it cannot be had.
+        PayloadFailure: `data_error`: the dataset cannot be loaded.
     """
     for number, row in enumerate(_load(hub), start=1):
         yield f"{hub.id} ({hub.split}): row {number}", without_nulls(row)
 
 
 def hash_hub(hub: Hub) -> str:
-    """Hash what decides its rows: the revision where it is a commit, else the files that came of it."""
+    """Hash what determines its rows: the revision if it is a commit, else the files loaded from it."""
     digest = hashlib.sha256(json.dumps([hub.id, hub.config, hub.split]).encode())
     if hub.revision and _COMMIT.fullmatch(hub.revision):
         digest.update(hub.revision.encode())
@@ -55,8 +55,8 @@ def _load(hub: Hub) -> Any:
         builder.download_and_prepare()
         return builder.as_dataset(hub.split)
     except PayloadFailure:
-        raise  # it is refused, or a signal came in meanwhile
-    except Exception as error:  # the library raises a dozen kinds, some of them its own, for the same few causes
+        raise  # the dataset was refused, or a signal arrived meanwhile
+    except Exception as error:  # the library raises a dozen types, some of its own, for the same few causes
         hint = (
             "the hub is unreachable (or HF_HUB_OFFLINE is set) and this host's cache does not have it: load it here once, "
             "or give a folder of `Dataset.save_to_disk` as `path`"
@@ -69,10 +69,10 @@ def _load(hub: Hub) -> Any:
 
 
 def _check_cached(hub: Hub, builder: Any) -> None:
-    """Refuse a cached commit that is not the one asked for: without the hub the library takes whatever was cached last.
+    """Refuse a cached commit other than the requested one: without the hub the library takes whatever was cached last.
 
     Raises:
-        PayloadFailure: `data_error`, naming the commit that is there.
+        PayloadFailure: `data_error`, naming the cached commit.
     """
     if hub.revision in {None, builder.hash} or ".packaged_modules.cache." not in type(builder).__module__:
         return

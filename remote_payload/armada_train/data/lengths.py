@@ -13,7 +13,7 @@ _SHARES = (50, 90, 95, 99)
 
 @dataclass(slots=True)
 class Fitted:
-    """What became of one dataset's rows."""
+    """What was done to one dataset's rows."""
 
     name: str
     max_length: int
@@ -30,7 +30,7 @@ class Fitted:
         return self.too_long + self.untrainable
 
     def describe(self) -> str | None:
-        """Say what was done in one sentence; None when every row is as it was."""
+        """Describe the changes in one sentence; None if no row changed."""
         parts = []
         if self.too_long:
             parts.append(f"{self.too_long} longer than max_length {self.max_length}")
@@ -53,17 +53,17 @@ class Fitted:
 
 
 def describe_lengths(lengths: Sequence[int]) -> str:
-    """Give the percentiles of lengths in tokens."""
+    """Return the percentiles of lengths in tokens, as text."""
     ordered = sorted(lengths)
     shares = [f"p{share} {ordered[min(len(ordered) - 1, len(ordered) * share // 100)]}" for share in _SHARES]
     return f"{', '.join(shares)}, longest {ordered[-1]} tokens"
 
 
 def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
-    """Refuse to train on what is left when too much of it is gone.
+    """Refuse to train if too many rows were dropped.
 
     Raises:
-        PayloadFailure: `data_error`, with the lengths to choose another max_length by.
+        PayloadFailure: `data_error`, with the lengths that help to choose another max_length.
     """
     rows = len(fitted.lengths)
     if fitted.too_long <= schedule.drop_limit * rows and fitted.kept:

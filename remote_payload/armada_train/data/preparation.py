@@ -21,12 +21,12 @@ from armada_train.runfolder import RunFolder
 from armada_train.specification.values import Source, Training
 
 _UNKNOWN_BYTES = 1 << 40
-"""Of what is no file: taken for large."""
+"""The assumed size of sources that are not files: large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """What is trained on (None: a stream, made meanwhile) and what is evaluated on; `found` of `made` lay there already."""
+    """The training rows (None: a stream) and the evaluation rows; `found` of the `made` sources were prepared before."""
 
     train: Part | None
     evaluation: Part | None
@@ -48,16 +48,16 @@ def prepare(
     train_files: Files | None,
     eval_files: Files | None,
 ) -> Splits:
-    """Make both splits, or find them.
+    """Prepare both splits, or find them prepared.
 
     Args:
-        training: What is trained.
-        run: Whose rank this is.
-        beat: Called again and again meanwhile.
-        tokenizer: Of the model.
-        template: The chat template, where it is not the tokenizer's own.
+        training: The specification.
+        run: The run's folder and this rank.
+        beat: Called regularly meanwhile.
+        tokenizer: The model's tokenizer.
+        template: The chat template, if it is not the tokenizer's own.
         train_files: None for a stream.
-        eval_files: None where nothing is evaluated.
+        eval_files: None without evaluation.
 
     Raises:
         PayloadFailure: `data_error`, `disk_full`.
@@ -84,7 +84,7 @@ def prepare(
     if train_files:
         train = assemble(cache, tokens_of(train_files), "train", schedule, packing=schedule.packing)
     if eval_files:
-        # The eval loss is one number for one row, packed or not.
+        # The eval loss must be comparable, whether or not the training rows are packed.
         evaluation = assemble(cache, tokens_of(eval_files), "eval", schedule, packing=False)
     new = sum(prepared.is_new for prepared in tokens)
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)

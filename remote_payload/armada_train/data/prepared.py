@@ -1,7 +1,7 @@
-"""Keep tokenised data on disk, in folders named by everything that it was made from, and reuse it.
+"""Keep tokenised data on disk, in folders named by everything that it depends on, and reuse it.
 
-A folder is written beside its place and renamed when every byte is on disk, so that it is whole or not there. Who makes
-one holds its lock; a second run waits and finds it finished.
+A folder is written under a temporary name and renamed when every byte is on disk, so it is complete or absent. Its
+writer holds its lock; a second run waits and finds it finished.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Make = Callable[[Path], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One finished folder, what is known about its rows, and whether it was made now or found."""
+    """One finished folder, the facts about its rows, and whether it was created now or found."""
 
     folder: Path
     facts: Mapping[str, Any]
@@ -50,12 +50,12 @@ class Prepared:
 
 
 class Cache:
-    """The folder of such folders, shared by all runs of a host.
+    """The folder with all prepared data, shared by all runs of a host.
 
     Args:
-        folder: Made when something is put there.
-        beat: Called again and again while another run's work is waited for.
-        say: Told once that it is.
+        folder: Created when something is stored.
+        beat: Called repeatedly while waiting for another run's work.
+        say: Called once if there is such a wait.
     """
 
     def __init__(self, folder: Path, beat: Callable[[], None], say: Callable[[str], None]) -> None:
@@ -64,17 +64,17 @@ class Cache:
         self._say = say
 
     def find(self, ingredients: Mapping[str, Any]) -> Prepared | None:
-        """Find what was made from these ingredients before."""
+        """Find the folder that was created from these ingredients before."""
         folder = self.folder / name(ingredients)
         facts = _read_facts(folder)
         return None if facts is None else Prepared(folder, facts, is_new=False)
 
     def obtain(self, ingredients: Mapping[str, Any], make: Make) -> Prepared:
-        """Find what was made from these ingredients, or make it.
+        """Find the folder that was created from these ingredients, or create it.
 
         Args:
             ingredients: Everything the content depends on.
-            make: Writes `rows.arrow` into the folder it is given, and returns the facts.
+            make: Writes `rows.arrow` into the given folder, and returns the facts.
 
         Raises:
             PayloadFailure: `disk_full`, or whatever `make` raises.
@@ -87,7 +87,7 @@ class Cache:
             with self._lock(key) as is_ours:
                 if found := self.find(ingredients):
                     return found
-                if is_ours:  # nobody else is at it, so what lies there was left by somebody who was killed
+                if is_ours:  # no other process is writing, so an existing folder was left by a killed one
                     for left in [*self.folder.glob(f".new-{key}-*"), self.folder / key]:
                         shutil.rmtree(left, ignore_errors=True)
                 return self._make(key, ingredients, make)
@@ -113,7 +113,7 @@ class Cache:
                 _fsync(path)
             try:
                 part.rename(self.folder / key)
-            except OSError:  # without locks (some network file systems) another may have been faster
+            except OSError:  # without locks (some network file systems) another process may have been faster
                 if found := self.find(ingredients):
                     return found
                 raise
@@ -123,7 +123,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _lock(self, key: str) -> Iterator[bool]:
-        """Hold a folder's lock; False where the file system knows no locks."""
+        """Hold a folder's lock; yield False if the file system does not support locks."""
         descriptor = os.open(self.folder / f".lock-{key}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             is_told = False
@@ -147,14 +147,14 @@ class Cache:
 
 
 def prepared_folder(training: Training, run: RunFolder) -> Path:
-    """Name the folder that all runs of a host share, or, where home names none, one of the run's own."""
+    """Return the folder that all runs of a host share, or one in the run's folder if home specifies none."""
     return training.prepared or run.path / "prepared"
 
 
 def check_once(folder: Path, hashes: Sequence[str], check: Callable[[], None]) -> None:
-    """Check data, unless all of it, by its hashes, was found right before.
+    """Check data, unless all of it, identified by its hashes, was found valid before.
 
-    What is wrong in a file must be said before torch is imported; reading it through costs a minute per 10 GB.
+    An invalid file must be reported before torch is imported, and reading it costs a minute per 10 GB.
     """
     marks = [folder / f".checked-{FORMAT}-{sha}" for sha in hashes]
     if all(mark.exists() for mark in marks):
@@ -171,7 +171,7 @@ def name(ingredients: Mapping[str, Any]) -> str:
 
 
 def _read_facts(folder: Path) -> dict[str, Any] | None:
-    """Read a finished folder's facts; None when it is not there, or its rows are not all there."""
+    """Read a finished folder's facts; None if it does not exist, or its rows are incomplete."""
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         is_whole = (folder / ROWS).stat().st_size == facts["rows_bytes"]

@@ -15,12 +15,12 @@ from armada_train.failure import PayloadFailure
 _PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
 LONGEST_LINE_BYTES = 64 << 20
-"""One line holds one row; a file without line ends would be read into memory whole."""
+"""A line is one row; without this limit, a file without line ends would be read into memory whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row stands, or a whole file; `unit` is what its number counts where that is no line."""
+    """The place of a row, or a whole file; `unit` is what its number counts if not lines."""
 
     path: Path
     number: int | None = None
@@ -33,10 +33,10 @@ class Place:
 
 
 class DataFailure(PayloadFailure):
-    """A row or file that cannot be trained on.
+    """A row or file that cannot be used for training.
 
     Args:
-        where: A `Place`, or what else names it in a sentence.
+        where: A `Place`, or another name for messages.
         what: What is wrong there.
         hint: What to do about it.
     """
@@ -47,14 +47,14 @@ class DataFailure(PayloadFailure):
 
 
 def unreadable(path: Path, error: Exception) -> DataFailure:
-    """Say of a data file or folder that it is gone, or why it cannot be read."""
+    """Return the failure for a data file or folder that does not exist or cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataFailure(Place(path), "this file does not exist")
     return DataFailure(Place(path), f"it cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def show(value: Any) -> str:
-    """Show a value in a sentence, as JSON has it, and short."""
+    """Show a value in a message: as JSON, and short."""
     try:
         text = json.dumps(value, default=str)
     except (RecursionError, ValueError):
@@ -63,7 +63,7 @@ def show(value: Any) -> str:
 
 
 def is_lines(path: Path) -> bool:
-    """Say whether it is a file of lines, plain or gzip, for which the standard library is enough.
+    """Tell whether it is a text file, plain or gzip, which the standard library can read.
 
     Raises:
         OSError: It cannot be read.
@@ -75,10 +75,10 @@ def is_lines(path: Path) -> bool:
 
 
 def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
-    """Read a data file or folder row by row; what it is decides its content, not its name.
+    """Read a data file or folder row by row; its content, not its name, determines the format.
 
     Yields:
-        Where the row stands, as a person would look it up, and the row.
+        The row's place, as a user would look it up, and the row.
 
     Raises:
         PayloadFailure: `data_error`: it cannot be read, or a line is not JSON.
@@ -181,7 +181,7 @@ def _read_folder(path: Path) -> Iterator[tuple[Place, Any]]:
 
 
 def without_nulls(value: Any) -> Any:
-    """Take out keys whose value is null: in columns every row has every key, so that null means there is none."""
+    """Remove keys whose value is null: columnar formats give every row every key, so null means absent."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value

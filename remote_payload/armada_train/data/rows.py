@@ -1,6 +1,6 @@
-"""Validate and normalise rows; every error names its place. It runs before torch is imported.
+"""Validate and normalise rows; every error names its place. This runs before torch is imported.
 
-Three kinds of rows are known: chats (`messages`, or `conversations` in ShareGPT's from/value form), `prompt` with
+Three kinds of rows are supported: chats (`messages`, or `conversations` in ShareGPT's from/value form), `prompt` with
 `completion`, and plain `text`.
 """
 
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A source that was read through: the kind of its rows, and how many they are."""
+    """A source that was read to the end: the kind of its rows, and their number."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Survey:
 
 
 class Files:
-    """The files of one split. Nothing is read until rows are asked for: who finds them prepared reads none.
+    """The files of one split. They are opened only when rows are requested, so prepared data needs no reading.
 
     Args:
         sources: At least one.
@@ -51,23 +51,23 @@ class Files:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
         self.ignored_keys: Counter[str] = Counter()
-        """Filled when the rows are tokenised, or found to be."""
+        """Filled when the rows are tokenised, or found in the cache."""
 
     @functools.cached_property
     def kind(self) -> str:
-        """The kind of the first row, which is the kind of all that are accepted."""
+        """The kind of the first row; all other rows must have the same kind."""
         return next(iterate_source(self.sources[0], Counter()))[0]
 
     def check(self) -> None:
-        """Read everything through once, keeping nothing of it.
+        """Read everything once, without keeping it.
 
         Raises:
-            PayloadFailure: `data_error` at the first row that cannot be trained on, or when kinds are mixed.
+            PayloadFailure: `data_error` at the first invalid row, or if kinds are mixed.
         """
         refuse_mixed_kinds([survey(source) for source in self.sources])
 
     def rows(self, source: Source, ignored: Counter[str]) -> Iterator[Row]:
-        """Read one of the sources, whose rows must be of the same kind as all others."""
+        """Yield the rows of one source; they must have the same kind as all others."""
         for kind, row in iterate_source(source, ignored):
             if kind != self.kind:
                 raise _mixed(source.name, kind, self.kind)
@@ -78,14 +78,14 @@ class Files:
         return list(itertools.islice(rows, count))
 
     def texts(self) -> Iterator[str]:
-        """Everything written in the rows, for a tokenizer to learn from."""
+        """Yield all texts in the rows, for a tokenizer to learn from."""
         for source in self.sources:
             for row in self.rows(source, Counter()):
                 yield from texts_of(row)
 
 
 def texts_of(row: Row) -> Iterator[str]:
-    """Everything written in a row."""
+    """Yield all texts in a row."""
     if "messages" in row:
         yield from (message["content"] for message in row["messages"])
     else:
@@ -93,10 +93,10 @@ def texts_of(row: Row) -> Iterator[str]:
 
 
 def survey(source: Source) -> Survey:
-    """Read a source through, keeping nothing of it; home does this too, before it asks a host.
+    """Read a source to the end, without keeping it. Home also calls this, before it contacts a host.
 
     Raises:
-        PayloadFailure: `data_error` at the first row that cannot be trained on.
+        PayloadFailure: `data_error` at the first invalid row.
     """
     kind, rows = "", 0
     for kind, _ in iterate_source(source, Counter()):  # noqa: B007 - all are of one kind
@@ -119,7 +119,7 @@ def refuse_mixed_kinds(train: Sequence[Survey], evaluation: Sequence[Survey] = (
 
 
 def refuse_other_evaluation(train: str, evaluation: str) -> None:
-    """Refuse to evaluate on rows of another kind than those that are trained on.
+    """Refuse to evaluate on rows of another kind than the training rows.
 
     Raises:
         PayloadFailure: `data_error`.
@@ -142,7 +142,7 @@ def _mixed(name: str, kind: str, before: str) -> PayloadFailure:
 
 
 def read_source(source: Source, ignored: Counter[str]) -> tuple[str, list[Row]]:
-    """Read every row of one source into memory, and say of which kind they are."""
+    """Read every row of one source into memory; return their kind and the rows."""
     kinds, rows = zip(*iterate_source(source, ignored), strict=True)
     return kinds[0], list(rows)
 
@@ -154,7 +154,7 @@ def iterate_source(source: Source, ignored: Counter[str]) -> Iterator[tuple[str,
         The kind of the row, and the row.
 
     Raises:
-        PayloadFailure: `data_error` at the first row that cannot be trained on, or is of another kind.
+        PayloadFailure: `data_error` at the first row that is invalid or of another kind.
     """
     first = ""
     for where, content in read_file(source.path) if source.hub is None else read_hub(source.hub):
@@ -170,10 +170,10 @@ def iterate_source(source: Source, ignored: Counter[str]) -> Iterator[tuple[str,
 
 
 def normalise(content: Any, where: object, ignored: Counter[str]) -> tuple[str, Row]:
-    """Bring a row into the form of its kind; keys that are not used are counted.
+    """Convert a row to the canonical form of its kind; unused keys are counted.
 
     Raises:
-        DataFailure: It cannot be trained on.
+        DataFailure: The row is invalid.
     """
     if not isinstance(content, dict):
         raise DataFailure(where, f"a row must be a JSON object, not {show(content)}", f"with {_SHAPES}")

@@ -16,7 +16,7 @@ _DRAWS = 100
 
 
 class StreamDataset(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is not installed where types are checked
-    """As many positions as the training takes. A batch sampler deals them out, so that each is taken exactly once."""
+    """A dataset with as many positions as the training takes. A batch sampler deals them out, so each is taken exactly once."""
 
     def __init__(
         self, stream: Stream, tokenizer: Any, chat_template: str | None, schedule: Schedule, samples: int
@@ -31,7 +31,7 @@ class StreamDataset(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is
         return self._samples
 
     def __getitem__(self, position: int) -> dict[str, list[int]]:
-        """Tokenise the row at a position; one that cannot be used gives way to another draw."""
+        """Tokenise the row at a position; an unusable row is replaced by another draw."""
         for draw in range(_DRAWS):
             row = self._tokenise(position, draw)
             if len(row["input_ids"]) > self._schedule.max_length and self._schedule.long_samples == "truncate":
@@ -42,10 +42,10 @@ class StreamDataset(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is
         raise HookError(message)
 
     def survey(self) -> tuple[Fitted, str]:
-        """Look at the first rows, which stand for those to come.
+        """Examine the first rows, as a sample of all.
 
         Returns:
-            What would happen to them, and their lengths in words.
+            What would be done to them, and their lengths as text.
 
         Raises:
             PayloadFailure: `data_error`: too many are too long.

@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 _CHUNK = 256
 _SMALL_BYTES = 2_000_000
-"""Less text than this is tokenised sooner than more processes are started."""
+"""Below this size, tokenising takes less time than starting more processes."""
 _SAID_EVERY_S = 10.0
 
 Chunk = tuple[pa.RecordBatch, int]
@@ -46,19 +46,19 @@ def tokenise_rows(
     beat: Callable[[], None],
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write rows as tokens.
+    """Tokenise rows into a file.
 
     Args:
-        rows: Read as they are needed, never all held at once.
-        size_bytes: About how much text they are, which decides whether more processes are worth it.
-        tokenizer: Of the model.
-        template: Where it is not the tokenizer's own.
-        folder: Gets `rows.arrow`.
+        rows: Read as they are needed, never all in memory.
+        size_bytes: Approximate size of their text, which decides whether more processes pay off.
+        tokenizer: The model's tokenizer.
+        template: The chat template, if it is not the tokenizer's own.
+        folder: Receives `rows.arrow`.
         beat: Called for every chunk.
-        say: Told now and then how far it is.
+        say: Called with the progress now and then.
 
     Returns:
-        Rows, tokens, tokens that are trained on, and rows whose prompt is no prefix.
+        The number of rows, tokens, trained tokens, and rows whose prompt is not a prefix.
     """
     count = tokens = trained = lost = 0
     said_at = time.monotonic()
@@ -78,12 +78,12 @@ def tokenise_rows(
 
 
 def available_cpus() -> int:
-    """Count the CPUs this process may use, which a scheduler may have made fewer than the machine has."""
+    """Count the CPUs this process may use, which a scheduler may limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_batch(rows: Iterable[dict[str, list[int]]]) -> pa.RecordBatch:
-    """Put tokenised rows into the form they are stored in."""
+    """Convert tokenised rows to the stored format."""
     made = list(rows)
     return pa.RecordBatch.from_pydict(
         {
@@ -103,7 +103,7 @@ def _chunks(rows: Iterable[Row], tokenizer: Any, template: str | None, workers: 
         for chunk in chunks:
             yield _tokenise_chunk(chunk, tokenizer, template)
         return
-    # Forked, so that nobody loads the tokenizer anew, and few chunks at a time, so that no file is held in memory.
+    # Forked, so that no worker loads the tokenizer again. Few chunks at a time, so that no file is held in memory.
     pool = ProcessPoolExecutor(
         workers, multiprocessing.get_context("fork"), initializer=_begin, initargs=(tokenizer, template, os.getpid())
     )
@@ -116,9 +116,9 @@ def _chunks(rows: Iterable[Row], tokenizer: Any, template: str | None, workers: 
         while waiting:
             yield waiting.popleft().result()
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)  # what went wrong is said at once
+        pool.shutdown(wait=False, cancel_futures=True)  # the error is reported at once
         raise
-    pool.shutdown()  # an interpreter that ends while a pool does may print a traceback of its own
+    pool.shutdown()  # an interpreter that exits while a pool is closing may print a traceback
 
 
 def _tokenise_chunk(chunk: list[Row], tokenizer: Any, template: str | None) -> Chunk:
@@ -126,18 +126,18 @@ def _tokenise_chunk(chunk: list[Row], tokenizer: Any, template: str | None) -> C
     return make_batch(row for row, _ in made), sum(lost > 0 for _, lost in made)
 
 
-_given: tuple[Any, str | None] | None = None  # a worker's own, set once where it begins
+_given: tuple[Any, str | None] | None = None  # a worker's own, set once when it starts
 
 
 def _begin(tokenizer: Any, template: str | None, parent: int) -> None:
     global _given  # noqa: PLW0603 - what a pool's workers share has no other place
     _given = (tokenizer, template)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the rank decides what its end means, and ends its workers itself
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the rank handles SIGTERM, and ends its workers itself
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """End when the rank was killed: its end of the queue is held open by the other workers too."""
+    """Exit if the rank was killed: the other workers hold its end of the queue open too, so reading would block."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

@@ -16,14 +16,14 @@ from armada_train.data.rows import Row, without_end
 from armada_train.failure import PayloadFailure
 
 IGNORED = -100
-"""The label of a token that carries no loss."""
+"""The label of a token that does not count for the loss."""
 
 
 def load_tokenizer(path: str) -> Any:
     """Load a tokenizer from a folder or the hub.
 
     Raises:
-        PayloadFailure: `env_error`: it is not there, or cannot be fetched.
+        PayloadFailure: `env_error`: it does not exist, or cannot be fetched.
     """
     with named_when_missing(path):
         return AutoTokenizer.from_pretrained(path)
@@ -31,7 +31,7 @@ def load_tokenizer(path: str) -> Any:
 
 @contextlib.contextmanager
 def named_when_missing(path: str) -> Iterator[None]:
-    """Name a model that is gone or cannot be fetched, in one sentence; transformers says it in an OSError without a number.
+    """Convert the error for a missing model, or one that cannot be fetched; transformers raises an OSError without errno.
 
     Raises:
         PayloadFailure: `env_error`.
@@ -39,17 +39,17 @@ def named_when_missing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None:  # of the system: no disk, no right
+        if error.errno is not None:  # of the system: no disk, no permission
             raise
         first = str(error).strip().partition("\n")[0]
         raise PayloadFailure("env_error", f"the model {path} cannot be loaded: {first}") from error
 
 
 def choose_template(tokenizer: Any, kind: str) -> str | None:
-    """Choose the chat template that marks what the assistant said; None where the tokenizer's own does, or none is needed.
+    """Choose the chat template that marks the assistant's tokens; None if the tokenizer's own does, or none is needed.
 
     Raises:
-        PayloadFailure: `data_error`: the tokenizer has none, or one for which TRL knows no marked form; or it has no end.
+        PayloadFailure: `data_error`: the tokenizer has no template, none that TRL can mark, or no end token.
     """
     if kind != "messages":
         if not tokenizer.eos_token:
@@ -71,7 +71,7 @@ def choose_template(tokenizer: Any, kind: str) -> str | None:
 
 
 def hash_tokenizer(tokenizer: Any, template: str | None) -> str:
-    """Hash all that decides which tokens a text becomes."""
+    """Hash everything that determines which tokens a text becomes."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     parts = [
         type(tokenizer).__name__,
@@ -83,7 +83,7 @@ def hash_tokenizer(tokenizer: Any, template: str | None) -> str:
 
 
 def tokenise(row: Row, tokenizer: Any, template: str | None) -> dict[str, list[int]]:
-    """Tokenise one row, which takes SFTTrainer's preparation of a whole dataset 20 ms."""
+    """Tokenise one row. SFTTrainer's preparation of a whole dataset would take 20 ms for it."""
     return tokenise_watching(row, tokenizer, template)[0]
 
 
@@ -91,8 +91,8 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
     """Tokenise one row.
 
     Returns:
-        `input_ids` and `labels`, and how many tokens at the prompt's end are others than before the completion: so many
-        of them the model will never see in this form.
+        `input_ids` and `labels`, and how many tokens at the prompt's end differ from those before a completion. The
+        model never sees these in the form that it will get at inference.
     """
     if "messages" in row:
         made = _tokenize(tokenizer, row["messages"], return_assistant_tokens_mask=True, chat_template=template)
@@ -107,7 +107,7 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
 
 
 def count_trained(labels: list[int]) -> int:
-    """Count the tokens that carry loss; nothing predicts the first one."""
+    """Count the tokens that count for the loss; nothing predicts the first one."""
     return sum(label != IGNORED for label in labels[1:])
 
 

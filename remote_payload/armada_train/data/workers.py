@@ -1,4 +1,4 @@
-"""Data loader processes that survive while their rank is told to end."""
+"""Keep data loader processes alive while their rank is being terminated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.utils.data
 
 
 class InWorker:
-    """A collator that keeps its worker alive: a launcher's SIGTERM, which reaches the whole group, ends the rank at its step.
+    """A collator that makes its worker ignore a launcher's SIGTERM to the whole group, so that the rank can finish its step.
 
     Args:
         collate: Makes a batch of rows.

@@ -1,7 +1,7 @@
 """Choose the attention: hub kernel, flash-attn or SDPA, in this order, and say why not the earlier ones.
 
-All three compute the same; the first two are faster on long and packed rows. The hub's kernel is fetched once and kept in
-the Hugging Face cache; whether it is there, fits torch and GPU, and loads can only be seen by loading it.
+All three compute the same; the first two are faster on long and packed rows. The hub's kernel is fetched once and kept
+in the Hugging Face cache. Only loading it shows whether it is there and fits torch and the GPU.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ HUB_KERNEL = "kernels-community/flash-attn2"
 OLDEST_CAPABILITY = (8, 0)
 
 Attempt = Callable[[], str | None]
-"""Tries one implementation; gives the reason where it cannot be had."""
+"""Tries one implementation; returns the reason if it cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """`name` is what transformers calls it, `why` a sentence for a person."""
+    """`name` is the name in transformers, `why` a sentence for the user."""
 
     name: str
     why: str
 
 
 def rule_out_flash(training: Training, capability: tuple[int, int] | None) -> str | None:
-    """Say why no flash attention can be used at all, or None.
+    """Return why no flash attention can be used at all, or None.
 
     Args:
-        training: Its device and precision.
+        training: Has the device and precision.
         capability: Compute capability of this rank's GPU, None without one.
     """
     if training.device == "cpu":
@@ -49,13 +49,14 @@ def choose_attention(
     attempts: Sequence[tuple[str, Attempt]],
     agree: Callable[[int], int],
 ) -> Attention:
-    """Choose the first that every rank can use.
+    """Choose the first implementation that every rank can use.
 
     Args:
-        training: What was asked for; anything but `auto` is taken as it is.
+        training: The specification; any setting but `auto` is used unchanged.
         capability: See `rule_out_flash`.
-        attempts: What may be tried, best first: the name, and how to try it.
-        agree: Takes this rank's choice and gives the highest of all ranks: one that cannot load a kernel decides for all.
+        attempts: The candidates, best first: the name, and a function that tries it.
+        agree: Takes this rank's choice and returns the highest of all ranks: a rank that cannot load a kernel decides
+            for all.
     """
     if training.attention != "auto":
         return Attention(training.attention, "requested by the profile")
@@ -78,7 +79,7 @@ def choose_attention(
 
 
 def try_hub_kernel() -> str | None:
-    """Load the hub's flash attention, from the cache or over the net."""
+    """Load the hub's flash attention, from the cache or over the network."""
     from transformers.utils.import_utils import KERNELS_MAX_VERSION, KERNELS_MIN_VERSION, is_kernels_available
 
     if not is_kernels_available():
@@ -87,21 +88,21 @@ def try_hub_kernel() -> str | None:
 
     try:
         lazy_import_flash_attention(HUB_KERNEL)
-    except Exception as error:  # whatever the hub, its cache, or a foreign binary raises means the same here
+    except Exception as error:  # every error of the hub, its cache or a third-party binary has the same meaning here
         first = str(error).strip().splitlines()
         return f"it cannot be loaded, from the cache or the hub ({first[0][:200] if first else type(error).__name__})"
     return None
 
 
 def try_flash_attn() -> str | None:
-    """Look for a flash-attn that can be imported: one built for another torch or C library fails there."""
+    """Import flash-attn, which fails if it was built for another torch or C library."""
     from transformers.utils import is_flash_attn_2_available
 
     if not is_flash_attn_2_available():
         return "the environment has no flash-attn"
     try:
         importlib.import_module("flash_attn")
-    except Exception as error:  # an ImportError of a symbol, or an OSError of the loader
+    except Exception as error:  # an ImportError for a symbol, or an OSError from the loader
         return f"it does not load ({type(error).__name__}: {str(error)[:200]})"
     return None
 

@@ -1,6 +1,6 @@
 """Check a model's folder by its files alone: configuration, weights, tokenizer, and the modules that LoRA would train.
 
-The payload asks before torch is imported, and home before a host is asked, where the folder lies at home.
+The payload checks before torch is imported. Home checks before a host is contacted, if the folder is at home.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _TOKENIZERS = (
     "tekken.json",
 )
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that know no token but those their files name; others bring an end of their own."""
+"""Classes that know only the tokens named in their files; others define an end token of their own."""
 
 _POSITIONS = ("max_position_embeddings", "n_positions")
 _LEARNED = ("wpe", "embed_positions", "position_embeddings")
-"""What models call positions that they have learned, one by one; beyond them there is nothing to look up."""
+"""Names of learned position embeddings; positions beyond them cannot be looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """What a folder's files say of its tokenizer; `ids` is empty where only its own code can read it."""
+    """A tokenizer according to a folder's files; `ids` is empty if only its own code can read it."""
 
     ids: dict[str, int]
     added: frozenset[str]
@@ -48,23 +48,23 @@ class Tokenizer:
 
     @property
     def always_used(self) -> set[str]:
-        """Tokens that come into batches whatever the rows say."""
+        """Return tokens that appear in batches whatever the rows contain."""
         named = (self.settings.get(key) for key in ("eos_token", "pad_token"))
         return {text for token in named if (text := _content(token)) is not None}
 
 
 def check_model(training: Training, kind: str | None) -> list[str]:
-    """Look whether a model's folder can be trained as it is asked.
+    """Check whether a model's folder can be trained as requested.
 
     Args:
-        training: Its model is a folder, or a tiny one; a model of the hub is judged once it is loaded.
-        kind: Of the rows; None where it is not known.
+        training: Its model is a folder, or a tiny one; a model of the hub is checked once it is loaded.
+        kind: The kind of the rows; None if unknown.
 
     Returns:
-        Findings: what can be trained, but perhaps not as it was meant.
+        Findings: the training is possible, but perhaps not as intended.
 
     Raises:
-        PayloadFailure: `env_error`: it is gone; `bad_spec` or `data_error`: it does not fit.
+        PayloadFailure: `env_error`: the folder does not exist; `bad_spec` or `data_error`: it does not fit.
     """
     lora = training.lora
     if isinstance(training.model, TinyModel):
@@ -89,12 +89,12 @@ def check_model(training: Training, kind: str | None) -> list[str]:
 
 
 def refuse_unmatched(lora: Lora, modules: Collection[str], model: str) -> None:
-    """Refuse names of modules that the model does not have: PEFT trains the others and says nothing.
+    """Refuse names of modules that the model does not have: PEFT silently trains only the others.
 
     Args:
-        lora: What is asked for.
-        modules: Full names, `model.layers.0.self_attn.q_proj`.
-        model: What it is called in a sentence.
+        lora: The requested adapter.
+        modules: Full names, such as `model.layers.0.self_attn.q_proj`.
+        model: The model's name in messages.
 
     Raises:
         PayloadFailure: `bad_spec`, naming near matches.
@@ -103,7 +103,7 @@ def refuse_unmatched(lora: Lora, modules: Collection[str], model: str) -> None:
     asked += [("modules_to_save", name) for name in lora.modules_to_save]
     problems = []
     for key, name in asked:
-        # As PEFT matches them: what is saved whole by any ending, what gets an adapter by whole parts of the name.
+        # As PEFT matches them: `modules_to_save` by any suffix, `target_modules` by whole components of the name.
         ends = name if key == "modules_to_save" else f".{name}"
         if any(module == name or module.endswith(ends) for module in modules):
             continue
@@ -116,8 +116,8 @@ def refuse_unmatched(lora: Lora, modules: Collection[str], model: str) -> None:
 
 
 def module_names(tensors: Iterable[str]) -> set[str]:
-    """Name the modules that tensors belong to, and those above them."""
-    names = {"lm_head"}  # tied to the embedding, it stands in no file
+    """Return the modules that tensors belong to, and their parents."""
+    names = {"lm_head"}  # tied to the embedding, it is in no file
     for tensor in tensors:
         parts = tensor.split(".")[:-1]
         names.update(".".join(parts[:end]) for end in range(1, len(parts) + 1))
@@ -125,7 +125,7 @@ def module_names(tensors: Iterable[str]) -> set[str]:
 
 
 def describe_positions(length: int, positions: int | None) -> str | None:
-    """Say that rows may be longer than what a model was made for, or None."""
+    """Return a message if rows may be longer than the model supports, or None."""
     if positions is None or length <= positions:
         return None
     return f"`train.max_length` {length} is more than the {positions} positions of the model"
@@ -152,7 +152,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read_weights(folder: Path) -> dict[str, list[int]]:
-    """Read the shapes of all tensors; none where they are in another format, whose files only torch can read."""
+    """Read the shapes of all tensors; an empty dictionary for other formats, which only torch can read."""
     if any((folder / name).exists() for name in _SAFETENSORS):
         if not has_weights(folder):
             raise bad_spec(f"the model's folder {folder}: its weights are missing or truncated")
@@ -209,7 +209,7 @@ def _check_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str | None) -> No
 
 
 def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, kind: str | None) -> None:
-    """Refuse tokens without an embedding that will certainly be used; others (Gemma 3 has one) are judged by the rows."""
+    """Refuse tokens without an embedding that will certainly be used; others (Gemma 3 has one) are checked against the rows."""
     size = config.get("vocab_size")
     if not isinstance(size, int) or not tokenizer.ids:
         return
@@ -231,7 +231,7 @@ def _positions(config: dict[str, Any]) -> int | None:
 
 
 def _content(token: Any) -> str | None:
-    """A special token's text; files hold it bare, or as an object."""
+    """Return a special token's text; files contain it as a string or as an object."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) and text else None
 

@@ -14,19 +14,19 @@ _ROWS_AT_ONCE = 1000
 
 
 def check_fit(training: Training, model: Any, tokenizer: Any, parts: Sequence[Any]) -> list[str]:
-    """Hold adapter, vocabulary and positions against the model.
+    """Compare adapter, vocabulary and positions with the model.
 
     Args:
-        training: What is asked for.
-        model: As transformers loaded it.
-        tokenizer: Of the model.
-        parts: The tokenised splits (`data.Part`); none of a stream, whose rows are made meanwhile.
+        training: The specification.
+        model: The model as transformers loaded it.
+        tokenizer: The model's tokenizer.
+        parts: The tokenised splits (`data.Part`); empty for a stream, whose rows are created during training.
 
     Returns:
         Findings.
 
     Raises:
-        PayloadFailure: `bad_spec`: a name that no module has; `data_error`: rows for which the model has nothing.
+        PayloadFailure: `bad_spec`: no module has a given name; `data_error`: the model has no embedding for some rows.
     """
     modules = [name for name, _ in model.named_modules()]
     if training.lora is not None:
@@ -49,8 +49,8 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
             token = tokenizer.convert_ids_to_tokens(used)
             message = f"{what}: there is none for {token!r} (token {used}), which is in {part.fitted.name} rows; {cure}"
             raise PayloadFailure("data_error", message)
-    # Rows that were read do not need the others; a stream's rows are made later. What was only added to the tokenizer, such as a
-    # mark that transformers expects, is in no text.
+    # Rows that were read show which tokens are needed; a stream's rows are created later. Tokens that were only added
+    # to the tokenizer, such as a mark that transformers expects, appear in no text.
     added = tokenizer.get_added_vocab()
     in_texts = any(token not in added for token, number in tokenizer.get_vocab().items() if number >= size)
     return [f"{what}: rows must not contain the others"] if training.is_stream and in_texts else []
@@ -61,7 +61,7 @@ def _highest(batches: Iterable[Any]) -> int:
 
 
 def _longest(lengths: Sequence[int], schedule: Schedule) -> int:
-    """The longest row that is trained on, of those that were written."""
+    """Return the length of the longest row as it is trained on, from the original lengths."""
     if schedule.long_samples == "drop":
         return max((length for length in lengths if length <= schedule.max_length), default=0)
     return min(schedule.max_length, max(lengths, default=0))

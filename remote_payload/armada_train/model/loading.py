@@ -24,8 +24,8 @@ from armada_train.model.warmstart import base_model_of
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import TinyModel, Training
 
-_START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"  # an end that is also the padding is never learnt
-# ChatML; the end of the turn lies inside the mark, so that the model learns to stop.
+_START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"  # an end token that is also the padding is never learnt
+# ChatML. The end of the turn is inside the marked part, so that the model learns to stop.
 _CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['role'] == 'assistant' %}"
@@ -39,14 +39,14 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
     """Load the model.
 
     Args:
-        training: Says how.
+        training: The specification.
         path: A folder, or a hub id.
-        dtype: What the weights are loaded in.
+        dtype: The type of the loaded weights.
         attention: Chosen by `choose_attention`.
         local_rank: Number of this rank's GPU.
 
     Raises:
-        PayloadFailure: `env_error`: it is not there, or cannot be fetched.
+        PayloadFailure: `env_error`: it does not exist, or cannot be fetched.
     """
     quantization = make_quantization(training)
     with named_when_missing(path):
@@ -54,7 +54,8 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
             path,
             dtype=dtype,
             attn_implementation=attention,
-            # Without it, one process that sees several GPUs would spread the model over them; 4 bits are packed on the GPU.
+            # Without it, one process that sees several GPUs would spread the model over them. Quantization to 4 bits
+            # runs on the GPU.
             device_map=None if quantization is None else {"": local_rank},
             quantization_config=quantization,
             use_kernels=training.schedule.kernels == "hub",
@@ -62,7 +63,7 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
 
 
 def make_quantization(training: Training) -> Any:
-    """Build bitsandbytes' settings for a base in 4 bits, or None: NF4 with its scales packed too, as QLoRA has it."""
+    """Return bitsandbytes' settings for a base in 4 bits, or None: NF4 with double quantization, as in QLoRA."""
     if training.lora is None or training.lora.quantize == "none":
         return None
     return BitsAndBytesConfig(
@@ -75,17 +76,17 @@ def make_quantization(training: Training) -> Any:
 
 
 def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: Files | Stream) -> None:
-    """Put a Qwen2 with random weights, and a tokenizer learnt from the rows, into the run's folder.
+    """Write a Qwen2 with random weights, and a tokenizer learnt from the rows, into the run's folder.
 
-    One rank makes it and all load it, as do later attempts: an adapter fits only the base it was trained on.
+    One rank creates it and all ranks and later attempts load it: an adapter fits only the base it was trained on.
     """
     if run.model.exists():
         return
     part = run.model.with_name(".part-model")
     if part.exists():
-        shutil.rmtree(part)  # of an attempt that was killed while making it
+        shutil.rmtree(part)  # of an attempt that was killed while creating it
     if training.start_from and (base := base_model_of(training.start_from)):
-        shutil.copytree(base, part)  # its adapter fits no other, and its weights no other tokenizer
+        shutil.copytree(base, part)  # the checkpoint's adapter fits no other base, and its weights no other tokenizer
         part.rename(run.model)
         return
     tokenizer = _train_tokenizer(tiny.vocab_size, rows.texts())
@@ -98,8 +99,8 @@ def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: F
             num_hidden_layers=tiny.layers,
             num_attention_heads=tiny.heads,
             num_key_value_heads=tiny.kv_heads,
-            # With the usual 0.02 the head's logits stay within ±2.5, and an adapter alone learns next to nothing:
-            # the quickstart's loss fell by 14 % instead of 90 %.
+            # With the usual 0.02 the head's logits stay within ±2.5, and an adapter alone learns almost nothing: the
+            # quickstart's loss fell by 14 % instead of 90 %.
             initializer_range=0.1,
             max_position_embeddings=max(training.schedule.max_length, 2048),
             bos_token_id=None,
@@ -129,10 +130,10 @@ def _train_tokenizer(vocab_size: int, texts: Iterator[str]) -> Any:
 
 
 def model_path(training: Training, run: RunFolder) -> str:
-    """Name the model's folder or hub id."""
+    """Return the model's folder or hub id."""
     return str(run.model) if isinstance(training.model, TinyModel) else training.model
 
 
 def base_model_folder(training: Training, run: RunFolder) -> Path | None:
-    """Name the folder of a model made on the spot, which travels with its adapters."""
+    """Return the folder of a model created by this run, which is copied beside its adapters; None for other models."""
     return run.model if isinstance(training.model, TinyModel) else None

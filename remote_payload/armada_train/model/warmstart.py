@@ -21,11 +21,11 @@ _CONFIG = {
     "vocab_size": "vocab_size",
 }
 _CHANGES_BASE = ("pissa", "olora")
-"""Initialisations that take the adapter out of the base: it then fits only a base that was changed alike."""
+"""Initialisations that subtract the adapter from the base: it then fits only a base that was changed in the same way."""
 
 
 def check_start(training: Training) -> None:
-    """Look whether the checkpoint to start from fits the model and adapter of this training.
+    """Check whether the checkpoint to start from fits the model and adapter of this training.
 
     Raises:
         PayloadFailure: `bad_spec`, naming everything that does not fit.
@@ -58,7 +58,7 @@ def check_start(training: Training) -> None:
 
 
 def base_model_of(start: StartFrom) -> Path | None:
-    """Name the model made on the spot that travelled with a checkpoint; its adapter fits no other."""
+    """Return the base model that was copied with a checkpoint's adapter, because its run created it; the adapter fits no other."""
     folder = start.path / "base_model"
     return folder if (folder / "config.json").exists() else None
 
@@ -83,7 +83,7 @@ def _compare_models(start: StartFrom, training: Training) -> list[str]:
 
 
 def _identity(model: str) -> str:
-    """Name a model alike on every host: staged ones by the hash they are staged under."""
+    """Return a name of the model that is the same on every host; staged models are identified by their hash."""
     return Path(model).name if Path(model).is_absolute() else model
 
 
@@ -95,7 +95,7 @@ def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
         ("rslora", bool(adapter.get("use_rslora")), lora.rslora),
         ("modules_to_save", sorted(adapter.get("modules_to_save") or []), sorted(lora.modules_to_save)),
     ]
-    if not isinstance(lora.target_modules, str):  # `all-linear` is a list in the file, by the model
+    if not isinstance(lora.target_modules, str):  # PEFT writes `all-linear` as a list
         pairs.append(("target_modules", sorted(adapter.get("target_modules") or []), sorted(lora.target_modules)))
     before = adapter.get("init_lora_weights", True)
     if before in _CHANGES_BASE or lora.init in _CHANGES_BASE:
@@ -104,7 +104,7 @@ def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
 
 
 def _compare_shapes(start: Path, model: Path) -> list[str]:
-    """Compare whole models tensor by tensor, where the model is a folder."""
+    """Compare whole models tensor by tensor, if the model is a folder."""
     if not model.is_dir():
         return []
     before, now = read_shapes(start), read_shapes(model)

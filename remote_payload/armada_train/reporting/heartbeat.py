@@ -1,4 +1,4 @@
-"""Write heartbeat-<rank>.json: what this rank is doing, so that a hang differs from slow work."""
+"""Write heartbeat-<rank>.json with what this rank is doing, so that a hang can be told from slow work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from armada_train.runfolder import RunFolder, replace_json
 class Heartbeat:
     """Written at most once a second, except when the phase changes.
 
-    A thread of its own writes what changes every second: replacing a file waits for the disk (23 ms on a busy ext4, 2 % of
-    all steps), and training should not. The time in it is that of the beat, so a rank that hangs does not look alive.
+    A separate thread writes the file: replacing a file waits for the disk (23 ms on a busy ext4, 2 % of all steps),
+    which training should not. The time in the file is that of the last beat, so a rank that hangs does not look alive.
     """
 
     def __init__(self, run: RunFolder, clock: Callable[[], float] = time.time) -> None:
@@ -30,12 +30,12 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def beat(self, phase: str, step: int | None = None, total_steps: int | None = None) -> None:
-        """Say what is being done.
+        """Record what is being done.
 
         Args:
             phase: loading, preparing, training, evaluating, saving, merging or ended.
-            step: Optimizer steps done; the last known when left out.
-            total_steps: Steps of the whole training; the last known when left out.
+            step: Optimizer steps done; by default, the last known number.
+            total_steps: Steps of the whole training; by default, the last known number.
         """
         self._step = self._step if step is None else step
         self._total_steps = total_steps or self._total_steps
@@ -63,9 +63,9 @@ class Heartbeat:
     def _keep_writing(self) -> None:
         while self._due.wait():
             self._due.clear()
-            with contextlib.suppress(OSError):  # a full disk: the next second tries again, and the training goes on
+            with contextlib.suppress(OSError):  # a full disk: the next second tries again, and the training continues
                 self._write()
 
     def _write(self) -> None:
-        with self._lock:  # whoever comes last writes the latest: a slow write never puts an older one over it
+        with self._lock:  # the last writer writes the latest state: a slow write never overwrites it by an older one
             replace_json(self._run.heartbeat, self._latest)

@@ -41,12 +41,12 @@ class Metrics:
         self._best: dict[str, float] = {}
 
     def begin(self, history: History) -> None:
-        """Start from what earlier attempts reached, on a line of its own."""
+        """Continue from the history of earlier attempts, beginning on a new line."""
         self.loss_first = history.loss_first
         self.loss_last = history.loss_last
         self.eval_loss_before = history.eval_loss_before
         if self._path and not _ends_with_a_line(self._path):
-            with self._path.open("ab") as file:  # an attempt was killed in the middle of a line
+            with self._path.open("ab") as file:  # an earlier attempt was killed in the middle of a line
                 file.write(b"\n")
 
     def append(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
@@ -65,17 +65,17 @@ class Metrics:
                 file.write(json.dumps(line) + "\n")
 
     def losses_at(self, step: int) -> dict[str, float]:
-        """Losses measured at exactly this step, for a checkpoint must not carry those of another, and the best yet."""
+        """Return the losses measured at exactly this step, because a checkpoint must not carry those of another, and the best so far."""
         here = {name: value for name, (measured_at, value) in self._losses.items() if measured_at == step}
         return here | self._best
 
     def remember_best(self, step: int, eval_loss: float) -> None:
-        """Note which checkpoint is the best of those measured; every later announcement says so."""
+        """Record which checkpoint is the best so far; every later announcement includes it."""
         self._best = {"best_step": step, "best_eval_loss": eval_loss}
 
 
 def read_history(path: Path, step: int) -> History:
-    """Read the lines of earlier attempts up to `step`; lines that are no objects were cut by a kill."""
+    """Read the lines of earlier attempts up to `step`; lines that are not objects were cut off by a kill."""
     loss_first = loss_last = eval_loss_before = None
     train_tokens = 0
     for line in path.read_bytes().splitlines() if path.exists() else []:

@@ -22,8 +22,8 @@ class Samples:
         path: The file; None on ranks that write nothing.
         attempt: Written into every line.
         files: The eval set.
-        count: How many prompts.
-        longest: Tokens of an answer at most.
+        count: The number of prompts.
+        longest: The maximum number of tokens of an answer.
     """
 
     def __init__(self, path: Path | None, attempt: int, files: Files, count: int, longest: int) -> None:
@@ -33,7 +33,7 @@ class Samples:
         self._prompts = [_split(files.kind, row) for row in files.first(count)] if path else []
 
     def write(self, model: Any, tokenizer: Any, step: int) -> None:
-        """Generate and append; the model is left in the mode it was in."""
+        """Generate answers and append them; the model's training mode is restored."""
         if self._path is None:
             return
         was_training = model.training
@@ -71,7 +71,7 @@ class Samples:
 
 
 def _split(kind: str, row: Row) -> Prompt:
-    """Take a row apart into what is asked and what is expected; of plain text the first half is asked."""
+    """Split a row into prompt and expected answer; for plain text the first half is the prompt."""
     if kind == "messages":
         messages = row["messages"]
         last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")

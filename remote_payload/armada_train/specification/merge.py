@@ -1,4 +1,4 @@
-"""What a merge is asked for, as its part of spec.json says it."""
+"""The settings of a merge, from its section of spec.json."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What is to be merged.
+    """A requested merge.
 
     Attributes:
         adapter: Folder of a checkpoint with an adapter.
-        base: Folder or hub id; a model made on the spot lies beside its adapter.
-        precision: What the training ran in, which is what its base was loaded in.
+        base: Folder or hub id; a model created by the training lies beside its adapter.
+        precision: The training's precision, in which its base was loaded.
         quantized: The training's base was in 4 bits.
-        dtype: Of the merged weights; `auto` is the base's, where that is exact enough.
-        step: Of the checkpoint.
-        rows: Files to compare the two on; those that are gone are passed over.
-        memory_bytes: What this process may have.
+        dtype: The type of the merged weights; `auto` is the base's, if that is exact enough.
+        step: The checkpoint's step.
+        rows: Files to compare the two models on; missing ones are skipped.
+        memory_bytes: How much memory this process may use.
     """
 
     adapter: Path

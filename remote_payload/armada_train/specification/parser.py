@@ -1,6 +1,6 @@
 """Parse and check `training` of spec.json with the standard library alone.
 
-Importing torch and TRL takes four seconds on every rank; a wrong value must not cost that.
+Importing torch and TRL takes four seconds on every rank; an invalid value must not cost that.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt")
-# pissa_niter_N and loftq are missing on purpose: PEFT saves them so that base + adapter is another model than the
-# trained one (evaluation loss 5.993 in memory, 6.034 after loading; PEFT #2184).
+# pissa_niter_N and loftq are missing on purpose: PEFT saves them so that base + adapter differs from the trained model
+# (evaluation loss 5.993 in memory, 6.034 after loading; PEFT #2184).
 LORA_INITS = (True, False, "gaussian", "olora", "pissa")
 
 
@@ -89,7 +89,7 @@ def parse_training(section: Section) -> Training:
         if training.device == "cpu":
             raise bad_spec("`training.lora.quantize` needs a GPU: bitsandbytes packs 4 bits for CUDA")
         if training.precision != "bf16":
-            # TRL makes the adapter bf16 over such a base; fp16's scaler has no code for its gradients.
+            # TRL converts the adapter to bf16 over such a base; fp16's gradient scaler does not support that.
             raise bad_spec(f"`training.lora.quantize` needs the precision bf16, not {training.precision}")
     if training.deepspeed is not None and training.device == "cpu":
         raise bad_spec("`training.deepspeed` needs GPUs")

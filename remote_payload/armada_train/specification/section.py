@@ -13,7 +13,7 @@ _REQUIRED: Any = object()
 
 
 class Section:
-    """One object of the specification. Each key is asked for once; `close` refuses what nobody asked for."""
+    """One object of the specification. Each key is read once; `close` refuses keys that were not read."""
 
     def __init__(self, content: Any, where: str) -> None:
         if not isinstance(content, dict):
@@ -92,7 +92,7 @@ class Section:
         return bad_spec(f"`{self.where}.{key}` must be {wanted}, not {_show(value)}")
 
     def close(self) -> None:
-        """Refuse keys that were never asked for: a key without effect is a silent failure."""
+        """Refuse keys that were never read: a key without effect is a silent failure."""
         for key in self._content:
             if key not in self._asked:
                 near = difflib.get_close_matches(key, self._asked, n=1)

@@ -10,7 +10,7 @@ from armada_train.failure import PayloadFailure
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """A Qwen2 with random weights, made on the spot."""
+    """A Qwen2 with random weights, created by the run."""
 
     hidden_size: int
     layers: int
@@ -22,7 +22,7 @@ class TinyModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """One split of a dataset on the Hugging Face hub; without `revision` whatever is newest there."""
+    """One split of a dataset on the Hugging Face hub; without `revision`, the newest."""
 
     id: str
     split: str = "train"
@@ -32,7 +32,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data file, a dataset of the hub, or a hook `module:function` that makes rows.
+    """A data file, a dataset of the hub, or a hook `module:function` that creates rows.
 
     `weight` is how many passes over a file one epoch makes (0.5: a random half of it); beside hooks, its share of the
     samples.
@@ -45,7 +45,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What it is called in a sentence."""
+        """The name for messages."""
         return self.hook or (f"{self.hub.id} ({self.hub.split})" if self.hub else str(self.path))
 
 
@@ -93,12 +93,12 @@ class Lora:
     modules_to_save: tuple[str, ...]
     init: bool | str
     quantize: str = "none"
-    """The frozen base in 4 bits: `nf4` or `fp4`."""
+    """The 4-bit format of the frozen base: `nf4` or `fp4`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartFrom:
-    """Another training's checkpoint whose weights this one begins with; `moments`: and with its optimizer's moments."""
+    """Another training's checkpoint that provides the initial weights, and with `moments` also the optimizer's moments."""
 
     path: Path
     moments: bool
@@ -106,7 +106,7 @@ class StartFrom:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`samples` prompts of the eval set are answered after each evaluation, in `sample_tokens` tokens at most."""
+    """`samples` prompts of the eval set are answered after each evaluation, in at most `sample_tokens` tokens."""
 
     samples: int
     sample_tokens: int
@@ -145,13 +145,13 @@ class Training:
     prepared: Path | None = None
     """Where tokenised data is kept for all runs of a host; None: in the run's own folder."""
     model_name: str | None = None
-    """What home calls a model that lies under another name on the host; None: the same."""
+    """Home's name of a model that has another name on the host; None if both are the same."""
     deepspeed: str | None = None
-    """A DeepSpeed configuration, whose values were compared with these at home."""
+    """A DeepSpeed configuration, whose values home compared with these."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether rows are made while training."""
+        """Whether rows are created during training."""
         return any(source.hook for source in self.train_data)
 
     @property
@@ -164,7 +164,7 @@ class Training:
 
 
 def check_world(training: Training, world_size: int) -> None:
-    """Refuse a launcher that started another number of processes: the batch would silently be another one.
+    """Refuse a launcher that started another number of processes, which would silently change the batch.
 
     Raises:
         PayloadFailure: `world_mismatch`.
@@ -178,18 +178,18 @@ def check_world(training: Training, world_size: int) -> None:
 
 
 def check_gpus(training: Training, local_world_size: int, visible: int, torch: str) -> None:
-    """Hold the GPUs in sight against the plan: one for each process here, no more and no fewer.
+    """Compare the visible GPUs with the plan: exactly one for each process here.
 
-    More of them would mean that somebody else's are in reach, or that the batch was planned for another machine.
+    More would mean that another user's GPUs are visible, or that the batch was planned for another machine.
 
     Args:
         training: The plan.
         local_world_size: Processes on this machine.
         visible: GPUs that torch sees.
-        torch: Its version, for the sentence.
+        torch: Its version, for the message.
 
     Raises:
-        PayloadFailure: `env_error` where torch sees none at all, else `world_mismatch`.
+        PayloadFailure: `env_error` if torch sees none at all, else `world_mismatch`.
     """
     if visible == local_world_size:
         return

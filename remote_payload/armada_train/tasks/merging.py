@@ -21,17 +21,17 @@ from armada_train.runfolder import RunFolder
 from armada_train.specification.merge import Merge
 
 TOLERANCE = 1e-4
-"""Nats per token between the model with its adapter and the merged one."""
+"""Permitted difference between the model with its adapter and the merged one, in nats per token."""
 
 _LONGEST = 1024
-_MOST_TOKENS = 8192  # a 7B model on a few CPU cores reads some twenty tokens a second
+_MOST_TOKENS = 8192  # a 7B model on a few CPU cores processes about twenty tokens a second
 
 
 def merge(wanted: Merge, run: RunFolder, heartbeat: Heartbeat, kind: str, rows: list[Row], findings: list[str]) -> None:
     """Merge, compare, and put the merged model into the outbox.
 
     Raises:
-        PayloadFailure: `merge_mismatch`: the merged model is another one.
+        PayloadFailure: `merge_mismatch`: the losses of the two models differ.
     """
     started = time.monotonic()
     metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
@@ -72,10 +72,10 @@ def merge(wanted: Merge, run: RunFolder, heartbeat: Heartbeat, kind: str, rows: 
 
 
 def _load(wanted: Merge) -> Any:
-    """Load base and adapter as the training did, then in fp32, so that the sum is not rounded before it is written.
+    """Load base and adapter as the training did, then convert to fp32, so that the sum is not rounded before it is written.
 
-    PiSSA takes its adapter's start out of the base's weights while they are loaded: in another precision it would take
-    another one.
+    PiSSA subtracts the adapter's initial value from the base's weights while loading, and in another precision it would
+    subtract another value.
     """
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[wanted.precision]
     base = AutoModelForCausalLM.from_pretrained(wanted.base, dtype=dtype, attn_implementation="sdpa", device_map=None)
@@ -92,14 +92,14 @@ def _write(
     heartbeat: Heartbeat,
     findings: list[str],
 ) -> tuple[str, float]:
-    """Write the model and read it again; in fp32 where the base's 16 bits lose too much and nobody asked for them."""
+    """Write the model and read it again; in fp32 if the base's 16 bits lose too much and the user did not request them."""
     first = _stored_dtype(wanted.base) if wanted.dtype == "auto" else getattr(torch, wanted.dtype)
     for dtype in dict.fromkeys([first, torch.float32] if wanted.dtype == "auto" else [first]):
         part = final.with_name(f".part-{final.name}")
         if part.exists():
             shutil.rmtree(part)
         heartbeat.beat("saving")
-        if merged is None:  # rounded the first time; a copy kept for this rare case would cost as much memory again
+        if merged is None:  # it was rounded the first time; keeping a copy for this rare case would double the memory
             merged = _load(wanted).merge_and_unload(safe_merge=True)
         merged.to(dtype)
         merged.config.dtype = dtype
@@ -131,7 +131,7 @@ def _stored_dtype(base: str) -> torch.dtype:
 
 
 def _make_batches(tokenizer: Any, kind: str, rows: list[Row], vocabulary: int) -> list[torch.Tensor]:
-    """Make one batch of each row, (1, tokens), until there are enough; of random tokens where there are no rows."""
+    """Make one batch per row, (1, tokens), until there are enough; of random tokens if there are no rows."""
     batches: list[torch.Tensor] = []
     for row in rows:
         ids = _tokenize(tokenizer, kind, row)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""`armada_train prepare`: tokenise before any GPU waits for it, and report the tokens to train on."""
+"""`armada_train prepare`: tokenise before any GPU is allocated, and report the tokens to train on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armada_train.specification.values import TinyModel, Training
 def prepare_and_report(
     training: Training, run: RunFolder, heartbeat: Heartbeat, train_rows: Files | Stream, eval_files: Files | None
 ) -> None:
-    """Prepare both splits; print what they are and leave it in the run's report.json.
+    """Prepare both splits; print a description and write it into the run's report.json.
 
     Raises:
         PayloadFailure: `data_error`, `disk_full`.
@@ -70,7 +70,7 @@ def prepare_model_and_data(
 
 
 def describe(splits: Splits) -> list[str]:
-    """Say what was prepared, and whether it was there before."""
+    """Describe what was prepared, and whether it existed before."""
     done = (
         f"{splits.made} tokenised in {splits.seconds:.1f} s"
         if splits.made
@@ -81,7 +81,7 @@ def describe(splits: Splits) -> list[str]:
 
 
 def ignored_keys(*parts: Files | Stream | None) -> list[str]:
-    """Name keys of the rows that nothing is done with."""
+    """Name the rows' unused keys."""
     return [
         "unused keys in the rows: " + ", ".join(f"{key} ({count})" for key, count in rows.ignored_keys.most_common(8))
         for rows in parts

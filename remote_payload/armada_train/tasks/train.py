@@ -42,10 +42,10 @@ _LONG_S = 60
 
 @record  # type: ignore[untyped-decorator]  # torch is not installed where types are checked
 def train(training: Training, *given: Any, **options: Any) -> None:
-    """Train, and say what would fit where the memory does not; takes what `_train` takes.
+    """Train; if memory runs out, report settings that would fit. Takes the arguments of `_train`.
 
     Raises:
-        PayloadFailure: With the reason, where it is known.
+        PayloadFailure: The training failed; the reason is set if it is known.
     """
     try:
         _train(training, *given, **options)
@@ -65,7 +65,7 @@ def _train(
     *,
     reports_to_wandb: bool,
 ) -> None:
-    """Train, evaluate before and after, and leave everything in the run's folder."""
+    """Train, evaluate before and after, and write all results into the run's folder."""
     started = time.monotonic()
     _check_devices(training, run)
     settings = describe_settings(training)
@@ -110,7 +110,7 @@ def _train(
 def _prepare(
     training: Training, run: RunFolder, heartbeat: Heartbeat, train_rows: Files | Stream, eval_files: Files | None
 ) -> tuple[Any, str | None, Splits]:
-    """The tokenizer, the chat template where it is not the tokenizer's own, and the rows; and say what they are."""
+    """Return the tokenizer, the chat template if it is not the tokenizer's own, and the rows; print a description of the rows."""
     heartbeat.beat("preparing")
     prepared: tuple[Any, str | None, Splits] = as_main_first(
         run, heartbeat, lambda: prepare_model_and_data(training, run, heartbeat, train_rows, eval_files)
@@ -122,7 +122,7 @@ def _prepare(
 
 
 def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Metrics]:
-    """What earlier attempts measured up to the checkpoint, and where this one writes on."""
+    """Return what earlier attempts measured up to the checkpoint, and the metrics file that this one continues."""
     history = read_history(run.metrics, complete.step_of(checkpoint)) if checkpoint else History()
     metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
     metrics.begin(history)
@@ -130,7 +130,7 @@ def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Met
 
 
 def _load_model(training: Training, run: RunFolder, attention: Attention) -> Any:
-    torch.manual_seed(training.schedule.seed)  # an adapter's first weights are drawn before the Trainer sets its seed
+    torch.manual_seed(training.schedule.seed)  # an adapter's initial weights are drawn before the Trainer sets its seed
     dtype = choose_weights_dtype(training)
     return load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
 
@@ -138,14 +138,14 @@ def _load_model(training: Training, run: RunFolder, attention: Attention) -> Any
 def _make_stream(
     training: Training, rows: Files | Stream, tokenizer: Any, template: str | None, steps: int
 ) -> StreamDataset | None:
-    """Rows that a hook makes while the training runs; None for rows of files."""
+    """Return the rows that a hook creates during training; None for rows of files."""
     if not isinstance(rows, Stream):
         return None
     return StreamDataset(rows, tokenizer, template, training.schedule, steps * training.batch.overall)
 
 
 def _begin(trainer: Trainer, training: Training, run: RunFolder, checkpoint: Path | None) -> int:
-    """Take another run's weights where that is asked for, and say what is trained; gives how many parameters."""
+    """Load another run's weights if requested, and print what is trained; return the number of parameters."""
     if training.start_from and checkpoint is None:
         trainer.start_from(training.start_from)
         what = "weights and the optimizer's moments" if training.start_from.moments else "weights"
@@ -156,7 +156,7 @@ def _begin(trainer: Trainer, training: Training, run: RunFolder, checkpoint: Pat
 
 
 def _summarize(trainer: Trainer, metrics: Metrics, history: History, attention: Attention) -> dict[str, Any]:
-    """What the training came to."""
+    """Summarize the training's results."""
     tokens = trainer.train_tokens
     return {
         "loss_first": metrics.loss_first,
@@ -184,13 +184,13 @@ def _choose_attention(training: Training, run: RunFolder) -> Attention:
 
 
 def _leave(trainer: Trainer) -> None:
-    trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one has left
+    trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one rank exits
     trainer.accelerator.end_training()
     leave_groups()
 
 
 def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows: Files | Stream) -> list[str]:
-    """Say what of the data costs time or trains less than it seems."""
+    """Warn about data that costs time or that is trained on less than it seems."""
     doubts = []
     if splits.made and splits.seconds > _LONG_S and training.device == "cuda":
         doubts.append(f"GPUs waited {splits.seconds:.0f} s for data to be tokenised: run `armada prepare` in advance")
@@ -199,7 +199,7 @@ def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows
 
 
 def _doubts_about_ends(kind: str, tokenizer: Any, chat_template: str | None) -> list[str]:
-    """Say why the model may never learn to stop: its loss would look healthy all the same."""
+    """Warn if the model may never learn to stop; its loss would look normal."""
     doubts = []
     if kind == "messages" and not is_chat_template_stop_token_trained(tokenizer, chat_template=chat_template):
         doubts.append(
@@ -249,7 +249,7 @@ def _run_trainer(trainer: Trainer, run: RunFolder, checkpoint: Path | None) -> N
     if not is_final:
         trainer.train(resume_from_checkpoint=str(checkpoint))
         return
-    trainer.restore(checkpoint)  # the Trainer would make one step more
+    trainer.restore(checkpoint)  # the Trainer would do one more step
     if trainer.eval_dataset is not None:
         trainer.evaluate()
 

@@ -11,11 +11,11 @@ _left: list[Any] = []
 
 
 def leave_groups() -> None:
-    """End the process groups of this process, as the last thing that it does together with others.
+    """Destroy the process groups of this process, as its last collective operation.
 
-    The default group is kept until the interpreter ends. Else `DistributedDataParallel` lets go of it last: it waits for the group's
-    threads while it holds the interpreter, and one of them may wait for the interpreter to let go of the last barrier's tensor
-    (torch 2.13 with gloo): a training that ended well then never ends.
+    The default group is kept until the interpreter exits. Otherwise `DistributedDataParallel` would release it last: it
+    waits for the group's threads while it holds the GIL, and one of them may wait for the GIL to release the last
+    barrier's tensor (torch 2.13 with gloo). A training that succeeded would then never exit.
     """
     if torch.distributed.is_initialized():
         _left.append(torch.distributed.group.WORLD)
@@ -25,14 +25,14 @@ def leave_groups() -> None:
 class Agreement:
     """Takes the highest answer of all ranks.
 
-    It travels over gloo, on CPUs: over NCCL every step would wait for the GPU to come to a rest.
+    It uses gloo, on CPUs: over NCCL every step would wait for the GPU to finish its queue.
     """
 
     def __init__(self, world_size: int) -> None:
         self._group = torch.distributed.new_group(backend="gloo") if world_size > 1 else None
 
     def highest(self, *answers: int) -> list[int]:
-        """Collect the answers; every rank must come here equally often."""
+        """Collect the answers; every rank must call this equally often."""
         if self._group is None:
             return list(answers)
         numbers = torch.tensor(answers, dtype=torch.int64)

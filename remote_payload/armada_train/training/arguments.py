@@ -1,4 +1,4 @@
-"""Turn the specification into TRL's and PEFT's arguments. Every setting with a silent default there is set explicitly."""
+"""Convert the specification into TRL's and PEFT's arguments. Every setting with a silent default there is set explicitly."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from armada_train.data.assembly import PACKING
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import TinyModel, Training
 
-_ONLY_AT_THE_END = (
-    2**31
-)  # the Trainer evaluates and saves after the last step when the interval has not come round by then
+_ONLY_AT_THE_END = 2**31  # the Trainer also evaluates and saves after the last step
 
 
 def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool) -> Any:
@@ -43,13 +41,13 @@ def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool
         max_length=schedule.max_length,
         packing=schedule.packing,
         packing_strategy=PACKING,
-        eval_packing=False,  # the eval loss is one number for one row, packed or not
+        eval_packing=False,  # the eval loss must not depend on packing
         neftune_noise_alpha=schedule.neftune_alpha,
         use_liger_kernel=schedule.kernels == "liger",
         torch_compile=schedule.compile,
-        assistant_only_loss=False,  # the labels are made: what carries no loss is marked in them
+        assistant_only_loss=False,  # the labels are prepared: they mark tokens that do not count for the loss
         completion_only_loss=False,
-        # Both are given because SFTConfig's default is bf16, which beats whatever the launcher was told.
+        # Both are given because SFTConfig's default is bf16, which overrides the launcher's setting.
         bf16=training.precision == "bf16",
         fp16=training.precision == "fp16",
         use_cpu=training.device == "cpu",
@@ -58,11 +56,11 @@ def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=training.device == "cuda",
         dataloader_num_workers=training.workers,
-        # Workers that are spawned would need TRL's closures pickled, which cannot be.
+        # Spawned workers would need to pickle TRL's closures, which is impossible.
         dataloader_multiprocessing_context="fork" if training.workers else None,
         eval_strategy="steps" if training.eval_data else "no",
         eval_steps=schedule.eval_every_steps or _ONLY_AT_THE_END,
-        # With these two rotation keeps the best checkpoint beside the last ones.
+        # With these two, rotation keeps the best checkpoint in addition to the last ones.
         metric_for_best_model="eval_loss" if training.eval_data else None,
         greater_is_better=False if training.eval_data else None,
         save_strategy="steps",
@@ -70,14 +68,14 @@ def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool
         save_total_limit=training.keep_last,
         logging_steps=schedule.log_every_steps,
         logging_first_step=True,
-        logging_nan_inf_filter=False,  # on, it hides a NaN loss behind the mean of the losses before it
+        logging_nan_inf_filter=False,  # if on, it replaces a NaN loss by the mean of the losses before it
         report_to=["wandb"] if reports_to_wandb else "none",
         disable_tqdm=True,
     )
 
 
 def checkpoints_activations(training: Training) -> bool:
-    """Say whether activations are recomputed: it costs a fifth of the speed, and only GPUs are short of memory."""
+    """Tell whether activations are recomputed: this costs a fifth of the speed, and only GPUs are short of memory."""
     asked = training.schedule.activation_checkpointing
     if asked is not None:
         return asked
@@ -104,10 +102,10 @@ def make_lora(training: Training) -> Any:
 
 
 def choose_weights_dtype(training: Training) -> Any:
-    """Choose what the base model is loaded in.
+    """Choose the type in which the base model is loaded.
 
-    Weights that are trained stay in fp32 under autocast: in 16 bits small updates vanish. Under LoRA the base is
-    frozen, and 16 bits halve its memory; PEFT keeps the adapter in fp32.
+    Trained weights stay in fp32 under autocast, because in 16 bits small updates vanish. Under LoRA the base is frozen,
+    and 16 bits halve its memory; PEFT keeps the adapter in fp32.
     """
     if training.lora is None:
         return torch.float32

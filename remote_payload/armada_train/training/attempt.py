@@ -1,4 +1,4 @@
-"""What one attempt at a training works with, in the two groups that the Trainer takes it in."""
+"""The data and settings of one attempt, in the two groups that the Trainer takes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from armada_train.training.preemption import Preemption
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Where an attempt runs, what it reports to, and what it goes on from.
+    """Where an attempt runs, what it reports to, and what it resumes from.
 
     Attributes:
         run: The run's folder, and this process's rank.
-        heartbeat: Told what the process does.
-        preemption: Notes the signals that end the attempt early.
-        metrics: Takes the losses and gauges.
-        settings: Go into each checkpoint's manifest; a resume compares them.
-        settings_win: These settings were changed with permission: they hold, not those in the checkpoint.
+        heartbeat: Receives what the process does.
+        preemption: Records the signals that end the attempt early.
+        metrics: Receives the losses and gauges.
+        settings: Written into each checkpoint's manifest; a resume compares them.
+        settings_win: Settings were changed with permission: they override those in the checkpoint.
         train_tokens: How many tokens earlier attempts trained on.
     """
 
@@ -42,9 +42,9 @@ class TrainingData:
     """The rows of a training.
 
     Attributes:
-        splits: Prepared rows for training and evaluation, where they come from files.
-        stream: Rows that a hook makes while the training runs; None for rows of files.
-        samples: Writes what the model answers to rows of the evaluation; None where nobody asked for it.
+        splits: Prepared rows for training and evaluation, if they come from files.
+        stream: Rows that a hook creates during training; None for rows of files.
+        samples: Writes the model's answers to evaluation rows; None if not requested.
     """
 
     splits: Splits

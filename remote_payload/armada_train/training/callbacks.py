@@ -80,7 +80,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Saves at the end of a step when a signal came in on any rank, or when the minutes are over; ends at a loss that is no number."""
+    """Saves at the end of a step after a signal on any rank, or when the minutes are over; stops the training at a NaN loss."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         self._losses.end_step(state.global_step)
         if state.global_step >= state.max_steps:
-            return  # it ends here anyway, and the last line of the log settles the losses
-        # The ranks' clocks differ as well: one that saves while the others train on would wait for them for ever.
+            return  # the training ends here anyway, and the last log entry checks the losses
+        # The ranks' clocks differ: a rank that saves while the others train would wait for them for ever.
         is_due = self._clock() - self._saved_at >= self._every_s
         noted, urgency = self._preemption.noted, self._losses.urgency
         self._preemption.agreed, due, urgency = self._agreement.highest(noted, is_due, urgency)

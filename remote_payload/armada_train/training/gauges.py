@@ -10,7 +10,7 @@ import torch
 
 
 def peak_memory_bytes() -> int:
-    """Most memory this rank held: the GPU's where there is one, else the process's."""
+    """Return this rank's peak memory in bytes: the GPU's if there is one, else the process's."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -18,11 +18,11 @@ def peak_memory_bytes() -> int:
 
 
 def flops_per_token(model: Any) -> int:
-    """Count the floating point operations that training on one token takes.
+    """Count the floating point operations for training on one token.
 
-    2 for each weight forwards, 2 backwards through it, and 2 more for its gradient if it is trained. Input embeddings
-    are looked up, not multiplied. Attention between tokens and recomputed activations are left out, as in what is
-    usually called MFU without attention: 5 % less for a 7B model at 4096 tokens.
+    2 for each weight in the forward pass, 2 in the backward pass, and 2 more for its gradient if it is trained. Input
+    embeddings are looked up, not multiplied. Attention between tokens and recomputed activations are left out, as in
+    what is usually called MFU without attention: 5 % less for a 7B model at 4096 tokens.
     """
     looked_up = {id(weight) for weight in model.get_input_embeddings().parameters()}
     head = model.get_output_embeddings()
@@ -33,6 +33,6 @@ def flops_per_token(model: Any) -> int:
 
 
 def _count(weight: Any) -> int:
-    """Count a weight's numbers; bitsandbytes packs two of 4 bits into one byte and keeps the shape beside them."""
+    """Count a weight's numbers; bitsandbytes packs two 4-bit numbers into one byte and keeps the shape separately."""
     packed = getattr(weight, "quant_state", None)
     return int(packed.shape.numel()) if packed is not None else int(weight.numel())

@@ -13,10 +13,10 @@ _NEEDED = ("torch", "transformers", "trl", "accelerate", "datasets")
 
 
 def check_libraries(training: Training, *, trains: bool = True) -> None:
-    """Look for packages without importing them; `trains` is false where only data is prepared.
+    """Check that packages exist, without importing them; `trains` is false if only data is prepared.
 
     Raises:
-        PayloadFailure: `env_error`, naming what the environment lacks.
+        PayloadFailure: `env_error`, naming the missing packages.
     """
     missing = [name for name in _NEEDED if not _is_installed(name)]
     if trains:
@@ -26,7 +26,7 @@ def check_libraries(training: Training, *, trains: bool = True) -> None:
 
 
 def needed_packages(training: Training) -> list[str]:
-    """Name what a training needs beyond what every one needs; home holds it against the environment's lists."""
+    """Return the packages that a training needs beyond the common ones; home compares them with the environment's lists."""
     needed = []
     if training.lora:
         needed.append("peft")
@@ -48,7 +48,7 @@ def _missing_for_training(training: Training) -> list[str]:
 
 
 def configure_libraries(training: Training, run: RunFolder, environment: MutableMapping[str, str]) -> bool:
-    """Set what Hugging Face's and W&B's libraries read at import.
+    """Set the variables that Hugging Face's and W&B's libraries read at import.
 
     Returns:
         Whether this run reports to W&B.
@@ -62,7 +62,7 @@ def configure_libraries(training: Training, run: RunFolder, environment: Mutable
 
 
 def _may_fetch_a_kernel(training: Training) -> bool:
-    """Whether the hub may be asked for flash attention; a host without internet is told so by home."""
+    """Whether flash attention may be fetched from the hub; home disables this for hosts without internet."""
     return training.device == "cuda" and training.attention == "auto" and _is_installed("kernels")
 
 

@@ -14,13 +14,13 @@ _FAR = 1 << 60
 
 
 class LossWatch:
-    """Counts losses that are no numbers, on the device, and reads the count when it has arrived.
+    """Counts NaN losses on the device, and reads the count when it has arrived.
 
-    Reading at every step would stall a GPU. So each step's count is copied beside the computation, and read once it is
-    there: at the end of one of the next steps. On CPUs it is there at once.
+    Reading at every step would stall a GPU. So each step's count is copied asynchronously and read once it has arrived,
+    at the end of one of the next steps. On CPUs it arrives at once.
 
     Args:
-        device: Where the losses are.
+        device: The device of the losses.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -34,7 +34,7 @@ class LossWatch:
         self.count += ~torch.isfinite(loss.detach())
 
     def end_step(self, step: int) -> None:
-        """Say that a step has ended, and take in what is known by now."""
+        """Record that a step has ended, and read the counts that have arrived."""
         if self._first:
             return
         if not self._is_on_gpu:
@@ -48,14 +48,14 @@ class LossWatch:
         self._read(wait=False)
 
     def settle(self, step: int) -> None:
-        """Wait for what is not there yet; what belongs to no step that has ended is of this one."""
+        """Wait for the outstanding counts; losses after the last finished step count for this step."""
         self._read(wait=True)
         if not self._first and self.count.item():
             self._first = step
 
     @property
     def urgency(self) -> int:
-        """The higher, the earlier the first broken step; 0 without one. So the highest of all ranks is the earliest step."""
+        """A number that is higher the earlier the first NaN step is; 0 without one. The highest of all ranks gives the earliest step."""
         return _FAR - self._first if self._first else 0
 
     def _read(self, *, wait: bool) -> None:
@@ -70,7 +70,7 @@ class LossWatch:
 
 
 def nan_loss(urgency: int) -> PayloadFailure:
-    """Make the failure for the most urgent of all ranks' steps."""
+    """Return the failure for the earliest NaN step of all ranks."""
     return PayloadFailure(
         "nan_loss", f"the loss is not a number at step {_FAR - urgency}; checkpoints written before it are kept"
     )

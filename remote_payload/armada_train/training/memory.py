@@ -14,7 +14,7 @@ _GPU_WORDS = (
     "Cuda failure 'out of memory'",
 )
 _WORDS = ("can't allocate memory", "not enough memory", *_GPU_WORDS)
-"""torch has a class of its own for its GPU allocator alone; all else are RuntimeErrors."""
+"""torch has an exception class only for its GPU allocator; all other cases are RuntimeErrors."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -22,7 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(batch: Batch, error: BaseException, *, trains_on_gpu: bool) -> PayloadFailure:
-    """Make the failure, with the next smaller micro batch that keeps the global one where that is what did not fit."""
+    """Return the failure. If the micro batch did not fit, it suggests the next smaller one that keeps the global batch."""
     first = str(error).strip().partition("\n")[0] or type(error).__name__
     is_of_gpu = isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in _GPU_WORDS)
     if trains_on_gpu and not is_of_gpu:

@@ -11,18 +11,18 @@ from armada_train.failure import PayloadFailure
 
 
 def load_moments(optimizer: Any, file: Path) -> None:
-    """Take each weight's moments over.
+    """Copy each weight's moments.
 
-    Adam's own count of steps comes with them: it says how far they are from their start at zero. With a count of zero the
-    first update would be a third of its size, and the next ones off for a thousand steps. Learning rate, weight decay and
-    all else of the groups stay as this training has them.
+    Adam's step count is copied too: it tells how far the moments are from their start at zero. With a count of zero the
+    first update would be a third of its size, and the next thousand steps would be wrong as well. Learning rate, weight
+    decay and all other settings of the groups stay as in this training.
 
     Args:
-        optimizer: Of this training, without any state yet.
-        file: The other's optimizer.pt.
+        optimizer: This training's optimizer, without any state yet.
+        file: The other training's optimizer.pt.
 
     Raises:
-        PayloadFailure: `bad_spec`: they are moments of other weights.
+        PayloadFailure: `bad_spec`: the moments belong to other weights.
     """
     saved = torch.load(file, map_location="cpu", weights_only=True)
     own = optimizer.state_dict()

@@ -1,4 +1,4 @@
-"""Find the rank that ended first, from torchrun: a killed rank reports nothing, and the others complain about its end."""
+"""Find the rank that ended first, from torchrun: a killed rank reports nothing, and the others report its end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 _LOGGER = "torch.distributed.elastic.multiprocessing.api"
-# A watchdog ends its own process with SIGABRT because another rank is gone; the others ask for an end.
+# Not SIGABRT: a watchdog aborts its own process because another rank is gone. The other signals are requests to end.
 _FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
 class Signalled(logging.Handler):
-    """Notes which ranks torchrun ends because another one failed; it says so in its log alone."""
+    """Records which ranks torchrun ended because another one failed; torchrun reports that only in its log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,14 +29,14 @@ class Signalled(logging.Handler):
 
 
 def first_end(error: Any, signalled: set[int]) -> tuple[int, int]:
-    """Choose the rank whose end came first, and its exit code, negative for a signal.
+    """Find the rank that ended first, and its exit code, negative for a signal.
 
-    torchrun takes the earliest time, and that of a rank which wrote its error down is earlier than that of one which was
-    killed and made it fail.
+    torchrun takes the earliest time. But a rank that wrote its error has an earlier time than the killed rank that made
+    it fail.
 
     Args:
         error: torchrun's ChildFailedError.
-        signalled: Whom torchrun ended itself.
+        signalled: The ranks that torchrun ended itself.
     """
     own = {rank: end for rank, end in error.failures.items() if end.pid not in signalled}
     killed = {rank: end for rank, end in own.items() if -end.exitcode in _FATAL}
@@ -46,7 +46,7 @@ def first_end(error: Any, signalled: set[int]) -> tuple[int, int]:
 
 
 def describe_end(run: Path, rank: int, exit_code: int) -> tuple[str, str] | None:
-    """Say of a rank that was ended by a signal what it did when that came; None for one that ended by itself."""
+    """Describe what a rank was doing when a signal ended it; None if it ended by itself."""
     if -exit_code not in _FATAL:
         return None
     name = signal.Signals(-exit_code).name

@@ -17,7 +17,7 @@ class Throughput:
         self.total_s = 0.0
 
     def restart(self) -> None:
-        """Forget the time since the last step: something else than training was done in it."""
+        """Discard the time since the last step, because it includes other work than training."""
         self._mark = self._clock()
 
     def step(self) -> None:
@@ -28,7 +28,7 @@ class Throughput:
         self._steps += 1
 
     def lap(self, tokens: int, samples: int) -> dict[str, float]:
-        """Rates since the last lap, over all ranks."""
+        """Return the rates since the last lap, over all ranks."""
         elapsed_s, steps = max(self._elapsed_s, 1e-9), max(self._steps, 1)
         self._elapsed_s, self._steps = 0.0, 0
         return {

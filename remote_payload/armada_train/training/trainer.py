@@ -37,10 +37,10 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
 
     Args:
         training: The whole specification.
-        attempt: Where it runs, and what it goes on from.
+        attempt: Where it runs, and what it resumes from.
         data: The rows.
-        base_model: The folder of a model made on the spot, which travels with its adapters; None for any other.
-        rest: Goes to SFTTrainer unchanged.
+        base_model: The folder of a model created by this run, which is copied beside its adapters; None for any other.
+        rest: Passed to SFTTrainer unchanged.
     """
 
     control: Any
@@ -75,14 +75,14 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
             SavingCallback(self._preemption, self._agreement, self._losses, training.save_every_minutes),
             RunCallback(self._armada_metrics, self._heartbeat, self.throughput, is_main=run.is_main),
         ]
-        # SFTTrainer looks at the first row; of a stream it is shown that alone.
+        # SFTTrainer inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
         evaluation = splits.evaluation.dataset if splits.evaluation else None
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
         self.data_collator = InWorker(self.data_collator)
         if stream is not None:
             self._take_stream(stream)
-        self.remove_callback(PrinterCallback)  # prints dictionaries of rounded texts
+        self.remove_callback(PrinterCallback)  # it prints dictionaries of rounded texts
         self._keep_last = int(self.args.save_total_limit)
         self._fresh = self._no_counts()
         self._flops_per_token = flops_per_token(self.model)
@@ -91,7 +91,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
     # --- data ------------------------------------------------------------------------------------------------------
 
     def _take_stream(self, stream: StreamDataset) -> None:
-        """Train on a stream instead of the one row that SFTTrainer was shown."""
+        """Train on a stream instead of the one row that SFTTrainer received."""
         fitted, lengths = stream.survey()
         self.fitted.insert(0, fitted)
         self.findings = [*([sentence] if (sentence := fitted.describe()) else []), *self.findings]
@@ -103,7 +103,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         if isinstance(self.train_dataset, StreamDataset):
             return SequentialSampler(
                 self.train_dataset
-            )  # positions are random already; in order, a resume skips for free
+            )  # positions are random already; in order, a resume can skip without cost
         if not self._schedule.group_by_length:
             return super()._get_train_sampler(*rest)
         lengths = self._train_lengths.tolist()
@@ -111,14 +111,14 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return LengthSampler(lengths, together, self._schedule.seed, lambda: int(self.state.epoch or 0))
 
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-        return dataset  # it is prepared
+        return dataset  # it is prepared already
 
     # --- loss and counts -------------------------------------------------------------------------------------------
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         result = super().compute_loss(model, inputs, *args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
-        # Summed on the device, read only when something is logged: reading here would stall a GPU at every step.
+        # Summed on the device, and read only for a log entry: reading here would stall a GPU at every step.
         if "attention_mask" in inputs:
             self._fresh[0] += inputs["attention_mask"].sum()
             self._fresh[1] += inputs["attention_mask"].shape[0]
@@ -149,7 +149,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return batches
 
     def _gauge(self, logs: dict[str, Any]) -> dict[str, float]:
-        """Read the gauges; the wait is per step, as the step's time is."""
+        """Read the gauges; the waiting time is per step, as is the step's time."""
         steps = max(1, self.state.global_step - self._gauged_at)
         gauges = {"data_wait_s": self._waited_s / steps, "peak_memory_bytes": peak_memory_bytes()}
         self._waited_s, self._gauged_at = 0.0, self.state.global_step
@@ -159,20 +159,20 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return gauges
 
     def _no_counts(self) -> torch.Tensor:
-        """Tokens and samples of this rank since the last log."""
+        """Return zero counts of tokens and samples, for this rank since the last log entry."""
         return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
 
     # --- evaluation ------------------------------------------------------------------------------------------------
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Evaluate the whole eval set, log it, and tell the callbacks; broken off where the run is preempted."""
+        """Evaluate the whole eval set, log it, and run the callbacks; stop early if the run is preempted."""
         started = time.monotonic()
         loss, tokens = self.evaluate_token_weighted()
         if self._preemption.agreed:
             if self.state.global_step == 0:
                 raise self._preemption.failure(0)
             self.control.should_save = self.control.should_training_stop = True
-            return {"eval_loss": math.inf}  # no number at all, and so never the best
+            return {"eval_loss": math.inf}  # not a result, and so never the best
         metrics = {"eval_loss": loss, "eval_tokens": tokens, "eval_seconds": time.monotonic() - started}
         self.log(dict(metrics))
         if self._samples is not None:
@@ -191,11 +191,11 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
     def evaluate_token_weighted(self) -> tuple[float, int]:
         """Compute the mean loss per trained token of the eval set.
 
-        The Trainer averages the means of batches, so its number changes with batch size and order
-        (transformers #39241); this one is a sum over all tokens divided by their number.
+        The Trainer averages the means of batches, so its result changes with batch size and order (transformers
+        #39241). This one is the sum over all tokens divided by their number.
 
         Returns:
-            The loss, and how many tokens it is a mean of.
+            The loss, and the number of tokens.
         """
         model = self.accelerator.unwrap_model(self.model)
         model.eval()
@@ -215,9 +215,10 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return loss / max(tokens, 1), int(tokens)
 
     def _eval_batches(self) -> Iterator[Any]:
-        """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to even them out.
+        """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
 
-        Every rank gets equally many batches, so that all can agree before each; None stands for one without rows.
+        Every rank gets the same number of batches, so that all can agree before each; None stands for a batch without
+        rows.
         """
         rows = self.eval_dataset.select_columns(["input_ids", "labels"])
         lengths = self._eval_lengths.tolist()
@@ -238,7 +239,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self.state.max_steps = self.state.global_step
 
     def start_from(self, start: StartFrom) -> None:
-        """Begin with another training's weights, and with its optimizer's moments where they are asked for.
+        """Start with another training's weights, and with its optimizer's moments if requested.
 
         Raises:
             PayloadFailure: `bad_spec`: they do not fit.
@@ -256,10 +257,10 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         return prepared
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load both; where settings were changed with permission, those of now hold, not those in the files.
+        """Load both states; settings that were changed with permission override those in the files.
 
-        Otherwise the checkpoint's learning rate would win over the experiment's, and a scheduler whose optimizer is
-        missing would begin its warm-up again.
+        Otherwise the checkpoint's learning rate would override the experiment's, and a scheduler without its optimizer
+        would begin its warm-up again.
         """
         kept = ("lr", "initial_lr", "weight_decay")
         fresh = [{key: group[key] for key in kept if key in group} for group in self.optimizer.param_groups]
@@ -303,7 +304,7 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
             drop_set_aside(self._run.checkpoints, self.state.global_step)
 
     def _checkpoints_to_keep(self) -> int:
-        """Make room for the best checkpoint beside the last ones: the Trainer would delete the last one for it."""
+        """Return how many checkpoints to keep, plus one for the best: otherwise the Trainer would delete the last one instead."""
         others = [step_of(found) for found in newest_first(self._run.checkpoints)]
         last = [self.state.global_step, *(step for step in others if step < self.state.global_step)][: self._keep_last]
         best = self.state.best_global_step
