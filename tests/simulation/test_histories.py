@@ -11,11 +11,11 @@ from tests.chance import ARMADA_SEED, dice
 from tests.simulation.catalogue import Telling, by_chance, found_once
 from tests.simulation.host import Scheduler
 
-pytestmark = pytest.mark.takes_long("hundreds of stories; a few more or less would find as much, and more are better")
+pytestmark = pytest.mark.takes_long("a thousand stories; more are better")
 
-HISTORIES = int(os.environ.get("ARMADA_HISTORIES", "288"))
+HISTORIES = int(os.environ.get("ARMADA_HISTORIES", "768"))
 PIECES = 16
-_ON_CLUSTERS = 3  # as many fewer: one of a cluster takes longer. Four hundred in all
+_ON_CLUSTERS = 3  # as many fewer: one of a cluster takes longer. A thousand in all
 
 
 @pytest.mark.parametrize("told", found_once().values(), ids=found_once())
