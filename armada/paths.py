@@ -69,6 +69,11 @@ class HomePaths:
         return self.ssh / f"{host}.conf"
 
     @property
+    def downloads(self) -> Path:
+        """What home downloads for hosts that do not reach it; may be deleted."""
+        return self.state / "downloads"
+
+    @property
     def local_root(self) -> Path:
         """The root folder of the host `local`, beside the rest so that ARMADA_HOME moves it too."""
         return self.state / "local"

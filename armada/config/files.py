@@ -19,7 +19,8 @@ _HUB = re.compile(
     re.ASCII,
 )
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_FORMS = "a path, host:/path/there, https://…, or hf://owner/name"
+_FORMS = "a path, host:/path/there, https://…, hf://owner/name, s3://bucket/path, or gs://bucket/path"
+_STORE = re.compile(r"(?:s3|gs)://[^/\s]+(?:/.*)?")
 
 
 class HubAddress(Settings):
@@ -41,7 +42,7 @@ class FileSource(Settings):
     host: FilledText | None = None
     """An absolute path on the host, which is linked and not copied."""
     url: FilledText | None = None
-    """`https://…`, or `hf://[datasets/]owner/name[@revision][/path]`; the host downloads it once."""
+    """`https://…`, `hf://[datasets/]owner/name[@revision][/path]`, `s3://bucket/path` or `gs://bucket/path`."""
     sha256: Annotated[FilledText, shaped(_SHA256)] | None = None
     """Of the file at `url`: another one is refused."""
 
@@ -58,6 +59,11 @@ class FileSource(Settings):
             revision=parts["revision"] or "main",
             path=(parts["path"] or "").strip("/"),
         )
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether `url` leads to an object store, which home reads."""
+        return (self.url or "").startswith(("s3://", "gs://"))
 
     @property
     def written(self) -> str:
@@ -93,13 +99,17 @@ class FileSource(Settings):
                     f"{shown(value)} names no repository", hint="hf://[datasets/]owner/name[@revision][/path]"
                 )
             return value
+        if value.startswith(("s3://", "gs://")):
+            if not _STORE.fullmatch(value):
+                raise problem(f"{shown(value)} names no bucket", hint="s3://bucket/path")
+            return value.rstrip("/")
         return _web_address(value)
 
     @model_validator(mode="after")
     def _one_origin(self) -> FileSource:
         if sum(origin is not None for origin in (self.path, self.host, self.url)) != 1:
             raise problem("needs one of `path`, `host` and `url`")
-        is_web = self.url is not None and self.hub is None
+        is_web = self.url is not None and self.hub is None and not self.is_stored
         if self.sha256 is not None and not is_web:
             raise problem("is for files on the web", key="sha256", hint="leave it out")
         if is_web and self.sha256 is None and self.url is not None and self.url.startswith("http://"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 DISTRIBUTION = "armada-gpu"
 """What pip calls armada: `armada` on PyPI is a project of strangers. pyproject.toml has the same."""
 
-EXTRAS = ("notify", "wandb", "web")
+EXTRAS = ("notify", "stores", "wandb", "web")
 """The extras of that distribution, as in pyproject.toml; `docs` and `dev` are for who works on armada."""
 
 

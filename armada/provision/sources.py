@@ -15,6 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sources import FetchSource, HostSource, HubSource, LookUpSources, WebSource
 from armada.protocol.spec import JobLink
 from armada.provision.content import send, take_stock
+from armada.provision.object_stores import Objects, download, list_objects
 from armada.rpc.session import HostSession
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 FETCH_S = 24 * 3600.0
 _LOOK_UP_S = 300.0
 _WAY = ("HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_GATED = "correct `files:`, or accept its terms on its page at the hub and add HF_TOKEN to `secrets:`"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -38,21 +40,22 @@ class FoundFile:
     Attributes:
         name: In the folder the job works in.
         written: The source, as a person writes it.
+        source: What is asked for; None for an object store that cannot be read.
         link: What the job's link will be; None until the host has the files.
         through_home: The host does not reach the source, and home does: home downloads it and sends it.
         problem: Why it cannot be had.
-        gated: The hub's owner must give access first.
+        remedy: What to do about it, where more is known than to correct the entry.
     """
 
     name: str
     written: str
-    source: Source
+    source: Source | Objects | None
     identity: str | None
     size_bytes: int | None
     link: JobLink | None = None
     through_home: bool = False
     problem: str | None = None
-    gated: bool = False
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,10 @@ def look_up(
         variables: Of the run: HF_ENDPOINT and proxies count for the host, too.
         secrets: Names; `HF_TOKEN` among them opens gated repositories.
     """
-    elsewhere = {name: source for name, source in files.items() if source.path is None}
+    stored = [_look_into_store(name, source) for name, source in files.items() if source.is_stored]
+    elsewhere = {name: source for name, source in files.items() if source.path is None and not source.is_stored}
     if not elsewhere:
-        return []
+        return stored
     asker = _asker(home, variables, secrets)
     sources = [_request(name, source) for name, source in elsewhere.items()]
     found = asker.look_up(session, sources)
@@ -103,7 +107,7 @@ def look_up(
         with _here(home) as here:
             answers = asker.look_up(here, [sources[index] for index in out_of_reach])
         at_home = dict(zip(out_of_reach, answers, strict=True))
-    return [
+    return stored + [
         _found(session, name, written.written, source, each, at_home.get(index))
         for index, ((name, written), source, each) in enumerate(zip(elsewhere.items(), sources, found, strict=True))
     ]
@@ -124,21 +128,42 @@ def fetch(
         Conflict: It has changed since it was looked up.
     """
     asker = _asker(home, variables, secrets)
+    if isinstance(file.source, Objects):
+        folder = download(file.source, home.downloads, progress)
+        names = [name for name, _, _ in file.source.files]
+        return _send(session, folder, names, "" if file.source.is_folder else names[0], file.name, progress)
     if not file.through_home:
         return _link(session, file.name, _fetch(session, asker, file, progress))
     with _here(home) as here:
         there = Path(_fetch(here, asker, file, progress))
         top = Path(str(here.paths.root)) / "data"
-        folder = top / there.relative_to(top).parts[0]
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        content = take_stock("data", folder, names)
+    folder = top / there.relative_to(top).parts[0]
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return _send(session, folder, names, there.relative_to(folder).as_posix(), file.name, progress)
+
+
+def _send(session: HostSession, folder: Path, names: list[str], linked: str, name: str, progress: Progress) -> JobLink:
+    """Send what home has downloaded; `linked` is what the job's link leads to, below the folder."""
+    content = take_stock("data", folder, names)
     send(session, content, functools.partial(progress.transfer, "provision", "files"))
-    place = session.paths.content("data", content.sha) / PurePosixPath(there.relative_to(folder))
-    return JobLink(content=str(place), name=file.name)
+    return JobLink(content=str(session.paths.content("data", content.sha) / linked), name=name)
+
+
+def _look_into_store(name: str, source: FileSource) -> FoundFile:
+    try:
+        objects = list_objects(source.url or "")
+    except ProvisionFailed as error:
+        return FoundFile(
+            name, source.written, None, None, None, through_home=True, problem=error.message, remedy=error.hint
+        )
+    return FoundFile(name, source.written, objects, objects.identity, objects.size_bytes, through_home=True)
 
 
 def _fetch(session: HostSession, asker: _Asker, file: FoundFile, progress: Progress) -> str:
-    request = FetchSource(source=file.source, identity=file.identity, variables=asker.variables, token=asker.token)
+    source = file.source
+    if source is None or isinstance(source, Objects):
+        raise ProvisionFailed(f"{file.written} cannot be downloaded", hint=file.remedy)
+    request = FetchSource(source=source, identity=file.identity, variables=asker.variables, token=asker.token)
     where = "" if session.host.local else f"on {session.host.name}: "
     answer = session.call(
         request,
@@ -186,7 +211,7 @@ def _found(
         link=link,
         through_home=through_home,
         problem=problem,
-        gated=said.refused and source.kind == "hub",
+        remedy=_GATED if said.problem is not None and said.refused and source.kind == "hub" else None,
     )
 
 

@@ -46,10 +46,7 @@ def check_files(subject: Subject) -> Answer | None:
     if wrong := [file for file in subject.files if file.problem is not None]:
         first = wrong[0]
         more = f"; {len(wrong) - 1} more: {', '.join(file.name for file in wrong[1:6])}" if len(wrong) > 1 else ""
-        hint = "correct `files:`"
-        if first.gated:
-            hint += ", or accept its terms on its page at the hub and add HF_TOKEN to `secrets:`"
-        return fail(f"`files.{first.name}`: {first.problem}{more}", hint)
+        return fail(f"`files.{first.name}`: {first.problem}{more}", first.remedy or "correct `files:`")
     waiting = [file for file in subject.files if file.link is None]
     size = sum(file.size_bytes or 0 for file in waiting)
     unknown = " and more, of unknown size," if any(file.size_bytes is None for file in waiting) else ""
