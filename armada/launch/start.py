@@ -112,7 +112,7 @@ def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
 
 
 def _fetch_files(database: Database, session: HostSession, plan: Plan, progress: Progress) -> Plan:
-    """Have what `files:` name elsewhere downloaded; where it lies then is known only now, and goes into the plan."""
+    """Download the entries of `files:` that are not at home. Only then are their places known, which go into the plan."""
     waiting = plan.job_files.to_fetch
     if not waiting:
         return plan

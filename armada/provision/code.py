@@ -31,13 +31,13 @@ _NEVER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The project's files that travel.
+    """The project's files to send.
 
     Attributes:
         revision: The commit; None outside git.
-        dirty: Whether some of them differ from it.
-        skipped: Links and other things that stay.
-        ignored: Files and folders that git ignores; they stay, too.
+        dirty: Whether some files differ from it.
+        skipped: Links and other things that are not sent.
+        ignored: Files and folders that git ignores; they are not sent either.
     """
 
     content: Content
@@ -76,10 +76,10 @@ def take_snapshot(folder: Path) -> Snapshot:
 
 
 def _refuse_large(folder: Path, names: list[str]) -> None:
-    """Refuse what is far too much to be code.
+    """Refuse to send far too much data to be code.
 
     Raises:
-        ProvisionFailed: It names the ten largest files.
+        ProvisionFailed: The error names the ten largest files.
     """
     sizes = {name: (folder / name).stat().st_size for name in names}
     total = sum(sizes.values())

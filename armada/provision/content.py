@@ -88,7 +88,7 @@ def find(session: HostSession, content: Content) -> ContentPlace:
 
 
 def find_missing(session: HostSession, contents: Sequence[Content]) -> tuple[Content, ...]:
-    """Ask, in one flight, which contents a host lacks; raises as `find` does."""
+    """Ask, with one round trip, which contents a host lacks; raises as `find` does."""
     calls = [Call.of(CheckContent(kind=content.kind, sha=content.sha), CHECK_S) for content in contents]
     missing = []
     for content, answer in zip(contents, session.call_all(calls), strict=True):

@@ -1,7 +1,7 @@
-"""Find files of the project that a job names and that do not travel, because git ignores them.
+"""Find files of the project that a job names but that are not sent, because git ignores them.
 
-Nothing is executed: the constants of Python sources and the words of the command are looked at, and count where such a file
-is there.
+Nothing is executed. The words of the command and the string constants of Python sources are candidates; they count if
+such a file exists.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _WRITTEN = frozenset(
         "__pycache__",
     ]
 )
-"""Folders that a job writes: where they lie here, they are what earlier trainings left."""
+"""Names of folders that jobs write to: at home they contain the results of earlier trainings."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A file or folder that stays here, and where its name stands."""
+    """A file or folder that is not sent, and where it is named."""
 
     path: str
     named_in: str
@@ -64,9 +64,9 @@ def find_left_behind(experiment: Experiment, snapshot: Snapshot | None, given: I
     """List the ignored files that the job names, each once, in order.
 
     Args:
-        experiment: Whose job.
-        snapshot: The code that travels.
-        given: Names under which `data:` and `files:` give it something.
+        experiment: The job's experiment.
+        snapshot: The code that is sent.
+        given: Names that `data:` and `files:` provide to the job.
     """
     if snapshot is None or not snapshot.ignored or not isinstance(experiment, Command | Script):
         return ()
@@ -86,7 +86,7 @@ def find_left_behind(experiment: Experiment, snapshot: Snapshot | None, given: I
 
 
 def _words(experiment: Command | Script, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Give each text that may be a path, and where it stands."""
+    """Yield each text that may be a path, and its place."""
     key, words = (
         ("command", experiment.command) if isinstance(experiment, Command) else ("arguments", experiment.arguments)
     )
@@ -99,7 +99,7 @@ def _words(experiment: Command | Script, snapshot: Snapshot) -> Iterator[tuple[s
 
 
 def _constants(source: Path) -> list[str]:
-    """Collect the texts in a Python source; none where it cannot be read as one."""
+    """Return the string constants of a Python source; an empty list if it cannot be parsed."""
     try:
         if source.stat().st_size > _LONGEST_SOURCE:
             return []

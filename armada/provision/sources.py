@@ -1,4 +1,4 @@
-"""Get what `files:` name on the host, the web and the hub to where a run's links lead: the host downloads it, or home does."""
+"""Provide the entries of `files:` on the host, the web and the hub for a run: the host downloads them, or home does."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """An entry of `files:` that is not a path at home, and what its server says.
+    """An entry of `files:` that is not a path at home, and its server's answer.
 
     Attributes:
-        name: In the folder the job works in.
-        written: The source, as a person writes it.
-        source: What is asked for; None for an object store that cannot be read.
-        link: What the job's link will be; None until the host has the files.
-        through_home: The host does not reach the source, and home does: home downloads it and sends it.
-        problem: Why it cannot be had.
-        remedy: What to do about it, where more is known than to correct the entry.
+        name: Its name in the job's working folder.
+        written: The source as written in the experiment.
+        source: The source to ask; None for an object store that cannot be read.
+        link: The target of the job's link; None until the host has the files.
+        through_home: The host cannot reach the source, but home can: home downloads it and sends it.
+        problem: Why it cannot be fetched.
+        remedy: What to do about it; None: correct the entry.
     """
 
     name: str
@@ -60,7 +60,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """How sources are asked: the experiment's way to the hub, and its token."""
+    """Queries sources, with the experiment's hub settings and token."""
 
     home: HomePaths
     variables: dict[str, str]
@@ -81,14 +81,14 @@ def look_up(
     variables: Mapping[str, str],
     secrets: tuple[str, ...],
 ) -> list[FoundFile]:
-    """Ask about every entry of `files:` that is not a path at home; nothing is downloaded.
+    """Look up every entry of `files:` that is not a path at home; nothing is downloaded.
 
     Args:
-        session: With the host.
-        home: Where home's own downloads go.
-        files: By their names.
-        variables: Of the run: HF_ENDPOINT and proxies count for the host, too.
-        secrets: Names; `HF_TOKEN` among them opens gated repositories.
+        session: A session with the host.
+        home: The folder of home's own downloads.
+        files: The entries, by name.
+        variables: The run's variables; HF_ENDPOINT and proxies apply to the host too.
+        secrets: Names of secrets; `HF_TOKEN` among them gives access to gated repositories.
     """
     stored = [_look_into_store(name, source) for name, source in files.items() if source.is_stored]
     elsewhere = {name: source for name, source in files.items() if source.path is None and not source.is_stored}
@@ -121,10 +121,10 @@ def fetch(
     secrets: tuple[str, ...],
     progress: Progress,
 ) -> JobLink:
-    """Put a file on the host, and return what the job's link leads to.
+    """Put a file on the host, and return the target of the job's link.
 
     Raises:
-        ProvisionFailed: Its server refused or broke off, or there is no room.
+        ProvisionFailed: Its server refused the request or closed the connection, or there is no space.
         Conflict: It has changed since it was looked up.
     """
     asker = _asker(home, variables, secrets)
@@ -216,10 +216,10 @@ def _found(
 
 
 def _link(session: HostSession, name: str, path: str) -> JobLink:
-    """A link to what the host says it has.
+    """Return a link to the place that the host reports.
 
     Raises:
-        ProvisionFailed: That is not in its content store.
+        ProvisionFailed: The place is not in its content store.
     """
     top = session.paths.root / "data"
     place = PurePosixPath(path)

@@ -40,7 +40,7 @@ def check_revision(subject: Subject) -> Answer:
 
 
 def check_files(subject: Subject) -> Answer | None:
-    """Say what of `files:` cannot be had. None where all of them are at home."""
+    """Report the entries of `files:` that cannot be fetched. None if all of them are at home."""
     if not subject.files:
         return None
     if wrong := [file for file in subject.files if file.problem is not None]:

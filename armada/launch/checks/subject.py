@@ -56,8 +56,8 @@ class Subject:
         fetched_bytes: Size of a model that the host fetches from the hub beforehand.
         checkpoint_bytes: An upper estimate of the size of checkpoints on the host.
         environment_missing: The environment has to be built.
-        files: What `files:` name elsewhere than at home.
-        left_behind: Files that the job names, and that git ignores.
+        files: The entries of `files:` that are not at home.
+        left_behind: Files that the job names but that git ignores.
         scheduler: The answer of the host's batch system about the job file.
         trained: Facts of a training by the bundled trainer; None for all other tasks.
     """

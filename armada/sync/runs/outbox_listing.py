@@ -43,8 +43,8 @@ _MANIFESTS = 2
 class OutboxListing:
     """A run's part of an answer to `sync.look`. `ended` and `submission` hold what was known before the host was queried.
 
-    That order matters: of a submission that had already ended, the answer shows everything there will ever be. A run that another
-    home has resumed since has not ended.
+    That order matters: of a submission that had already ended, the answer shows everything there will ever be. A run
+    that another home has resumed since has not ended.
     """
 
     entry: RunListing
@@ -124,7 +124,7 @@ def observe_and_look(
     if not unseen:
         looks = look_at(database, session, chosen, now, asker=asker)
         if resumed := [run for run in chosen if _was_resumed(run, looks[run.run_id].entry)]:
-            observe(database, session, resumed)  # by another home: this one learns of it now
+            observe(database, session, resumed)  # another home resumed it: record that now
         return looks
     (answer,) = observe(database, session, unseen, also=[Call.of(_question(database, chosen, asker), _TIMEOUT_S)])
     if isinstance(answer, ArmadaError):
@@ -163,7 +163,7 @@ def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: fl
 
 
 def _was_resumed(run: Run, entry: RunListing) -> bool:
-    """Whether the host has a submission that home has not heard of."""
+    """Whether the host has a newer submission than home knows of."""
     return entry.submission is not None and entry.submission > run.submission
 
 

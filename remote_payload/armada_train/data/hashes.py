@@ -13,7 +13,7 @@ from armada_train.specification.values import Source
 
 
 def hash_source(source: Source) -> str:
-    """Hash a source's content; a hook's is the file it stands in."""
+    """Hash a source's content; for a hook, the file that defines it."""
     if source.hook:
         return hash_data(hook_file(source.hook))
     return hash_hub(source.hub) if source.hub else hash_data(source.path)
@@ -23,7 +23,7 @@ def hash_data(path: Path) -> str:
     """Hash a data file, or the files of a folder with their names.
 
     Raises:
-        DataFailure: It is gone, or cannot be read.
+        DataFailure: It does not exist, or cannot be read.
     """
     try:
         if not path.is_dir():
@@ -41,7 +41,7 @@ def _hash_file(path: Path) -> str:
     return _hash_version(path, found.st_size, found.st_mtime_ns)
 
 
-@functools.cache  # a resume asks for it, and so does what is prepared
+@functools.cache  # called for a resume and for prepared data
 def _hash_version(path: Path, _size_bytes: int, _changed_ns: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -129,7 +129,7 @@ def refuse_other_evaluation(train: str, evaluation: str) -> None:
 
 
 def without_end(kind: str) -> PayloadFailure:
-    """Say that rows of text cannot be ended."""
+    """Return the failure for rows of text that cannot be terminated, because there is no end token."""
     return PayloadFailure(
         "data_error",
         f"the rows are {kind}, which end with the tokenizer's end token, but the model's tokenizer has none: "

@@ -14,12 +14,12 @@ _BETWEEN_LOOKS_S = 0.05
 
 
 def as_main_first(run: RunFolder, heartbeat: Heartbeat, work: Callable[[], Any]) -> Any:
-    """Let rank 0 do some work before all others, who then find it done.
+    """Let rank 0 do some work first; the other ranks then find it done.
 
-    They wait for a file and not in a collective, which would break off after its time-out, however well the work goes on.
-    If rank 0 fails, the launcher ends those who wait.
+    They wait for a file and not in a collective, which would time out however well the work proceeds. If rank 0 fails,
+    the launcher ends the waiting ranks.
     """
-    # The port is the launcher's own and new with each: a marker of a former start says nothing about this one.
+    # Each start has a new port from the launcher, so a marker of an earlier start does not apply.
     marker = run.attempt_folder / f".prepared-{os.environ.get('MASTER_PORT', '0')}"
     if run.is_main:
         result = work()
