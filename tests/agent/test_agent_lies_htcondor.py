@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,61 @@ def test_what_was_remembered_of_a_doubt_goes_with_it(cluster: DoubtedJob) -> Non
     log.with_name("old.log").rename(log)
     assert cluster.look()["state"] == "running"
     assert not Path(cluster.handed.file("liveness.json")).exists()
+
+
+def date(cluster: DoubtedJob, seconds_from_now: float) -> None:
+    moment = time.time() + seconds_from_now
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, (moment, moment))
+
+
+@pytest.mark.parametrize("ahead_s", [7200.0, 40 * 86_400.0])
+def test_a_job_whose_files_are_dated_ahead_is_asked_for_once_it_is_silent(cluster: DoubtedJob, ahead_s: float) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    for _ in range(20):
+        cluster.beat()
+        date(cluster, ahead_s)
+        assert cluster.be_silent(20) == ["running"]
+    assert cluster.look()["error"] is None
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "")
+    believed = cluster.be_silent(500)
+    assert set(believed[:9]) == {"running"}
+    assert set(believed[9:17]) == {"unknown"}
+    assert believed[-1] == "gone"
+    date(cluster, 0.0)
+    assert cluster.be_silent(20) == ["running"]
+    assert not Path(cluster.handed.file("liveness.json")).exists()
+
+
+def test_a_clock_that_is_set_back_makes_no_silent_job_fresh(
+    cluster: DoubtedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    cluster.beat()
+    date(cluster, -3600.0)
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "")
+    assert cluster.be_silent(500)[-1] == "gone"
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 3600.0)
+    assert set(cluster.be_silent(200)) == {"gone"}
+    cluster.beat()  # by its node's clock, an hour ahead of this one now
+    assert cluster.look()["state"] == "running"
+
+
+@pytest.mark.parametrize("kept", [7, {"found": 7}, {"found": [1, 2], "since": "x"}, {"found": [1, 2], "since": 9e9}])
+def test_what_was_counted_of_dates_and_is_damaged_counts_for_nothing(cluster: DoubtedJob, kept: object) -> None:
+    cluster.log(SUBMITTED + EXECUTING)
+    cluster.beat()
+    for path in (cluster.paths.telemetry, cluster.handed.file("job.log")):
+        os.utime(path, ns=(4_000_000_000_000_000_000, 4_000_000_000_000_000_000))
+    if isinstance(kept, dict) and "since" in kept:
+        kept["found"] = [4_000_000_000_000_000_000] * 2
+    reader = {"boot": cluster.clock.boot, "watch": {}, "dates": kept}
+    Path(cluster.handed.file("liveness.json")).write_text(json.dumps({"format": 1, "readers": [reader]}))
+    assert set(cluster.be_silent(180)) == {"running"}
+    assert cluster.be_silent(60)[-1] == "unknown"
 
 
 def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(cluster: DoubtedJob) -> None:

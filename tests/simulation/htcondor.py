@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -90,6 +91,7 @@ class SimHtcondor(BatchSystem):
                 path.unlink(missing_ok=True)
             elif lie == "old" and path.is_file():
                 path.write_text(self.old.get(job.id, ""))
+                self._date(path)
             elif job.state == "RUNNING" and lie == "evicted":
                 self._tell_lost(job)
             elif job.state == "RUNNING" and lie == "removed":
@@ -128,6 +130,12 @@ class SimHtcondor(BatchSystem):
         if text and self._path(job).parent.is_dir():
             with self._path(job).open("a") as stream:
                 stream.write(text)
+            self._date(self._path(job))
+
+    def _date(self, path: Path) -> None:
+        """Date a log by the cluster's clock, as its file system does."""
+        now = self.cluster.world.clock + self.cluster.clock_offset
+        os.utime(path, (now, now))
 
     def _condor_submit(self, words: list[str]) -> str:
         number = next(word.partition("=")[2] for word in words if word.startswith("armada_submission="))

@@ -91,7 +91,7 @@ class World:
         self._breaking.interrupt_with(after, what)
 
     def be_calm(self) -> None:
-        """Nothing that was announced happens any more, and clocks are right."""
+        """Nothing that was announced happens any more, and homes' clocks are right; no verdict may wait for a host's to be."""
         self._breaking.calm()
         self.home_clock_offset = 0.0
 

@@ -1,6 +1,5 @@
 """HTCondor, by its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
 
-import contextlib
 import json
 import os
 import re
@@ -87,8 +86,12 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     if log.error is None and seen.get("state") is None:
         log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
-    if log.error is None and seen["state"] == engine.RUNNING and _seem_silent(handed.paths.telemetry, log.path):
-        log.error = "its event log says that it runs, but its files have not changed for minutes"
+    memory = job_activity.Memory(handed, clock)
+    dated = liveness.FRESH
+    if log.error is None and seen["state"] == engine.RUNNING:
+        dated = _judge_dates(memory, handed.paths.telemetry, log.path)
+        if dated == liveness.SILENT:
+            log.error = "its event log says that it runs, but its files have not changed for minutes"
     state = seen["state"] if log.error is None else liveness.MISSING
     said = scheduler_status(
         state,
@@ -100,10 +103,9 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         error=log.error,
     )
     doubted = (engine.PENDING, engine.HELD, engine.ENDED) if wrote == liveness.BEGUN else ()
-    if state not in doubted + (liveness.MISSING,):
+    if state not in doubted + (liveness.MISSING,) and dated == liveness.FRESH:
         job_activity.forget(handed)
         return said
-    memory = job_activity.Memory(handed, clock)
     # A log's last line is one answer however often it is read; that there is none is found anew each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
@@ -116,13 +118,22 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     return job_activity.correct(said, believed, "HTCondor", memory, wrote)
 
 
-def _seem_silent(*paths: str) -> bool:
-    """Say whether none of these files was written to for minutes, by a clock that may be another machine's."""
-    changed_at = 0.0
-    for path in paths:
-        with contextlib.suppress(OSError):
-            changed_at = max(changed_at, os.stat(path).st_mtime)
-    return time.time() - changed_at > liveness.SILENT_S
+def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:
+    """Say whether any of these files was written to within minutes; where their dates do not show it, count for how long they stay."""
+    dates = [_read_date(path) for path in paths]
+    ages_s = [time.time() - date / 1e9 for date in dates]
+    dated = liveness.judge_dates(ages_s, memory.unchanged_s(dates))
+    if dated != liveness.FRESH:
+        memory.count_dates(dates)
+    return dated
+
+
+def _read_date(path: str) -> int:
+    """Read when a file was last written to, unix time in ns by whichever machine dated it; 0, long ago, where there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _find_missing(

@@ -40,11 +40,13 @@ class Memory:
         self.watch: liveness.Watch = {}
         self.second: Optional[Dict[str, Any]] = None
         self._end: Optional[Dict[str, Any]] = None
+        self._dates: Dict[str, Any] = {}
         for each in _readers(self._path):
             if each.get("boot") == self._boot:
                 self.watch = each["watch"] if isinstance(each.get("watch"), dict) else {}
                 self.second = each["second"] if isinstance(each.get("second"), dict) else None
                 self._end = each["end"] if isinstance(each.get("end"), dict) else None
+                self._dates = each["dates"] if isinstance(each.get("dates"), dict) else {}
             else:
                 self._others.append(each)
 
@@ -58,6 +60,19 @@ class Memory:
         """Seconds since a sign of life was last seen to change."""
         changed = self.watch["changed"]
         return None if changed is None else self.now_s - float(changed)
+
+    def unchanged_s(self, dates: List[int]) -> Optional[float]:
+        """Say for how long files have had these dates, by this machine's clock; None where that was not counted."""
+        since = self._dates.get("since")
+        if self._dates.get("found") != dates or not isinstance(since, (int, float)) or since > self.now_s:
+            return None
+        return self.now_s - since
+
+    def count_dates(self, dates: List[int]) -> None:
+        """Count from now for how long files have these dates, unless that is being counted."""
+        if self.unchanged_s(dates) is None:
+            self._dates = {"found": dates, "since": self.now_s}
+            self._keep()
 
     def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
         """Update the memory with one more observation."""
@@ -111,7 +126,9 @@ class Memory:
         return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(self.lasted_s)
 
     def _keep(self) -> None:
-        own = {"boot": self._boot, "watch": self.watch, "second": self.second, "end": self._end}
+        own: Dict[str, Any] = {"boot": self._boot, "watch": self.watch, "second": self.second, "end": self._end}
+        if self._dates:
+            own["dates"] = self._dates
         try:
             files.replace_json(self._path, {"format": 1, "readers": self._others[1 - _MOST_READERS :] + [own]})
         except OSError:

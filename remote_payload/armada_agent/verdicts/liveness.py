@@ -22,9 +22,23 @@ all, until the node is cleared.
 | no such job      | no record, or no accounting | `gone`; after an hour if the queue's answer was incomplete       |
 
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
+
+An HTCondor event log says `running` for as long as nobody writes the next line, also of a job that its schedd has lost. Such a job
+is looked for once its files are silent. A wall clock may be set, and files may have their dates from another machine's, so a date
+later than now proves nothing. Then the reader counts by its clock since boot for how long the dates stay the same.
+
+| its files' dates, by the reader's wall clock | they are the same for                   | its files |
+|----------------------------------------------|-----------------------------------------|-----------|
+| one is within three minutes of now           | not counted yet, or they changed        | fresh     |
+| one is within three minutes of now           | up to three minutes                     | counting  |
+| none is, and one is later than now           | not counted yet, or up to three minutes | counting  |
+| all are older                                | any time                                | silent    |
+| any                                          | more than three minutes                 | silent    |
+
+While they are `counting`, the log is believed.
 """
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 WORDS = ("pending", "held", "running", "ending", "ended", "gone", "unknown")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
@@ -32,6 +46,8 @@ UNBEGUN, BEGUN, GOES_BACK = "unbegun", "begun", "goes back"
 """What the supervisor wrote last of a job that has not ended: nothing; that it runs; that it left because the job is requeued."""
 MISSING = "missing"
 """The scheduler answered, and its answer does not list the job."""
+FRESH, COUNTING, SILENT = "fresh", "counting", "silent"
+"""What the dates of a job's files show: it writes, that has to be counted, or it has not written for minutes."""
 ASK = "ask"
 """The verdict needs the answer to the second query."""
 
@@ -105,6 +121,24 @@ def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bo
     if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or lasted_s < 2 * poll_s):
         return ENDING
     return str(word)
+
+
+def judge_dates(ages_s: Sequence[float], unchanged_s: Optional[float]) -> str:
+    """Say whether a job that a log calls running has written to its files within minutes.
+
+    Args:
+        ages_s: Of the files, by the reader's wall clock; below 0 for a date later than now.
+        unchanged_s: How long the files have had these dates, by the reader's clock since boot; None where nobody has counted yet.
+
+    Returns:
+        `FRESH`, `COUNTING` or `SILENT`.
+    """
+    if unchanged_s is not None and unchanged_s > SILENT_S:
+        return SILENT
+    if all(age_s > SILENT_S for age_s in ages_s):
+        return SILENT
+    is_near = any(abs(age_s) <= SILENT_S for age_s in ages_s)
+    return FRESH if is_near and unchanged_s is None else COUNTING
 
 
 def confirm(lasted_s: float, is_whole: bool, accounting: Optional[str]) -> str:

@@ -79,6 +79,28 @@ def test_a_job_is_gone_only_where_nothing_contradicts_it(
     assert liveness.confirm(lasted_s, is_whole, accounting) == believed
 
 
+@pytest.mark.parametrize(
+    ("ages_s", "unchanged_s", "dated"),
+    [
+        ([5.0, DAY_S], None, "fresh"),
+        ([DAY_S, 180.0], None, "fresh"),
+        ([-180.0], None, "fresh"),  # the clocks of two machines, never quite the same
+        ([-DAY_S, 5.0], None, "fresh"),  # its log was written before the clock was set back, and it still writes
+        ([5.0, DAY_S], 0.0, "counting"),  # the clock was set back while it was silent
+        ([5.0], 180.0, "counting"),
+        ([-181.0], None, "counting"),
+        ([-DAY_S, DAY_S], 180.0, "counting"),
+        ([181.0, DAY_S], None, "silent"),
+        ([DAY_S], 5.0, "silent"),
+        ([], None, "silent"),
+        ([5.0], 181.0, "silent"),
+        ([-DAY_S], 181.0, "silent"),
+    ],
+)
+def test_a_date_later_than_now_is_no_sign_of_life(ages_s: list[float], unchanged_s: float | None, dated: str) -> None:
+    assert liveness.judge_dates(ages_s, unchanged_s) == dated
+
+
 def test_a_change_of_the_signs_begins_the_count_anew() -> None:
     seen = liveness.follow(None, 0.0, "missing", 1, "a")
     for moment in range(1, 100):
