@@ -48,6 +48,7 @@ class RunPaths:
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
         self.checkpoint_watch = self._file("harvest.json")
+        self.metrics_watch = self._file("curves.json")
         self.supervisor_log = self._file("supervisor.log")
         self.scheduler_log = self._file("scheduler.log")
         self.supervisor_lock = self._file(".supervisor.lock")

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Union
 from armada_agent.errors import is_disk_full
 from armada_agent.host import files, gpus, process_identity, processes
 from armada_agent.host.telemetry import Telemetry
+from armada_agent.metrics.watch import MetricsWatch
 from armada_agent.outbox import checkpoint_watch
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
@@ -19,7 +20,7 @@ from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
 from armada_agent.supervisor.job import Ending, StartError
 from armada_agent.supervisor.journal import Journal, say
 from armada_agent.supervisor.log_size import LogSize
-from armada_agent.supervisor.log_watch import LogWatch
+from armada_agent.supervisor.log_watch import LogWatch, Reached
 from armada_agent.supervisor.time_limit import TimeLimit
 from armada_agent.verdicts import requeue
 from armada_agent.verdicts.cause import signal_name
@@ -63,6 +64,7 @@ class Supervisor:
         self._watching: Dict[str, Any] = spec.get("watch") or {}
         self._checkpoint_watch: Optional[CheckpointWatch] = None
         self._log_watch: Optional[LogWatch] = None
+        self._metrics_watch: Optional[MetricsWatch] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
@@ -131,6 +133,8 @@ class Supervisor:
         telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
         telemetry.start()
+        if self._metrics_watch is not None:
+            self._metrics_watch.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
         if self._stop_request() is None:
@@ -138,6 +142,7 @@ class Supervisor:
         self._sweep(LEFTOVER_GRACE_S)
         telemetry.stop()
         self._holding.release()
+        self._finish_metrics()
         outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
         for name in post_mortem.unfinished_saves(self._paths):
             self._journal.record("finding", message="%s is not taken: the job ended while it saved it" % name)
@@ -257,11 +262,30 @@ class Supervisor:
         if self._watching.get("checkpoints"):
             self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            self._log_watch = LogWatch(
-                self._paths,
-                self._attempt,
-                lambda: self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None,
-            )
+            if not self._spec.get("training"):  # the bundled payload writes its own
+                self._metrics_watch = MetricsWatch(
+                    self._paths,
+                    self._attempt,
+                    lambda message: self._journal.record("finding", message=message),
+                    say,
+                    self._journal.place.is_ours,
+                )
+            self._log_watch = LogWatch(self._paths, self._attempt, self._find_reached)
+
+    def _finish_metrics(self) -> None:
+        """Take the last of what the job told, and say how far it got."""
+        if self._metrics_watch is not None:
+            self._metrics_watch.finish()
+            if self._metrics_watch.step is not None and self._log_watch is not None and self._journal.place.is_ours():
+                self._log_watch.look(at_once=True)
+
+    def _find_reached(self) -> Reached:
+        """Say how far the job is: by what it tells of its training, else by its last checkpoint."""
+        saved = self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None
+        told = self._metrics_watch
+        if told is None or told.step is None:
+            return Reached(saved, told.total if told else None, told.count if told else 0)
+        return Reached(told.step, told.total, told.count)
 
     def _watch(self, child: Child) -> Ending:
         while True:
