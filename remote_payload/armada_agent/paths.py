@@ -49,6 +49,8 @@ class RunPaths:
         self.given_up = self._file("given-up.json")
         self.checkpoint_watch = self._file("harvest.json")
         self.metrics_watch = self._file("curves.json")
+        self.reported = self._file("reported.jsonl")
+        self.library = self._file("lib")
         self.supervisor_log = self._file("supervisor.log")
         self.scheduler_log = self._file("scheduler.log")
         self.supervisor_lock = self._file(".supervisor.lock")

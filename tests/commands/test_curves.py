@@ -34,3 +34,16 @@ def test_a_script_that_prints_as_the_trainer_does_has_curves(armada: Armada) -> 
         assert metrics.curve(database, run["run_id"], "loss") == [(1, 1.0), (2, 0.5), (3, 0.333), (4, None)]
         assert {"grad_norm", "learning_rate", "epoch"} <= set(metrics.names(database, run["run_id"]))
     assert "the loss is not a number at step 4" in (armada.local_runs / run["run_id"] / "events.jsonl").read_text()
+
+
+def test_a_script_that_imports_armada_log_has_curves_and_a_persons_trial_in_its_folder_adds_nothing(
+    armada: Armada,
+) -> None:
+    script = "import armada_log; armada_log.progress(1, 8); armada_log.log(2, loss=0.25, tokens=5)"
+    launched = armada.json("launch", "--host", "local", armada.command("python3", "-c", script), "--follow")
+    run_id = launched["run_id"]
+    shown = armada.json("show", run_id)
+    assert (shown["state"], shown["step"], shown["total_steps"], shown["loss"]) == ("succeeded", 2, 8, 0.25)
+    tried = armada.run("exec", run_id, "--", "python3", "-c", "import armada_log; armada_log.log(3, loss=9.0)")
+    assert tried.returncode == 0, tried.stderr
+    assert "9.0" not in (armada.local_runs / run_id / "reported.jsonl").read_text()

@@ -34,7 +34,6 @@ class Recorder:
         step: Of the newest training point, or what the job says; None: nobody said.
         total: Steps of the whole training, where somebody said so.
         count: How many points were taken; grows whenever anything came.
-        unreadable: How many records of any source were none.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Recorder:
         self.step: Optional[int] = None
         self.total: Optional[int] = None
         self.count = 0
-        self.unreadable = 0
+        self._unreadable: Dict[str, int] = {}
         self._step_rank = self._total_rank = _LOWEST_RANK
         self._pending: List[Dict[str, Any]] = []
         self._seen: "collections.OrderedDict[Tuple[str, str, int], int]" = collections.OrderedDict()
@@ -110,6 +109,17 @@ class Recorder:
         if what not in self._told:
             self._told.add(what)
             self._report(message)
+
+    def note_unreadable(self, where: str, problem: str, count: int = 1) -> None:
+        """Count records that are none; the first is said at once, how many there were at the end."""
+        self.tell("unreadable " + where, "%s: a record cannot be read for curves: %.120s" % (where, problem))
+        self._unreadable[where] = self._unreadable.get(where, 0) + count
+
+    def conclude(self) -> None:
+        """Say how many records could not be read, where there was more than one."""
+        for where, count in sorted(self._unreadable.items()):
+            if count > 1:
+                self._report("%s: %d records could not be read for curves" % (where, count))
 
     def flush(self) -> None:
         """Write what waits; a full disk takes it later."""

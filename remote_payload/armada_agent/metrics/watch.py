@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent.host import files
 from armada_agent.metrics.recorder import Recorder, Report
+from armada_agent.metrics.records import ReportedSource
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.paths import RunPaths
 
@@ -55,7 +56,10 @@ class MetricsWatch:
         marks: Dict[str, Any] = sources if isinstance(sources, dict) else {}
         is_taken_over = kept.get("attempt") == attempt
         self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
-        self._sources: List[Source] = [LogSource(paths.output, marks.get("log") if is_taken_over else None, clock)]
+        self._sources: List[Source] = [
+            ReportedSource(paths.reported, marks.get("armada_log"), clock),
+            LogSource(paths.output, marks.get("log") if is_taken_over else None, clock),
+        ]
         self._save()
 
     @property
@@ -87,6 +91,7 @@ class MetricsWatch:
                 self._say("the metrics are not read to their end: the disk does not answer")
                 return
         self.look(final=True)
+        self._recorder.conclude()
 
     def look(self, final: bool = False) -> None:
         """Take what is new from every source, and write it."""

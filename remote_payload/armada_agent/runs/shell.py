@@ -13,7 +13,7 @@ from armada_agent.host import files
 from armada_agent.paths import RunPaths
 from armada_agent.provision import host_setup
 from armada_agent.rpc import parameters
-from armada_agent.supervisor import job_variables
+from armada_agent.supervisor import job_variables, library
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -101,6 +101,10 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
         environment.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=",".join(str(gpu) for gpu in gpus))
     environment.update({name: own[name] for name in _TERMINAL if name in own})
     environment["ARMADA_RUN_DIR"] = paths.folder
+    if os.path.isdir(paths.library):
+        library.add_to_path(
+            paths, environment
+        )  # and not where it writes to: a person's trials are none of the run's curves
     return environment
 
 

@@ -16,7 +16,7 @@ from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs.progress import Progress
 from armada_agent.runs.submissions import concerns, read_stop_request
-from armada_agent.supervisor import gpu_tickets, guardian, job, post_mortem
+from armada_agent.supervisor import gpu_tickets, guardian, job, library, post_mortem
 from armada_agent.supervisor.job import Ending, StartError
 from armada_agent.supervisor.journal import Journal, say
 from armada_agent.supervisor.log_size import LogSize
@@ -125,7 +125,10 @@ class Supervisor:
         return job.judge(self._paths, self._attempt, status)
 
     def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
-        return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+        environment = job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+        if self._tells_nothing:
+            library.use(self._paths, environment)
+        return environment
 
     def _see_through(self, child: Child) -> Ending:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
@@ -222,6 +225,8 @@ class Supervisor:
         self._prepare_watch()
         self._settle_earlier()
         argv = self._spec["job"]["argv"] + self._resume_arguments()
+        if self._tells_nothing:
+            library.provide(self._paths)
         self._refuse_if_stopped()
         began = post_mortem.before_start(self._paths)
         child = job.start(self._paths, argv, environment)
@@ -257,12 +262,17 @@ class Supervisor:
             self._checkpoint_watch.begin()
             self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
 
+    @property
+    def _tells_nothing(self) -> bool:
+        """Whether the job is one that does not write metrics for armada; the bundled payload does."""
+        return bool(self._watching) and not self._spec.get("training")
+
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
             self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            if not self._spec.get("training"):  # the bundled payload writes its own
+            if self._tells_nothing:
                 self._metrics_watch = MetricsWatch(
                     self._paths,
                     self._attempt,
