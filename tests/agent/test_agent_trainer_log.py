@@ -51,13 +51,11 @@ def test_each_printed_dictionary_gets_the_step_it_was_printed_at(
     assert not any(each.is_counted for each in found)
 
 
-def test_a_log_that_names_no_step_has_its_losses_counted_and_joins_no_evaluation_with_a_checkpoint() -> None:
+def test_a_log_that_names_no_step_has_its_losses_counted() -> None:
     found, step, total = trainer_log.parse(recorded("plain"))
     assert [each.step for each in found if "loss" in each.numbers] == list(range(1, 16))
     assert all(each.is_counted for each in found)
     assert (step, total) == (None, None)
-    assert not any("eval_loss" in each.numbers for each in found)
-    assert [each.step for each in found if "counted/eval_loss" in each.numbers] == [5, 10, 15]
 
 
 def test_numbers_are_read_as_texts_as_numbers_and_as_numpy_prints_them() -> None:
@@ -138,9 +136,11 @@ def test_a_loss_that_is_no_number_is_said_once(run: WatchedRun) -> None:
     assert run.findings() == ["the loss is not a number at step 2 (nan)"]
 
 
-def test_counted_steps_are_said(run: WatchedRun) -> None:
+def test_counted_steps_are_said_and_join_no_evaluation_with_a_checkpoint(run: WatchedRun) -> None:
     run.print(recorded("plain"))
     run.look(final=True)
+    assert run.curve("eval_loss") == []
+    assert [step for step, _ in run.curve("counted/eval_loss")] == [5, 10, 15]
     assert all(line["steps"] == "counted" for line in run.lines())
     (said,) = run.findings()
     assert "names no steps" in said

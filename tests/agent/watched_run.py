@@ -38,7 +38,15 @@ class WatchedRun:
 
     def take_over(self) -> MetricsWatch:
         """Begin as a supervisor does whose predecessor was killed."""
-        self.watch = MetricsWatch(self.paths, self.attempt, self.said.append, print, lambda: True, lambda: self.now)
+        self.watch = MetricsWatch(
+            self.paths,
+            self.attempt,
+            self.settings.get("metrics", ()),
+            self.said.append,
+            print,
+            lambda: True,
+            lambda: self.now,
+        )
         return self.watch
 
     def look(self, final: bool = False) -> None:

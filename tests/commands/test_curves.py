@@ -47,3 +47,12 @@ def test_a_script_that_imports_armada_log_has_curves_and_a_persons_trial_in_its_
     tried = armada.run("exec", run_id, "--", "python3", "-c", "import armada_log; armada_log.log(3, loss=9.0)")
     assert tried.returncode == 0, tried.stderr
     assert "9.0" not in (armada.local_runs / run_id / "reported.jsonl").read_text()
+
+
+def test_a_table_that_the_experiment_names_is_drawn(armada: Armada) -> None:
+    rows = "printf 'step,train_loss,val_loss\\n5,0.5,\\n5,,0.4\\n' > curve.csv"
+    experiment = armada.command("sh", "-c", rows, metrics="*.csv")
+    launched = armada.json("launch", "--host", "local", experiment, "--follow")
+    shown = armada.json("show", launched["run_id"])
+    assert (shown["step"], shown["loss"]) == (5, 0.5)
+    assert "eval loss  0.4000 at 5" in armada.run("show", launched["run_id"]).stdout

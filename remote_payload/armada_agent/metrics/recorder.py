@@ -90,6 +90,8 @@ class Recorder:
             kind: `summary`; None parts them into those of the training and those of an evaluation.
             is_counted: The job said no step: this is the number of the record.
         """
+        if is_counted:  # home joins evaluations and checkpoints by their steps, and this is none
+            found = {"counted/" + name if name.startswith("eval_") else name: value for name, value in found.items()}
         parts = {kind: found} if kind else dict(zip(("train", "eval"), values.split(found)))
         for each, numbers in parts.items():
             mine = {name: value for name, value in numbers.items() if self._owns(source[0], name)}

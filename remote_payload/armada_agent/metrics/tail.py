@@ -1,17 +1,22 @@
 """Read what was added to a file that somebody else writes: in bounded pieces, whole lines, each once."""
 
+import hashlib
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, BinaryIO, Dict, List, Optional
 
 from armada_agent.host import files
 
 LONGEST_LINE = 64 * 1024
 MOST_BEHIND = 64 * 1024 * 1024
 _JUMP_TO = 1024 * 1024
+_HEAD_BYTES = 4096
 
 
 class Tail:
-    """A place in a file that grows. A file that is shorter, or another one, than before is read from its beginning.
+    """A place in a file that grows.
+
+    A file that is shorter than before, or begins otherwise, is read from its beginning. One that was written anew with the same
+    beginning is read on.
 
     Args:
         path: The file; it may not be there yet.
@@ -28,9 +33,10 @@ class Tail:
         self.path = path
         self._within = within
         known = mark if isinstance(mark, dict) else {}
-        self._inode = known.get("inode") if isinstance(known.get("inode"), int) else None
-        offset = known.get("offset")
-        self.offset = offset if self._inode is not None and isinstance(offset, int) and offset >= 0 else 0
+        offset, head = known.get("offset"), known.get("head")
+        self.offset, self._head = 0, ""
+        if isinstance(offset, int) and offset >= 0 and isinstance(head, str):
+            self.offset, self._head = offset, head
         self.generation = 0
         self.too_long = 0
         self.skipped_bytes = 0
@@ -39,15 +45,16 @@ class Tail:
     @property
     def mark(self) -> Dict[str, Any]:
         """Where this reader stopped."""
-        return {"inode": self._inode, "offset": self.offset}
+        return {"offset": self.offset, "head": self._head}
 
     def skip_to_end(self) -> None:
         """Pass over what is there now."""
         try:
-            found = os.lstat(self.path)
+            with files.open_regular(self.path) as stream:
+                self.offset = os.fstat(stream.fileno()).st_size
+                self._head = _sign(stream, self.offset)
         except OSError:
             return
-        self._inode, self.offset = found.st_ino, found.st_size
 
     def read(self, limit: int) -> bytes:
         """Give the next bytes, at most `limit`, without going past them; nothing where the file cannot be read."""
@@ -55,19 +62,33 @@ class Tail:
             return b""
         try:
             with files.open_regular(self.path) as stream:
-                found = os.fstat(stream.fileno())
-                if found.st_ino != self._inode or found.st_size < self.offset:
-                    if self._inode is not None:
-                        self.generation += 1
-                    self._inode, self.offset, self._in_long_line = found.st_ino, 0, False
-                if found.st_size - self.offset > MOST_BEHIND:
-                    self.skipped_bytes += found.st_size - _JUMP_TO - self.offset
-                    self.offset = found.st_size - _JUMP_TO
+                size = os.fstat(stream.fileno()).st_size
+                if self.offset and (size < self.offset or not self._is_same(stream)):
+                    self.generation += 1
+                    self.offset, self._head, self._in_long_line = 0, "", False
+                if size - self.offset > MOST_BEHIND:
+                    self.skipped_bytes += size - _JUMP_TO - self.offset
+                    self.offset = size - _JUMP_TO
                     self._in_long_line = True
+                    self._head = _sign(stream, self.offset)
                 stream.seek(self.offset)
                 return stream.read(limit)
         except OSError:
             return b""
+
+    def go_past(self, count: int) -> None:
+        """Go past bytes that were read."""
+        before, self.offset = self.offset, self.offset + count
+        if count and before < _HEAD_BYTES:
+            try:
+                with files.open_regular(self.path) as stream:
+                    self._head = _sign(stream, self.offset)
+            except OSError:
+                return
+
+    def _is_same(self, stream: BinaryIO) -> bool:
+        """Tell whether the file still begins as it did: it may have been written anew, in place or under its name."""
+        return _sign(stream, self.offset) == self._head
 
     def lines(self, limit: int, final: bool = False, at_returns: bool = False) -> List[bytes]:
         r"""Give whole lines and go past them.
@@ -82,21 +103,27 @@ class Tail:
             block = block.replace(b"\r", b"\n")
         if self._in_long_line:
             end = block.find(b"\n") + 1
-            self.offset += end or len(block)
+            self.go_past(end or len(block))
             self._in_long_line = not end
             block = block[end:] if end else b""
         end = block.rfind(b"\n") + 1
         if final and len(block) < limit and len(block) - end < LONGEST_LINE:
             end = len(block)
         elif not end and len(block) >= LONGEST_LINE:
-            self.offset += len(block)
+            self.go_past(len(block))
             self._in_long_line = True
             self.too_long += 1
             return []
-        self.offset += end
+        self.go_past(end)
         found = block[:end].split(b"\n")
         self.too_long += sum(1 for line in found if len(line) > LONGEST_LINE)
         return [line for line in found if line and len(line) <= LONGEST_LINE]
+
+
+def _sign(stream: BinaryIO, offset: int) -> str:
+    """Sign the beginning of a file, as far as it was read."""
+    stream.seek(0)
+    return hashlib.sha256(stream.read(min(offset, _HEAD_BYTES))).hexdigest()[:32]
 
 
 def is_within(path: str, folder: str) -> bool:

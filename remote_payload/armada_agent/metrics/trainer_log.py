@@ -142,8 +142,6 @@ class TrainerLog:
         kept = {name: value for name, value in numbers.items() if name not in _STEP_KEYS}
         if kind is not None or any(name.startswith("eval_") for name in kept):
             kept.pop("epoch", None)
-        if is_counted:  # home joins evaluations and checkpoints by their steps, and this is none
-            kept = {"counted/" + name if name.startswith("eval_") else name: value for name, value in kept.items()}
         self.found.append(Printed(step, kept, kind, is_counted))
 
 

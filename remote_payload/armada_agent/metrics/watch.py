@@ -3,12 +3,13 @@
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.host import files
 from armada_agent.metrics.recorder import Recorder, Report
 from armada_agent.metrics.records import ReportedSource
 from armada_agent.metrics.source import LogSource, Source
+from armada_agent.metrics.tables import TableSource
 from armada_agent.paths import RunPaths
 
 _INTERVAL_S = 1.0
@@ -25,6 +26,7 @@ class MetricsWatch:
     Args:
         paths: The run's files.
         attempt: Its number.
+        patterns: Tables below the work folder that the experiment names.
         report: Told what a person should know.
         say: Told what is for the supervisor's log.
         is_ours: Says whether the run's folder is still ours to write to.
@@ -35,6 +37,7 @@ class MetricsWatch:
         self,
         paths: RunPaths,
         attempt: int,
+        patterns: Sequence[str],
         report: Report,
         say: Report,
         is_ours: Callable[[], bool],
@@ -58,6 +61,7 @@ class MetricsWatch:
         self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
         self._sources: List[Source] = [
             ReportedSource(paths.reported, marks.get("armada_log"), clock),
+            TableSource(paths.work, patterns, marks.get("file"), attempt == 1 and not is_taken_over, clock),
             LogSource(paths.output, marks.get("log") if is_taken_over else None, clock),
         ]
         self._save()

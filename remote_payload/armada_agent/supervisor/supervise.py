@@ -276,6 +276,7 @@ class Supervisor:
                 self._metrics_watch = MetricsWatch(
                     self._paths,
                     self._attempt,
+                    [str(pattern) for pattern in self._watching.get("metrics") or ()],
                     lambda message: self._journal.record("finding", message=message),
                     say,
                     self._journal.place.is_ours,
