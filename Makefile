@@ -90,7 +90,7 @@ lint: venv
 	$(VENV)/bin/python -m ruff format --check .
 	MYPYPATH=remote_payload $(VENV)/bin/python -m mypy -p armada -p armada_agent -p armada_train -p tests
 	PYTHONPATH=remote_payload $(VENV)/bin/python $(VENV)/bin/lint-imports
-	$(VENV)/bin/python $(VENV)/bin/vermin --quiet --no-tips -t=3.6- --violations remote_payload/armada_agent
+	$(VENV)/bin/python $(VENV)/bin/vermin --quiet --no-tips -t=3.6- --violations remote_payload/armada_agent remote_payload/armada_log.py
 
 check: lint test
 

@@ -130,13 +130,18 @@ AnyEvent = StateEvent | CheckpointEvent | ThinnedEvent | FindingEvent | FailureE
 
 
 class MetricsLine(Message):
-    """A line of metrics.jsonl; each further number in it is a point of a curve."""
+    """A line of metrics.jsonl; each further number in it is a point of a curve.
+
+    `source`: where the supervisor found it, for jobs that do not write this file. `steps` is `counted` where the job named none.
+    """
 
     open_ended = True
     kind: Literal["train", "eval", "summary"]
     step: Count
     time: UnixTime
     attempt: Count
+    source: Annotated[Text, MAY_MISS] = ""
+    steps: Annotated[Text, MAY_MISS] = ""
 
 
 class TelemetryLine(Message):
@@ -236,6 +241,17 @@ class CheckpointWatch(Message):
         EMPTY,
         MAY_MISS,
     ] = Field(default_factory=dict)
+
+
+class MetricsWatch(Message):
+    """curves.json: where the supervisor stopped to read each source of a script's or command's metrics.
+
+    `recorder`: how long metrics.jsonl was then, and which findings were told.
+    """
+
+    attempt: Count
+    recorder: dict[str, object]
+    sources: dict[str, object]
 
 
 class QuotaRecord(Message):

@@ -74,6 +74,7 @@ FILES: JsonSchemaValue = {
     "outbox/<digest>.ack": files.Dated,
     "envs/<key>/READY": files.EnvironmentReady,
     "harvest.json": files.CheckpointWatch,
+    "curves.json": files.MetricsWatch,
     "submissions/<k>/quota.json": files.QuotaRecord,
     "homes/<home>/home.json": files.HomeRecord,
     "homes/<home>/<digest>.ack": files.Dated,

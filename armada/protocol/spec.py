@@ -82,10 +82,14 @@ class CheckpointPattern(Message):
 
 
 class WatchSpec(Message):
-    """How a job that tells nothing by itself is watched; `resume` are its arguments to continue from a checkpoint."""
+    """How a job that tells nothing by itself is watched.
+
+    `resume` are its arguments to continue from a checkpoint, `metrics` the tables below its work folder that its curves are read from.
+    """
 
     checkpoints: CheckpointPattern | None
     resume: Many[Text]
+    metrics: Annotated[Many[Text], MAY_MISS] = ()
 
 
 class ProjectSpec(Message):

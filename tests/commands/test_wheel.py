@@ -37,6 +37,7 @@ def test_the_wheel_carries_payload_profiles_and_quickstart(wheel: Path) -> None:
         "quickstart/data/train.jsonl",
     ):
         assert f"armada/bundled/{name}" in names
+    assert "armada_log.py" in names  # so that a script which imports it runs at home, too
 
 
 def test_the_wheel_says_its_name_its_types_and_its_extras(wheel: Path) -> None:

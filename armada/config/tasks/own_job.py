@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, field_validator, model_validator
 
-from armada.config.settings import problem
+from armada.config.documents import shown
+from armada.config.settings import FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment
 
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_MOST_TABLES = 32
 _TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation", "tracking"})
 
 
 class OwnJob(Experiment):
     """An experiment whose job brings its own training, or does no training."""
+
+    metrics: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    """CSV or JSONL files below the work folder that curves are read from; a path or a list, `*` and `**` allowed."""
+
+    also_written: ClassVar[dict[str, SchemaPart]] = {**Experiment.also_written, "metrics": {"type": "string"}}
 
     other_words: ClassVar[dict[str, tuple[str, str | None]]] = {}
     """Keys of other tasks about which there is more to say than whose they are."""
@@ -23,6 +31,26 @@ class OwnJob(Experiment):
         if key in _TRAINING_ONLY:
             return f"belongs to `task: sft`; a {cls.__name__.lower()} brings its own training", "leave it out"
         return cls.other_words.get(key) or super().refusal(key)
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("metrics")
+    @classmethod
+    def _tables_lie_in_the_work_folder(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            parts = path.split("/")
+            if path.startswith(("/", "~")) or ".." in parts or "" in parts or not path.isprintable():
+                raise problem(f"{shown(path)} must be a path below the folder that the job works in, relative to it")
+            if not path.lower().endswith(_TABLES):
+                raise problem(f"{shown(path)} must end in {', '.join(_TABLES[:-1])} or {_TABLES[-1]}")
+        if len(value) > _MOST_TABLES:
+            raise problem(
+                f"names {len(value)} files; at most {_MOST_TABLES} are read", hint="write a pattern: logs/*.csv"
+            )
+        return value
 
     @model_validator(mode="after")
     def _finds_files_where_they_lie(self) -> Self:

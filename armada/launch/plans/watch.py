@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.config.tasks.own_job import OwnJob
 from armada.protocol.spec import CheckpointPattern, WatchSpec
 
 if TYPE_CHECKING:
@@ -16,4 +17,6 @@ def watch_of(experiment: Experiment) -> WatchSpec:
     found = None
     if checkpoint is not None and checkpoint.pattern is not None:
         found = CheckpointPattern(pattern=checkpoint.pattern, quiet_s=checkpoint.quiet_s)
-    return WatchSpec(checkpoints=found, resume=resume.arguments if resume else ())
+    watch = WatchSpec(checkpoints=found, resume=resume.arguments if resume else ())
+    tables = experiment.metrics if isinstance(experiment, OwnJob) else ()
+    return watch.model_copy(update={"metrics": tables}) if tables else watch

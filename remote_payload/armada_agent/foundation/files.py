@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from typing import Any, BinaryIO, Dict, Iterator, Optional, Tuple
+from typing import Any, BinaryIO, Dict, Iterable, Iterator, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
 
@@ -204,18 +204,36 @@ def fsync_tree(top: str) -> None:
 
 def append_line(path: str, value: Any) -> None:
     """Append one JSON line, or nothing. A line that a full disk or an earlier crash truncated is removed first."""
-    line = encode(value)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    _append(path, encode(value), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+def append_lines(path: str, values: Iterable[Any]) -> int:
+    """Append JSON lines, all or none, to a file that a job could have put a link or a pipe in the place of.
+
+    Returns:
+        How long the file is then.
+
+    Raises:
+        OSError: The disk is full, or this is no regular file.
+    """
+    return _append(path, b"".join(map(encode, values)), os.O_RDWR | os.O_CREAT | os.O_APPEND | _AS_IT_IS)
+
+
+def _append(path: str, content: bytes, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
     try:
+        if flags & os.O_NOFOLLOW and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
         size = _drop_partial_line(descriptor)
         try:
-            written = os.write(descriptor, line)
+            written = os.write(descriptor, content)
         except OSError:
             os.ftruncate(descriptor, size)
             raise
-        if written < len(line):
+        if written < len(content):
             os.ftruncate(descriptor, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return size + written
     finally:
         os.close(descriptor)
 

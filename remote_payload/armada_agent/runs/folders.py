@@ -186,6 +186,8 @@ def _check_watch(watch: Any) -> None:
     resume = parameters.sequence(watch, "resume") if watch.get("resume") is not None else []
     if not all(map(parameters.is_text, resume)):
         raise AgentError("bad_request", "`watch.resume` must be a list of strings")
+    if not all(map(parameters.is_text, parameters.sequence(watch, "metrics") if watch.get("metrics") else [])):
+        raise AgentError("bad_request", "`watch.metrics` must be a list of strings")
     if watch.get("checkpoints") is not None:
         checkpoints = parameters.mapping(watch, "checkpoints")
         pattern = parameters.text(checkpoints, "pattern")

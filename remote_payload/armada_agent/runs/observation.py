@@ -244,9 +244,11 @@ def _observe_run(
 ) -> Dict[str, Any]:
     if is_gone(paths):
         return dict(_nothing(paths, offsets), remains=leftover_processes.describe(paths, table))
-    metrics = _lines(paths.metrics, offsets["metrics"], limit)
     events = _lines(paths.events, offsets["events"], limit)
     evidence = Evidence(paths, table)
+    metrics = _lines(
+        paths.metrics, offsets["metrics"], limit
+    )  # after the evidence: a run that ended has written its last
     if evidence.scheduler_status is not None and following.may_forget_secrets(evidence.scheduler_status["state"]):
         files.remove(paths.secrets)  # its supervisor did not live to do it
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, cast
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.host import job_variables, setup_lines
+from armada_agent.metrics import library
 from armada_agent.paths import RunPaths
 
 NOT_FOUND = 127
@@ -99,6 +100,10 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
         environment.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=",".join(str(gpu) for gpu in gpus))
     environment.update({name: own[name] for name in _TERMINAL if name in own})
     environment["ARMADA_RUN_DIR"] = paths.folder
+    if os.path.isdir(paths.library):
+        library.add_to_path(
+            paths, environment
+        )  # and not where it writes to: a person's trials are none of the run's curves
     return environment
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
@@ -11,13 +11,21 @@ from armada_agent.paths import RunPaths
 _INTERVAL_S = 1.0
 
 
+class Reached(NamedTuple):
+    """How far a job is: the step, of how many, and a number that grows whenever it tells of its training."""
+
+    step: Optional[int]
+    total_steps: Optional[int]
+    told: int
+
+
 class LogWatch:
     """Writes heartbeat-0.json, whose time is when the job last said something.
 
     Args:
         paths: The run's files.
         attempt: Its number.
-        find_step: Says which step the last checkpoint was of.
+        find_reached: Says how far the job is.
         clock: Gives unix time.
     """
 
@@ -25,35 +33,38 @@ class LogWatch:
         self,
         paths: RunPaths,
         attempt: int,
-        find_step: Callable[[], Optional[int]],
+        find_reached: Callable[[], Reached],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._paths = paths
         self._attempt = attempt
-        self._find_step = find_step
+        self._find_reached = find_reached
         self._clock = clock
         self._looked_at = 0.0
-        self._said: Optional[Tuple[int, Optional[int]]] = None
+        self._said: Optional[Tuple[int, Reached]] = None
 
-    def look(self) -> None:
-        """Beat if the log has grown, or a checkpoint was taken, since the last look; looks once a second at most."""
+    def look(self, at_once: bool = False) -> None:
+        """Beat if the log has grown, a checkpoint was taken or the training got on since the last look.
+
+        It looks once a second at most, unless told to `at_once`.
+        """
         now = self._clock()
-        if 0 <= now - self._looked_at < _INTERVAL_S:
+        if 0 <= now - self._looked_at < _INTERVAL_S and not at_once:
             return
         self._looked_at = now
         try:
             size = os.stat(self._paths.output).st_size
         except OSError:
             return
-        said = (size, self._find_step())
+        said = (size, self._find_reached())
         if said == self._said:
             return
         self._said = said
         beat: Dict[str, Any] = {
             "rank": 0,
             "phase": "running",
-            "step": said[1],
-            "total_steps": None,
+            "step": said[1].step,
+            "total_steps": said[1].total_steps,
             "time": now,
             "attempt": self._attempt,
         }

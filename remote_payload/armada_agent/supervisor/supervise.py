@@ -11,6 +11,8 @@ from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
 from armada_agent.host import gpu_tickets, gpus, processes
 from armada_agent.host.telemetry import Telemetry
+from armada_agent.metrics import library
+from armada_agent.metrics.watch import MetricsWatch
 from armada_agent.outbox import checkpoint_watch
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
@@ -21,7 +23,7 @@ from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.supervisor import guardian, job, post_mortem
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.log_size import LogSize
-from armada_agent.supervisor.log_watch import LogWatch
+from armada_agent.supervisor.log_watch import LogWatch, Reached
 from armada_agent.supervisor.progress import Progress
 from armada_agent.supervisor.time_limit import TimeLimit
 from armada_agent.verdicts import requeue
@@ -66,6 +68,7 @@ class Supervisor:
         self._watching: Dict[str, Any] = spec.get("watch") or {}
         self._checkpoint_watch: Optional[CheckpointWatch] = None
         self._log_watch: Optional[LogWatch] = None
+        self._metrics_watch: Optional[MetricsWatch] = None
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
@@ -126,7 +129,10 @@ class Supervisor:
         return job.judge(self._paths, self._attempt, status)
 
     def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
-        return job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+        environment = job.compose_environment(self._paths, self._spec, self._attempt, self._holding.gpus, secrets)
+        if self._tells_nothing:
+            library.use(self._paths, environment)
+        return environment
 
     def _see_through(self, child: Child) -> Ending:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
@@ -134,6 +140,8 @@ class Supervisor:
         telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
         outbox.start()
         telemetry.start()
+        if self._metrics_watch is not None:
+            self._metrics_watch.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
         if self._stop_request() is None:
@@ -141,6 +149,7 @@ class Supervisor:
         self._sweep(LEFTOVER_GRACE_S)
         telemetry.stop()
         self._holding.release()
+        self._finish_metrics()
         outbox.finish(is_trusted=ending.exit_code in _ENDED_BY_ITSELF)
         for name in post_mortem.unfinished_saves(self._paths):
             self._journal.record("finding", message="%s is not taken: the job ended while it saved it" % name)
@@ -220,6 +229,8 @@ class Supervisor:
         self._prepare_watch()
         self._settle_earlier()
         argv = self._spec["job"]["argv"] + self._resume_arguments()
+        if self._tells_nothing:
+            library.provide(self._paths)
         self._refuse_if_stopped()
         began = post_mortem.before_start(self._paths)
         child = job.start(self._paths, argv, environment)
@@ -255,16 +266,41 @@ class Supervisor:
             self._checkpoint_watch.begin()
             self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
 
+    @property
+    def _tells_nothing(self) -> bool:
+        """Whether the job is one that does not write metrics for armada; the bundled payload does."""
+        return bool(self._watching) and not self._spec.get("training")
+
     def _prepare_watch(self) -> None:
         """Stand in for what a job of ours would tell by itself."""
         if self._watching.get("checkpoints"):
             self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
-            self._log_watch = LogWatch(
-                self._paths,
-                self._attempt,
-                lambda: self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None,
-            )
+            if self._tells_nothing:
+                self._metrics_watch = MetricsWatch(
+                    self._paths,
+                    self._attempt,
+                    [str(pattern) for pattern in self._watching.get("metrics") or ()],
+                    lambda message: self._journal.record("finding", message=message),
+                    say,
+                    self._journal.place.is_ours,
+                )
+            self._log_watch = LogWatch(self._paths, self._attempt, self._find_reached)
+
+    def _finish_metrics(self) -> None:
+        """Take the last of what the job told, and say how far it got."""
+        if self._metrics_watch is not None:
+            self._metrics_watch.finish()
+            if self._metrics_watch.step is not None and self._log_watch is not None and self._journal.place.is_ours():
+                self._log_watch.look(at_once=True)
+
+    def _find_reached(self) -> Reached:
+        """Say how far the job is: by what it tells of its training, else by its last checkpoint."""
+        saved = self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None
+        told = self._metrics_watch
+        if told is None or told.step is None:
+            return Reached(saved, told.total if told else None, told.count if told else 0)
+        return Reached(told.step, told.total, told.count)
 
     def _watch(self, child: Child) -> Ending:
         while True:

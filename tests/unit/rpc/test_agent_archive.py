@@ -23,6 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the agent's sources, without bytecode."""
     copy = tmp_path / "armada_agent"
     shutil.copytree(bundled("remote_payload", "armada_agent"), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(bundled("remote_payload") / "armada_log.py", tmp_path)
     monkeypatch.setattr(agent_archive, "bundled", lambda *_: copy)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     return copy
@@ -42,7 +43,7 @@ def test_it_has_each_module_as_source_and_compiled_under_its_hash(build: Callabl
     content, sha256 = build()
     assert hashlib.sha256(content).hexdigest() == sha256
     sources = {name for name in names(content) if name.endswith(".py")}
-    assert {"__main__.py", "armada_agent/rpc/serve.py", "armada_agent/verdicts/doubt.py"} <= sources
+    assert {"__main__.py", "armada_log.py", "armada_agent/rpc/serve.py", "armada_agent/verdicts/doubt.py"} <= sources
     assert set(names(content)) == sources | {name + "c" for name in sources}
 
 

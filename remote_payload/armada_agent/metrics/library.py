@@ -1,0 +1,42 @@
+"""Put `armada_log` where a script or command finds it, and tell it where to write."""
+
+import os
+import pkgutil
+from typing import Dict
+
+from armada_agent.foundation import files
+from armada_agent.paths import RunPaths, require_own
+
+_NAME = "armada_log"
+
+
+def provide(paths: RunPaths) -> None:
+    """Copy the module from the agent to the run's folder: the agent's archive may be cleared away while the job runs.
+
+    Raises:
+        OSError: The disk is full, or the job has put a link in the place of the folder.
+    """
+    source = pkgutil.get_data(_NAME, _NAME + ".py")
+    if source is None:
+        return
+    require_own(paths.library)
+    os.makedirs(paths.library, mode=0o700, exist_ok=True)
+    target = os.path.join(paths.library, _NAME + ".py")
+    part = files.temporary_name(target)
+    files.write_bytes(part, source)
+    os.rename(part, target)
+
+
+def add_to_path(paths: RunPaths, environment: Dict[str, str]) -> None:
+    """Let Python find the module behind all that the job has of its own.
+
+    Last, because a launcher of ours takes its own folder, the first, out of the path again.
+    """
+    own = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = own + os.pathsep + paths.library if own else paths.library
+
+
+def use(paths: RunPaths, environment: Dict[str, str]) -> None:
+    """Let a job's Python find the module, and the module its file."""
+    add_to_path(paths, environment)
+    environment["ARMADA_LOG_FILE"] = paths.reported

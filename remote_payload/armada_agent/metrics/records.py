@@ -1,0 +1,90 @@
+"""Read lines of JSON that jobs write: those of `armada_log`, and of files that an experiment names."""
+
+import json
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from armada_agent.metrics import values
+from armada_agent.metrics.recorder import Recorder, now_or
+from armada_agent.metrics.source import Source
+from armada_agent.metrics.tail import Tail
+
+PIECE_BYTES = 1024 * 1024
+_MOST_PIECES = 256
+_DEEPEST = 50
+_MOST_DIGITS = 100
+
+
+def parse(line: bytes) -> Dict[Any, Any]:
+    """Read one record; NaN and the infinities are numbers here.
+
+    Raises:
+        ValueError: It is no JSON object, or nested deeper or with longer numbers than any record.
+    """
+    if line.count(b"[") + line.count(b"{") > _DEEPEST:
+        raise ValueError("nested too deep")
+    value = json.loads(line.decode("utf-8"), parse_int=_whole)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - as what is no JSON raises
+    return value
+
+
+def _whole(word: str) -> int:
+    if len(word) > _MOST_DIGITS:
+        raise ValueError("a number of %d digits" % len(word))
+    return int(word)
+
+
+def pieces(tail: Tail, final: bool) -> Iterator[List[bytes]]:
+    """Give the new lines of a file: one piece at each look, and all that is left at the last."""
+    for _ in range(_MOST_PIECES if final else 1):
+        before = tail.offset
+        lines = tail.lines(PIECE_BYTES, final)
+        yield lines
+        if tail.offset == before:
+            return
+
+
+class ReportedSource(Source):
+    """What the job says by `armada_log`.
+
+    Args:
+        path: The file that the module writes to.
+        mark: Where an earlier supervisor stopped.
+        clock: Gives unix time, for records without one.
+    """
+
+    rank = 1
+    name = "armada_log"
+
+    def __init__(self, path: str, mark: Optional[Dict[str, Any]], clock: Callable[[], float] = time.time) -> None:
+        self._tail = Tail(path, mark=mark)
+        self._clock = clock
+
+    @property
+    def mark(self) -> Any:
+        """Where it stopped."""
+        return self._tail.mark
+
+    def look(self, recorder: Recorder, final: bool = False) -> None:
+        """Take the new lines."""
+        for lines in pieces(self._tail, final):
+            for line in lines:
+                try:
+                    self._take(parse(line), recorder)
+                except (ValueError, RecursionError) as error:
+                    recorder.note_unreadable("armada_log", str(error))
+        if self._tail.too_long:
+            recorder.note_unreadable("armada_log", "longer than 64 KiB", self._tail.too_long)
+            self._tail.too_long = 0
+
+    def _take(self, record: Dict[Any, Any], recorder: Recorder) -> None:
+        step = values.whole(record.get("step"))
+        if step is None:
+            raise ValueError("it has no step")
+        told = record.get("values")
+        if isinstance(told, dict):
+            moment = now_or(values.number(record.get("time")), self._clock)
+            recorder.add((self.rank, self.name), step, values.numbers(told), moment)
+        elif "total" in record:
+            recorder.note_progress(self.rank, step, values.whole(record["total"]))

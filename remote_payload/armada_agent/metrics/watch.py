@@ -1,0 +1,155 @@
+"""Watch the metrics of a script or command while it runs, in a thread of its own: a slow disk delays curves and no stop."""
+
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from armada_agent.foundation import files
+from armada_agent.metrics.recorder import Recorder, Report
+from armada_agent.metrics.records import ReportedSource
+from armada_agent.metrics.source import LogSource, Source
+from armada_agent.metrics.tables import TableSource
+from armada_agent.paths import RunPaths
+
+_INTERVAL_S = 1.0
+_SAVE_EVERY_S = 10.0
+_LAST_LOOK_S = 30.0
+_RECORD_LIMIT = 4 * 1024 * 1024
+
+
+class MetricsWatch:
+    """Reads what one attempt's job tells of its training, wherever it does, and writes metrics.jsonl.
+
+    Made before the job starts: what lies there then is not of this attempt.
+
+    Args:
+        paths: The run's files.
+        attempt: Its number.
+        patterns: Tables below the work folder that the experiment names.
+        report: Told what a person should know.
+        say: Told what is for the supervisor's log.
+        is_ours: Says whether the run's folder is still ours to write to.
+        clock: Gives unix time.
+    """
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        attempt: int,
+        patterns: Sequence[str],
+        report: Report,
+        say: Report,
+        is_ours: Callable[[], bool],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._paths = paths
+        self._attempt = attempt
+        self._report = report
+        self._say = say
+        self._is_ours = is_ours
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._is_broken = False
+        self._saved = ""
+        self._saved_at = 0.0
+        kept = _read_record(paths, say)
+        sources = kept.get("sources")
+        marks: Dict[str, Any] = sources if isinstance(sources, dict) else {}
+        is_taken_over = kept.get("attempt") == attempt
+        self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
+        self._sources: List[Source] = [
+            ReportedSource(paths.reported, marks.get("armada_log"), clock),
+            TableSource(paths.work, patterns, marks.get("file"), attempt == 1 and not is_taken_over, clock),
+            LogSource(paths.output, marks.get("log") if is_taken_over else None, clock),
+        ]
+        self._save()
+
+    @property
+    def step(self) -> Optional[int]:
+        """The last step that the job told of in this attempt."""
+        return self._recorder.step
+
+    @property
+    def total(self) -> Optional[int]:
+        """Steps of the whole training, where the job says so."""
+        return self._recorder.total
+
+    @property
+    def count(self) -> int:
+        """A number that grows whenever the job gets on."""
+        return self._recorder.count
+
+    def start(self) -> None:
+        """Begin to look once a second."""
+        self._thread = threading.Thread(target=self._keep_looking, name="metrics", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Take what is left now that the job's processes are gone; a disk that does not answer is not waited for."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_LAST_LOOK_S)
+            if self._thread.is_alive():
+                self._say("the metrics are not read to their end: the disk does not answer")
+                return
+        self.look(final=True)
+        self._recorder.conclude()
+
+    def look(self, final: bool = False) -> None:
+        """Take what is new from every source, and write it."""
+        if self._is_broken or not self._is_ours():
+            return
+        try:
+            for source in self._sources:
+                if not self._recorder.is_full:
+                    source.look(self._recorder, final)
+            self._recorder.flush()
+            self._is_broken = self._recorder.is_anothers
+            if final or abs(self._clock() - self._saved_at) >= _SAVE_EVERY_S:
+                self._save()
+        except Exception as error:  # whatever a job wrote, it is supervised to its end
+            self._is_broken = True
+            self._say(traceback.format_exc())
+            self._report("its metrics are no longer read: %s: %.200s" % (type(error).__name__, error))
+
+    def _keep_looking(self) -> None:
+        while not self._stopping.wait(_INTERVAL_S):
+            self.look()
+
+    def _save(self) -> None:
+        """Keep where each source stopped, for the next attempt or a supervisor that takes over; a loss repeats some points."""
+        self._saved_at = self._clock()
+        record = {
+            "attempt": self._attempt,
+            "recorder": self._recorder.as_json(),
+            "sources": {source.name: source.mark for source in self._sources},
+        }  # type: Dict[str, Any]
+        text = repr(record)
+        if text == self._saved:
+            return
+        try:
+            files.replace_json(self._paths.metrics_watch, record)
+            self._saved = text
+        except OSError as error:
+            self._say("what was read of the metrics cannot be kept: %s" % error)
+
+
+def _read_record(paths: RunPaths, say: Report) -> Dict[str, Any]:
+    try:
+        return files.read_json(paths.metrics_watch, _RECORD_LIMIT) or {}
+    except files.UnreadableError as error:
+        say(str(error))
+        return {}
+
+
+def _kept_recorder(kept: Dict[str, Any]) -> Dict[str, Any]:
+    """Keep of a record what a recorder can use: a job may have written it."""
+    found = kept.get("recorder")
+    found = found if isinstance(found, dict) else {}
+    size, told = found.get("size"), found.get("told")
+    return {
+        "size": size if isinstance(size, int) else 0,
+        "told": [word for word in told if isinstance(word, str)] if isinstance(told, list) else [],
+    }
