@@ -44,11 +44,15 @@ class JobSpec(Message):
 
 
 class EnvironmentSpec(Message):
-    """The Python environment; `flash_attn` says which one it has, or why none."""
+    """The Python environment; `flash_attn` says which one it has, or why none.
+
+    `active`: the job's PATH begins with its programs, and VIRTUAL_ENV names it.
+    """
 
     key: EnvironmentKey
     path: Text
     flash_attn: Annotated[Text, MAY_MISS] = ""
+    active: Annotated[bool, MAY_MISS] = False
 
 
 class SchedulerSpec(Message):

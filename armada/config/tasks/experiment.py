@@ -28,6 +28,7 @@ from armada.units import DURATION, duration_s
 
 StallAfter = Annotated[FilledText, shaped(re.compile(f"never|{DURATION.pattern}"), blanks=True)]
 
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SAYS_NOTHING: tuple[Any, ...] = (None, [], "")
 
 
@@ -65,8 +66,9 @@ class Experiment(Settings):
         "args": "arguments",
         "program": "script",
         "run": "command",
-        "environment": "env",
         "envs": "env",
+        "venv": "environment",
+        "variables": "env",
     }
 
     also_written: ClassVar[dict[str, SchemaPart]] = {"resume": {"type": "array", "items": {"type": "string"}}}
@@ -95,6 +97,8 @@ class Experiment(Settings):
     """Names of variables taken from home's environment."""
     env: Environment = Field(default_factory=dict)
     """Further variables for the job."""
+    environment: Literal["profile"] | None = None
+    """Python of the job. `profile`: the profile's own, as trainings and scripts have it. A command has none unless it says so."""
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
@@ -108,6 +112,11 @@ class Experiment(Settings):
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""
+
+    @property
+    def needs_profile(self) -> bool:
+        """Whether it runs on the GPUs of its profile unless it says otherwise, or in an environment made for it."""
+        return self.takes_gpus or self.environment is not None
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:
@@ -148,6 +157,13 @@ class Experiment(Settings):
         """Whether a path can be data: any file or folder."""
         return path.is_file() or path.is_dir()
 
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _is_no_list_of_variables(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value and all(_VARIABLE.fullmatch(str(key)) for key in value):
+            raise problem("is the Python environment; variables belong in `env`", hint="write env: instead")
+        return value
+
     @field_validator("stall_after")
     @classmethod
     def _is_a_span(cls, value: str | None) -> str | None:
@@ -163,7 +179,7 @@ class Experiment(Settings):
     @classmethod
     def _capital_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+            if not re.fullmatch(_VARIABLE.pattern, name):
                 raise problem(
                     f"{shown(name)} must be the NAME of a variable, in capitals; values are taken from the environment"
                 )

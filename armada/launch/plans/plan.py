@@ -165,7 +165,7 @@ def _spec(
         job=job,
         gpus=gpus,
         processes=processes,
-        environment=_environment(parts.environment, place.paths),
+        environment=_environment(parts, place.paths),
         scheduler=scheduler_settings(host),
         stop_grace_s=settings.stop_grace_s,
         time_limit_s=time_limit_s(host, settings.resources),
@@ -203,9 +203,11 @@ def _project(snapshot: Snapshot | None) -> ProjectSpec | None:
     return ProjectSpec(revision=snapshot.revision, dirty=snapshot.dirty) if snapshot else None
 
 
-def _environment(environment: Environment | None, paths: HostPaths) -> EnvironmentSpec | None:
+def _environment(parts: Parts, paths: HostPaths) -> EnvironmentSpec | None:
+    environment = parts.environment
     if environment is None:
         return None
     place = EnvironmentSpec(key=environment.key, path=str(paths.environment(environment.key)))
     chosen = environment.flash_attn
-    return place.model_copy(update={"flash_attn": chosen.why}) if chosen is not None else place
+    told: dict[str, object] = {"flash_attn": chosen.why} if chosen is not None else {}
+    return place.model_copy(update=told | ({"active": True} if parts.is_active else {}))

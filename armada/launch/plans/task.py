@@ -102,6 +102,7 @@ class Parts:
         argv: The job.
         variables: Of its environment, over those that every job gets.
         environment: Python's; None where the job brings its own.
+        is_active: The job works inside it: `python` and `torchrun` are its own.
         contents: Files that travel, beside the project's code.
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
         files: What a person would want to read beside the spec, by names below the run's folder.
@@ -120,6 +121,7 @@ class Parts:
     argv: list[str]
     variables: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
+    is_active: bool = False
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -208,10 +210,11 @@ class Task(ABC, Generic[S]):
             PreflightRefused: It needs one, and the host's GPUs cannot be seen.
         """
         # What runs on CPUs alone needs nothing a profile says.
-        if self.named_profile is not None or not (self.takes_gpus or self.settings.resources.gpus):
+        needed = self.takes_gpus or self.settings.needs_profile
+        if self.named_profile is not None or not (needed or self.settings.resources.gpus):
             return self.named_profile
         order = self.order
-        return find_profile(order.session.host, facts, order.home, takes_gpus=self.takes_gpus)
+        return find_profile(order.session.host, facts, order.home, needed=needed)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

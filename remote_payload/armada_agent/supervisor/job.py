@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from armada_agent.host import files
 from armada_agent.paths import RunPaths
-from armada_agent.supervisor import post_mortem
+from armada_agent.supervisor import job_variables, post_mortem
 from armada_agent.verdicts.cause import Cause
 
 _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of whoever logged in; the job brings its own
@@ -36,6 +36,7 @@ def compose_environment(
     environment = clean_environment()
     environment.update(spec["job"].get("env", {}))
     environment.update(secrets)
+    job_variables.activate(environment, spec)
     environment.update(
         ARMADA_RUN_ID=paths.run_id,
         ARMADA_ATTEMPT=str(attempt),

@@ -24,6 +24,8 @@ WRONG: list[tuple[str, str, int, str, str | None]] = [
     ("task: sft", "task: sft\nsync: {transport: rsync}", 3, "unknown key", "did you mean `sync.transfer`?"),
     ("name: qwen-lora", "name: 5", 1, "`name` must be text, not 5", 'put quotes around it: "5"'),
     ("name: qwen-lora", "name: true", 1, "`name` must be text, not true", 'put quotes around it: "true"'),
+    ("task: sft", "task: sft\nenvironment: {NCCL_DEBUG: INFO}", 3, "variables belong in `env`", "write env: instead"),
+    ("task: sft", "task: sft\nenvironment: profil", 3, "`environment` must be 'profile'", "did you mean profile?"),
     ("name: qwen-lora", "name: ' '", 1, "must not be empty", None),
     ("train: {", "trian: {", 5, "unknown key `trian`", "did you mean `train`?"),
     ("max_steps: 200", "max_stps: 200", 5, "unknown key `train.max_stps`", "did you mean `train.max_steps`?"),

@@ -142,6 +142,36 @@ def test_a_command_is_started_as_it_is_and_brings_no_environment(resolve: Resolv
     assert json.loads(plan.files["launch/command.json"])["env"] == {"PYTHONUNBUFFERED": "1"}
 
 
+def test_a_command_works_inside_the_environment_of_its_profile_where_it_says_so(resolve: Resolve) -> None:
+    plan = resolve(f"{COMMAND}environment: profile\n", A100, gpus=8)
+    script = resolve(SCRIPT, A100, gpus=8)
+    assert plan.environment is not None
+    assert script.environment is not None
+    assert (plan.gpus, plan.environment.key) == (0, script.environment.key)
+    told = plan.spec.as_json()["environment"]
+    assert isinstance(told, dict)
+    assert (told["path"], told["active"]) == (f"/root/.armada/envs/{plan.environment.key}", True)
+    assert script.spec.environment is not None
+    assert "active" not in script.spec.environment.model_dump(exclude_unset=True)
+
+
+@pytest.mark.parametrize("text", [SFT, SCRIPT])
+def test_the_environment_of_a_training_or_script_is_the_profiles_whether_it_says_so_or_not(
+    resolve: Resolve, text: str
+) -> None:
+    plain, said = resolve(text, DESK), resolve(f"{text}environment: profile\n", DESK)
+    assert plain.environment == said.environment
+    assert plain.spec.environment == said.spec.environment
+
+
+def test_a_command_with_an_environment_needs_a_profile_on_a_cluster(resolve: Resolve) -> None:
+    bare = {key: value for key, value in CLUSTER.items() if key != "profile"}
+    assert resolve(COMMAND, bare).profile is None
+    with pytest.raises(PreflightRefused, match="does not show which GPUs") as refused:
+        resolve(f"{COMMAND}environment: profile\n", bare)
+    assert "--profile" in (refused.value.hint or "")
+
+
 @pytest.mark.parametrize(
     ("profile", "asked", "seen", "takes", "cluster", "count"),
     [
