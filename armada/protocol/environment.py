@@ -47,7 +47,10 @@ class BuiltEnvironment(Message):
 
 
 class EnsureEnvironment(Request[BuiltEnvironment]):
-    """Make an environment unless it is there. `optional` are requirements that are skipped where the index has them not."""
+    """Make an environment unless it is there.
+
+    `optional` are requirements that are skipped where the index has them not; `constraints` are versions that all others keep to.
+    """
 
     method = "environment.ensure"
     answer = BuiltEnvironment
@@ -56,6 +59,7 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
     python: str
     torch_index: Annotated[str | None, MAY_MISS] = None
     optional: Annotated[str | None, MAY_MISS] = None
+    constraints: Annotated[str | None, MAY_MISS] = None
     flash_attn: Annotated[FlashAttention | None, MAY_MISS] = None
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, shown
+from armada.config.requirements import Requirement
 from armada.config.schedulers import Duration, Size
 from armada.config.settings import (
     Environment,
@@ -22,13 +23,13 @@ from armada.config.settings import (
     shaped,
 )
 from armada.config.sync import SyncSettings
+from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import tasks_with
 from armada.config.training import Data
 from armada.units import DURATION, duration_s
 
 StallAfter = Annotated[FilledText, shaped(re.compile(f"never|{DURATION.pattern}"), blanks=True)]
 
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SAYS_NOTHING: tuple[Any, ...] = (None, [], "")
 
 
@@ -97,8 +98,8 @@ class Experiment(Settings):
     """Names of variables taken from home's environment."""
     env: Environment = Field(default_factory=dict)
     """Further variables for the job."""
-    environment: Literal["profile"] | None = None
-    """Python of the job. `profile`: the profile's own, as trainings and scripts have it. A command has none unless it says so."""
+    environment: EnvironmentChoice = None
+    """Python of the job: `profile` or packages of your own; trainings and scripts have the profile's, commands none."""
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
@@ -112,6 +113,8 @@ class Experiment(Settings):
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""
+    requirement_lines: Annotated[tuple[Requirement, ...], Field(exclude=True, repr=False)] = ()
+    """`environment.requirements`, read."""
 
     @property
     def needs_profile(self) -> bool:
@@ -151,18 +154,13 @@ class Experiment(Settings):
                 if item.path is not None and not self.is_data(item.path):
                     place = document.value_place(("data", split, index, "path"))
                     raise place.error(f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}")
+        if isinstance(self.environment, JobEnvironment):
+            return self.model_copy(update={"requirement_lines": self.environment.read(document)})
         return self
 
     def is_data(self, path: Path) -> bool:
         """Whether a path can be data: any file or folder."""
         return path.is_file() or path.is_dir()
-
-    @field_validator("environment", mode="before")
-    @classmethod
-    def _is_no_list_of_variables(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value and all(_VARIABLE.fullmatch(str(key)) for key in value):
-            raise problem("is the Python environment; variables belong in `env`", hint="write env: instead")
-        return value
 
     @field_validator("stall_after")
     @classmethod
@@ -179,7 +177,7 @@ class Experiment(Settings):
     @classmethod
     def _capital_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not re.fullmatch(_VARIABLE.pattern, name):
+            if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
                 raise problem(
                     f"{shown(name)} must be the NAME of a variable, in capitals; values are taken from the environment"
                 )

@@ -8,11 +8,9 @@ from armada.config.tasks.command import Command
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.watch import watch_of
-from armada.provision.environment import plan_environment
 
 if TYPE_CHECKING:
     from armada.launch.plans.task import Place
-    from armada.provision.environment import Environment
 
 
 class CommandTask(Task[Command]):
@@ -20,7 +18,7 @@ class CommandTask(Task[Command]):
 
     def parts(self, place: Place) -> Parts:
         data = plan_job_data(self.settings, self.snapshot, place.paths)
-        environment = self._environment(place)
+        environment = self.plan_environment(place) if self.settings.environment is not None else None
         return Parts(
             argv=list(self.settings.command),
             environment=environment,
@@ -29,8 +27,3 @@ class CommandTask(Task[Command]):
             links=tuple(data.links),
             watch=watch_of(self.settings),
         )
-
-    def _environment(self, place: Place) -> Environment | None:
-        if self.settings.environment is None:
-            return None
-        return plan_environment(place.session, place.need_profile(), place.facts)

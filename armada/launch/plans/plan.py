@@ -95,7 +95,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     job = job.model_copy(update={"data": parts.links}) if parts.links else job
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
-    files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
+    files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files | _listed(parts.environment)
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = (*([snapshot.content] if snapshot else []), *parts.contents)
     missing = tuple(content for content in contents if not find(session, content).present)
@@ -197,6 +197,15 @@ def _subject(
         snapshot=task.snapshot,
         trained=parts.trained,
     )
+
+
+def _listed(environment: Environment | None) -> dict[str, str]:
+    """The packages, where they are the experiment's own; those of a profile lie beside it."""
+    if environment is None or not environment.is_own:
+        return {}
+    constraints = environment.constraints or ""
+    held = "".join(f"# held to {line}\n" for line in constraints.splitlines())
+    return {"launch/requirements.txt": held + environment.requirements}
 
 
 def _project(snapshot: Snapshot | None) -> ProjectSpec | None:

@@ -11,7 +11,6 @@ from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.watch import watch_of
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
-from armada.provision.environment import plan_environment
 from armada.provision.payload import payload_content
 
 if TYPE_CHECKING:
@@ -26,11 +25,13 @@ class ScriptTask(Task[Script]):
     takes itself out of the script's environment.
     """
 
+    needs = "launcher"
+
     def parts(self, place: Place) -> Parts:
         settings, profile, paths = self.settings, place.need_profile(), place.paths
         self._refuse_what_stays()
         data = plan_job_data(settings, self.snapshot, paths)
-        environment = plan_environment(place.session, profile, place.facts)
+        environment = self.plan_environment(place)
         payload = payload_content()
         return Parts(
             argv=[

@@ -17,6 +17,7 @@ from armada.errors import PreflightRefused
 from armada.launch.plans.machine import find_profile
 from armada.protocol.spec import WatchSpec
 from armada.provision.code import take_snapshot
+from armada.provision.environment import plan_environment
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from armada.provision.content import Content
     from armada.provision.environment import Environment
     from armada.provision.hub import HubModel
+    from armada.provision.own_packages import Needs
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
@@ -145,6 +147,8 @@ class Task(ABC, Generic[S]):
 
     rows: int = 0
     """Of data, as far as they were counted at home."""
+    needs: Needs = "nothing"
+    """Of the Python environment, where the experiment has requirements of its own."""
     counts_on_host: bool = False
     """Some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
 
@@ -215,6 +219,17 @@ class Task(ABC, Generic[S]):
             return self.named_profile
         order = self.order
         return find_profile(order.session.host, facts, order.home, needed=needed)
+
+    def plan_environment(self, place: Place) -> Environment:
+        """The environment of the profile, or of the experiment's own requirements.
+
+        Raises:
+            ConfigError: The requirements and the profile contradict each other.
+            PreflightRefused: There is no profile, or the profile wants what this host cannot have.
+            HostUnreachable: The host does not answer.
+        """
+        lines = self.settings.requirement_lines
+        return plan_environment(place.session, place.need_profile(), place.facts, lines, self.needs)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

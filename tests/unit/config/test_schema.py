@@ -47,6 +47,7 @@ resources: {gpus: all, memory: 64G, time_limit: 24h}
 tracking: {wandb: off, project: p}
 secrets: [TOKEN]
 env: {NCCL_DEBUG_LEVEL: 1, A: b}
+environment: {requirements: pyproject.toml, extras: [a], groups: [b]}
 stop_grace_s: 5
 sync: {every: 5m, keep_home: {last: 2}, include_optimizer: last, bwlimit: 20M, window: "22:00-07:00", streams: 4, outputs: ["a/**"]}
 """
@@ -58,6 +59,7 @@ code: .
 arguments: [--x]
 checkpoint: {pattern: "out/*"}
 resume: [--resume, "{checkpoint}"]
+environment: {requirements: [einops, "transformers>=4.44"]}
 """
 HOSTS = """
 bwlimit: 50M

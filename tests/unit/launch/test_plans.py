@@ -15,7 +15,7 @@ from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
 from armada.config.profiles import load_profile
 from armada.config.tasks.experiment import Resources
-from armada.errors import PreflightRefused
+from armada.errors import ConfigError, PreflightRefused
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.plan import Plan
 from armada.launch.plans.task import Order
@@ -162,6 +162,33 @@ def test_the_environment_of_a_training_or_script_is_the_profiles_whether_it_says
     plain, said = resolve(text, DESK), resolve(f"{text}environment: profile\n", DESK)
     assert plain.environment == said.environment
     assert plain.spec.environment == said.spec.environment
+
+
+def test_requirements_of_a_script_are_put_on_top_of_torch_and_kept_beside_the_plan(resolve: Resolve) -> None:
+    plan = resolve(f"{SCRIPT}environment: {{requirements: [einops]}}\n", A100, gpus=8)
+    profiles = resolve(SCRIPT, A100, gpus=8)
+    assert plan.environment is not None
+    assert profiles.environment is not None
+    assert plan.environment.key != profiles.environment.key
+    assert plan.environment.requirements == "torch==2.13.0\naccelerate==1.15.0\neinops\n"
+    listed = plan.files["launch/requirements.txt"]
+    assert listed == f"# held to torch==2.13.0\n{plan.environment.requirements}"
+    assert plan.spec.job.argv[0] == f"/root/.armada/envs/{plan.environment.key}/bin/python"
+    assert "launch/requirements.txt" not in profiles.files
+
+
+def test_requirements_of_a_training_are_put_on_top_of_the_profiles(resolve: Resolve) -> None:
+    plan = resolve(f"{SFT}environment: {{requirements: [einops]}}\n", A100, gpus=8)
+    profiles = resolve(SFT, A100, gpus=8)
+    assert plan.environment is not None
+    assert profiles.environment is not None
+    assert plan.environment.requirements == profiles.environment.requirements + "einops\n"
+    assert plan.environment.flash_attn == profiles.environment.flash_attn
+
+
+def test_requirements_that_contradict_the_profile_are_refused_before_anything(resolve: Resolve) -> None:
+    with pytest.raises(ConfigError, match=r"e\.yaml:7: torch==2\.4\.0 contradicts torch==2\.13\.0, .*\.yaml:\d+"):
+        resolve(f"{SCRIPT}environment: {{requirements: [torch==2.4.0]}}\n", DESK)
 
 
 def test_a_command_with_an_environment_needs_a_profile_on_a_cluster(resolve: Resolve) -> None:
