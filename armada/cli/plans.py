@@ -85,7 +85,9 @@ def _say_checks(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
 
 
 def _say_environment(reporter: Reporter, plan: Plan) -> None:
-    environment = plan.environment
+    environment, existing = plan.environment, plan.existing
+    if existing is not None:
+        reporter.stage("environment", f"{sanitize_line(existing.path, 300)} (yours: {existing.said})")
     if environment is None:
         return
     origin = " from your requirements" if environment.is_own else ""

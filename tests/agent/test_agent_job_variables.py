@@ -96,6 +96,16 @@ def test_a_job_inside_an_environment_finds_its_programs_first(host: Host, tmp_pa
     assert (seen["PATH"], seen["VIRTUAL_ENV"]) == (f"{folder}/bin:/opt/mine:/bin", str(folder))
 
 
+def test_an_environment_of_condas_is_named_as_conda_does(this_host: Host, tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "conda/envs/mine")
+    place = {"key": "existing", "path": str(folder), "active": True, "existing": True, "conda": True}
+    this_host.launch("conda-1", *PRINT, environment=place)
+    this_host.await_end("conda-1")
+    seen = variables(this_host, "conda-1", 1)
+    assert (seen["PATH"].split(":")[0], seen["CONDA_PREFIX"]) == (f"{folder}/bin", str(folder))
+    assert "VIRTUAL_ENV" not in seen
+
+
 def test_a_job_whose_environment_is_not_active_keeps_its_path(this_host: Host, tmp_path: Path) -> None:
     folder = make_environment(tmp_path / "envs/cpu-1")
     this_host.launch("outside-1", *PRINT, environment={"key": "cpu-1", "path": str(folder)})

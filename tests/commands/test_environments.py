@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,3 +82,37 @@ def test_a_line_that_contradicts_the_profile_starts_nothing(offline: Armada) -> 
     assert "exp.yaml:1: torch==2.4.0 contradicts torch==2.13.0, which profile bare pins" in refused.stderr
     assert "bare.yaml:2" in refused.stderr
     assert offline.json("ps") == []
+
+
+def test_a_command_runs_in_an_environment_that_is_there_and_show_names_it(armada: Armada) -> None:
+    folder = armada.folder / "mine"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    before = sorted(folder.rglob("*"))
+    show = "import os, sys; print(sys.prefix, os.environ['VIRTUAL_ENV'])"
+    armada.command("python", "-c", show, environment={"existing": str(folder)})
+    done = armada.run("launch", "--host", "local", "exp.yaml", "--follow")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert f"environment {folder}, yours (Python {platform.python_version()})" in said
+    run_id = armada.json("ps")[0]["run_id"]
+    assert (armada.local_runs / run_id / "output.log").read_text() == f"{folder} {folder}\n"
+    assert f"environment {folder} (yours)" in armada.run("show", run_id).stdout
+    assert armada.run("exec", run_id, "--", "python", "-c", show).stdout == f"{folder} {folder}\n"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_environment_that_is_not_there_or_lacks_torch_starts_nothing(armada: Armada) -> None:
+    armada.command("true", environment={"existing": "/no/such/venv"})
+    gone = armada.run("launch", "--host", "local", "exp.yaml")
+    assert gone.returncode == 5
+    assert "there is no folder /no/such/venv on this host" in gone.stderr
+    folder = armada.folder / "mine"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (armada.folder / "train.py").write_text("")
+    asked = {"existing": str(folder)}
+    script = {"name": "s", "task": "script", "script": "train.py", "code": ".", "environment": asked}
+    armada.write("script.yaml", json.dumps(script))
+    lacking = armada.run("launch", "--host", "local", "--profile", "cpu", "script.yaml")
+    assert lacking.returncode == 3
+    assert f"{folder} has no torch and accelerate, which this task needs" in lacking.stderr
+    assert armada.json("ps") == []

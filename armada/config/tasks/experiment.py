@@ -119,7 +119,13 @@ class Experiment(Settings):
     @property
     def needs_profile(self) -> bool:
         """Whether it runs on the GPUs of its profile unless it says otherwise, or in an environment made for it."""
-        return self.takes_gpus or self.environment is not None
+        return self.takes_gpus or (self.environment is not None and self.existing is None)
+
+    @property
+    def existing(self) -> JobEnvironment | None:
+        """The environment, where the user made it on the host."""
+        environment = self.environment
+        return environment if isinstance(environment, JobEnvironment) and not environment.is_built else None
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:

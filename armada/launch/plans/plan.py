@@ -30,12 +30,16 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Facts
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
+    from armada.provision.existing import ExistingEnvironment
     from armada.provision.hub import HubModel
 
 SPEC_FORMAT: Literal[1] = 1
 
 SUBMISSION = 1
 """The first hand-over; a later one (after a lost host, say) gets the next number."""
+
+EXISTING = "existing"
+"""The key of every environment that armada did not build: its path names it."""
 
 OUTBOX_FLOOR_BYTES = 5_000_000_000
 """With less free disk than this on the host, the outbox gives up middle checkpoints rather than stop the training."""
@@ -56,6 +60,7 @@ class Plan:
     gpus: int
     batch: Batch | None
     environment: Environment | None
+    existing: ExistingEnvironment | None
     contents: tuple[Content, ...]
     missing: tuple[Content, ...]
     spec: Spec
@@ -109,6 +114,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         gpus=gpus,
         batch=parts.batch,
         environment=parts.environment,
+        existing=parts.existing,
         contents=contents,
         missing=missing,
         spec=spec,
@@ -213,7 +219,10 @@ def _project(snapshot: Snapshot | None) -> ProjectSpec | None:
 
 
 def _environment(parts: Parts, paths: HostPaths) -> EnvironmentSpec | None:
-    environment = parts.environment
+    environment, existing = parts.environment, parts.existing
+    if existing is not None:
+        found = EnvironmentSpec(key=EXISTING, path=existing.path, active=True, existing=True, python=existing.version)
+        return found.model_copy(update={"conda": True}) if existing.is_conda else found
     if environment is None:
         return None
     place = EnvironmentSpec(key=environment.key, path=str(paths.environment(environment.key)))

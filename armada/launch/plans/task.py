@@ -18,6 +18,7 @@ from armada.launch.plans.machine import find_profile
 from armada.protocol.spec import WatchSpec
 from armada.provision.code import take_snapshot
 from armada.provision.environment import plan_environment
+from armada.provision.existing import ExistingEnvironment, examine_environment
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -105,6 +106,7 @@ class Parts:
         variables: Of its environment, over those that every job gets.
         environment: Python's; None where the job brings its own.
         is_active: The job works inside it: `python` and `torchrun` are its own.
+        existing: Stands in for `environment`: one that the user made on the host.
         contents: Files that travel, beside the project's code.
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
         files: What a person would want to read beside the spec, by names below the run's folder.
@@ -124,6 +126,7 @@ class Parts:
     variables: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
     is_active: bool = False
+    existing: ExistingEnvironment | None = None
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -230,6 +233,20 @@ class Task(ABC, Generic[S]):
         """
         lines = self.settings.requirement_lines
         return plan_environment(place.session, place.need_profile(), place.facts, lines, self.needs)
+
+    def examine_environment(self, place: Place, *needed: str) -> ExistingEnvironment | None:
+        """The environment that the user made on the host, examined; None where the experiment names none.
+
+        Args:
+            place: Of the run.
+            needed: Packages that the task cannot do without.
+
+        Raises:
+            ProvisionFailed: It is not there, its Python does not start, or somebody else could have changed it.
+            PreflightRefused: It lacks what the task needs.
+        """
+        wanted = self.settings.existing
+        return examine_environment(place.session, wanted, needed) if wanted is not None else None
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

@@ -51,6 +51,7 @@ METHODS = {
     "content.receive": "rpc.receiving:receive",
     "environment.ensure": "provision.environment:ensure",
     "environment.status": "provision.environment:report",
+    "environment.examine": "provision.existing:examine",
     "model.find": "provision.models:find",
     "model.fetch": "provision.models:fetch",
 }

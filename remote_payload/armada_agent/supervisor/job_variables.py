@@ -125,11 +125,13 @@ def login_variables(home: str) -> Dict[str, str]:
 def activate(environment: Dict[str, str], spec: Mapping[str, Any]) -> None:
     """Put the programs of a run's Python environment first, where its plan says that the job works inside it."""
     planned = spec.get("environment")
-    folder = planned.get("path") if isinstance(planned, dict) and planned.get("active") is True else None
+    if not isinstance(planned, dict) or planned.get("active") is not True:
+        return
+    folder = planned.get("path")
     if isinstance(folder, str):
         programs = os.path.join(folder, "bin")
         environment["PATH"] = join_paths(programs, environment.get("PATH") or _LOGIN_PATH)
-        environment["VIRTUAL_ENV"] = folder
+        environment["CONDA_PREFIX" if planned.get("conda") is True else "VIRTUAL_ENV"] = folder
 
 
 def _recorded(paths: RunPaths) -> Optional[Dict[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 from armada.config.documents import Place
 from armada.config.requirements import Requirement, read_file, read_line
 from armada.errors import ConfigError
-from tests.unit.config.experiments import COMMAND, load, refused
+from tests.unit.config.experiments import COMMAND, SFT, load, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +143,13 @@ def test_a_file_outside_may_include_what_lies_beside_it(tmp_path: Path) -> None:
         ("{requirements: [5]}", 4, r"e.yaml:4: `environment.requirements\[0\]` must be text, not 5", "quotes"),
         ("{requirements: [a], extras: [b]}", 4, "`environment.extras` belongs to a pyproject.toml", "pyproject.toml"),
         ("{packages: [a]}", 4, "unknown key `environment.packages`", "`environment.requirements`"),
-        ("{}", 4, "`environment.requirements` is missing", None),
+        ("{}", 4, "`environment` needs one of `requirements`, `existing` and `conda`", None),
+        ("{requirements: [a], conda: b}", 4, "`environment.conda` cannot stand beside `requirements`", "keep one"),
+        ("{existing: venvs/mine}", 4, "must be a folder on the host, absolute or from ~/", "existing: ~/venvs/mine"),
+        ("{existing: /}", 4, "must be a folder on the host", None),
+        ("{conda: /opt/conda/envs/x}", 4, "must be the name of an environment of conda's", "existing: PATH"),
+        ("{conda: -n}", 4, "must be the name of an environment of conda's", None),
+        ("{venv: ~/x}", 4, "unknown key `environment.venv`", "`environment.existing`"),
         ("{requirements: ['-r x.txt']}", 4, "`-r` belongs to a file", "requirements: FILE"),
         ('{requirements: ["a==1\\n--index-url=http://x"]}', 4, "characters that no requirement has", None),
     ],
@@ -241,3 +247,11 @@ def test_a_project_of_another_tool_is_told_what_to_name_instead(project: Path) -
     with pytest.raises(ConfigError, match=r"there is no \[project\] table") as caught:
         in_project(project, "", "[tool.poetry]\nname = 'x'\n")
     assert "poetry export" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("key", ["existing: ~/venv", "conda: mine"])
+def test_a_training_takes_no_environment_that_armada_did_not_build(project: Path, key: str) -> None:
+    error = refused(project, f"{SFT}environment: {{{key}}}\n")
+    assert error.line == 6
+    assert "the bundled trainer needs the releases it is tested with" in error.message
+    assert "requirements" in (error.hint or "")

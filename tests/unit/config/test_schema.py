@@ -20,6 +20,7 @@ from armada.config.hosts import Host, HostsFile
 from armada.config.profiles import Profile
 from armada.config.schema import FILES, schema_of
 from armada.config.settings import PROBLEM
+from armada.config.tasks.command import Command
 from armada.config.tasks.script import Script
 from armada.config.tasks.sft import Sft
 
@@ -59,6 +60,14 @@ code: .
 arguments: [--x]
 checkpoint: {pattern: "out/*"}
 resume: [--resume, "{checkpoint}"]
+environment: {existing: ~/venv}
+"""
+COMMAND = """
+name: a command
+task: command
+command: [torchrun, a.py]
+resources: {gpus: 2, cpus: 4}
+secrets: [TOKEN]
 environment: {requirements: [einops, "transformers>=4.44"]}
 """
 HOSTS = """
@@ -178,9 +187,10 @@ def spoilt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     [
         ("experiment", Sft, EVERYTHING, {}),
         ("experiment", Script, SCRIPT, {}),
+        ("experiment", Command, COMMAND, {}),
         ("profile", Profile, PROFILE, {"name": "p"}),
     ],
-    ids=["sft", "script", "profile"],
+    ids=["sft", "script", "command", "profile"],
 )
 def test_what_armada_refuses_for_its_shape_the_schema_refuses_and_what_it_takes_it_takes(
     tmp_path: Path, kind: str, model: type[BaseModel], text: str, given: dict[str, Any]
