@@ -95,9 +95,13 @@ def _say_checks(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
 
 
 def _say_environment(reporter: Reporter, plan: Plan) -> None:
-    environment = plan.environment
+    environment, existing = plan.environment, plan.existing
+    if existing is not None:
+        reporter.stage("environment", f"{sanitize_line(existing.path, 300)} (yours: {existing.said})")
     if environment is None:
         return
-    reporter.stage("environment", f"{environment.key} ({'already there' if environment.ready else 'to be built'})")
+    origin = " from your requirements" if environment.is_own else ""
+    state = f"already there, built{origin}" if environment.ready and origin else "already there"
+    reporter.stage("environment", f"{environment.key} ({state if environment.ready else f'to be built{origin}'})")
     if plan.gpus and environment.flash_attn is not None:
         reporter.stage("attention", f"hub kernel, then flash-attn, then SDPA; {environment.flash_attn.why}")

@@ -65,6 +65,9 @@ def _show(options: argparse.Namespace) -> int:
         print("".join(f"  quota {line}\n" for line in describe_allowance(quota)), end="")
     if run.state in ("failed", "cancelled"):
         _say_next(run, spec, kept)
+    environment = mapping(spec.get("environment"))
+    if environment.get("existing") is True:
+        print(f"  environment {sanitize_line(environment.get('path'), 400)} (yours)")
     argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
     print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
     return 0

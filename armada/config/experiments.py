@@ -32,7 +32,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     folder = document.path.absolute().parent
     for text in overrides:
         apply_override(document, text)
-    given = {"origin": document.path.absolute(), "places": written_places(document)}
+    given = {"origin": document.path.absolute(), "places": written_places(document), "requirement_lines": ()}
     model = model_of(document.data.get("task"))
     return validate(document, model, given=given, context={"folder": folder}).find_files(document)
 

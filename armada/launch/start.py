@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
 from armada.launch.plans.plan import SUBMISSION
@@ -94,6 +95,8 @@ def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
         for note in left_out:
             progress.stage("", f"⚠ {note}")
         parts.append(f"environment {plan.environment.key} {f'built in {span(seconds)}' if built else 'already there'}")
+    if plan.existing is not None:
+        parts.append(f"environment {sanitize_line(plan.existing.path, 300)}, yours ({plan.existing.said})")
     if plan.hub is not None and plan.environment is not None:
         fetched = not plan.hub.present and fetch_model(session, plan.hub, plan.environment.key, progress)
         size = f" ({amount(plan.hub.size_bytes)})" if plan.hub.size_bytes else ""

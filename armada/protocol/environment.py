@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, RootModel
+from pydantic import ConfigDict, Field, RootModel
 
 from armada.protocol.message import (
     MAY_MISS,
@@ -18,6 +18,7 @@ from armada.protocol.message import (
     Size,
     Text,
     any_word,
+    line,
     word,
 )
 
@@ -47,7 +48,10 @@ class BuiltEnvironment(Message):
 
 
 class EnsureEnvironment(Request[BuiltEnvironment]):
-    """Make an environment unless it is there. `optional` are requirements that are skipped where the index has them not."""
+    """Make an environment unless it is there.
+
+    `optional` are requirements that are skipped where the index has them not; `constraints` are versions that all others keep to.
+    """
 
     method = "environment.ensure"
     answer = BuiltEnvironment
@@ -56,7 +60,28 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
     python: str
     torch_index: Annotated[str | None, MAY_MISS] = None
     optional: Annotated[str | None, MAY_MISS] = None
+    constraints: Annotated[str | None, MAY_MISS] = None
     flash_attn: Annotated[FlashAttention | None, MAY_MISS] = None
+
+
+class ExaminedEnvironment(Message):
+    """An environment that a person made; a package is null where it is not there, empty where its version is not known."""
+
+    path: Text
+    python: Text
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+    is_conda: bool
+    packages: dict[str, Annotated[str, line(60)] | None]
+
+
+class ExamineEnvironment(Request[ExaminedEnvironment]):
+    """Ask what an environment that a person made has: the one at `path`, or conda's of that name."""
+
+    method = "environment.examine"
+    answer = ExaminedEnvironment
+    packages: Many[str]
+    path: Annotated[str | None, MAY_MISS] = None
+    conda: Annotated[str | None, MAY_MISS] = None
 
 
 class EnvironmentStates(RootModel[dict[str, Annotated[str, any_word("ready", "building", "absent", "partial")]]]):

@@ -45,11 +45,19 @@ class JobSpec(Message):
 
 
 class EnvironmentSpec(Message):
-    """The Python environment; `flash_attn` says which one it has, or why none."""
+    """The Python environment; `flash_attn` says which one it has, or why none.
+
+    `active`: the job's PATH begins with its programs, and VIRTUAL_ENV names it, or CONDA_PREFIX where it is conda's.
+    `existing`: the user made it, and `path` is all that names it.
+    """
 
     key: EnvironmentKey
     path: Text
     flash_attn: Annotated[Text, MAY_MISS] = ""
+    active: Annotated[bool, MAY_MISS] = False
+    existing: Annotated[bool, MAY_MISS] = False
+    conda: Annotated[bool, MAY_MISS] = False
+    python: Annotated[Text, MAY_MISS] = ""
 
 
 class SchedulerSpec(Message):

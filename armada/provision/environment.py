@@ -1,4 +1,4 @@
-"""The payload's Python environment on a host: named by everything that goes into it, built once, by the host's own uv."""
+"""A Python environment on a host: named by everything that goes into it, built once, by the host's own uv."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.environment import AskEnvironments, EnsureEnvironment
 from armada.protocol.facts import GpuKind
-from armada.provision.environment_key import cuda_major, environment_key, optional_text, requirements_text
-from armada.provision.flash_attention import FlashAttention, choose_flash_attention
+from armada.provision.environment_key import environment_key, profile_packages
+from armada.provision.own_packages import own_packages
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
+    from armada.config.requirements import Requirement
     from armada.foundation.progress import Progress
     from armada.protocol.facts import Facts
+    from armada.provision.flash_attention import FlashAttention
+    from armada.provision.own_packages import Needs
     from armada.rpc.session import HostSession
 
 BUILD_S = 3 * 3600.0
@@ -35,21 +38,38 @@ class Environment:
     ready: bool
     optional: str | None = None
     flash_attn: FlashAttention | None = None
+    constraints: str | None = None
+    is_own: bool = False
 
 
-def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> Environment:
-    """Name the environment a profile asks for on this host, and ask whether it is there.
+def plan_environment(
+    session: HostSession,
+    profile: Profile,
+    facts: Facts,
+    lines: tuple[Requirement, ...] = (),
+    needs: Needs = "payload",
+) -> Environment:
+    """Name the environment that is asked for on this host, and ask whether it is there.
+
+    Args:
+        session: With the host.
+        profile: Its Python and torch, and all of its packages unless there are `lines`.
+        facts: What the host said of itself.
+        lines: Requirements of an experiment's own.
+        needs: What the task needs beside them.
 
     Raises:
+        ConfigError: The requirements contradict the profile, or each other.
         PreflightRefused: A wheel of flash-attn was asked for and there is none that fits.
     """
     hardware = facts.hardware
     if session.host.batch is not None and profile.gpus.count:
         # One logs in where no GPUs are; what runs gets those the profile is for.
         hardware = dataclasses.replace(hardware, gpus=(GpuKind(profile.gpus.model or ""),))
-    key = environment_key(profile, hardware)
-    flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
-    if flash_attn.mode == "none" and flash_attn.required:
+    packages = own_packages(profile, hardware, lines, needs) if lines else profile_packages(profile, hardware)
+    key = environment_key(profile, hardware, packages)
+    flash_attn = packages.flash_attn
+    if flash_attn is not None and flash_attn.mode == "none" and flash_attn.required:
         raise PreflightRefused(
             f"profile {profile.name} requires a wheel of flash-attn: {flash_attn.why}",
             hint="environment.flash_attn: auto continues without it; build compiles it, which takes hours",
@@ -60,11 +80,13 @@ def plan_environment(session: HostSession, profile: Profile, facts: Facts) -> En
     return Environment(
         key,
         wanted.python,
-        requirements_text(profile),
+        packages.requirements,
         wanted.torch_index,
         states.get(key) == "ready",
-        optional_text(profile, hardware),
+        packages.optional,
         flash_attn,
+        packages.constraints,
+        packages.is_own,
     )
 
 
@@ -87,6 +109,8 @@ def ensure_environment(
         optional=environment.optional,
         flash_attn=environment.flash_attn.request if environment.flash_attn else None,
     )
+    if environment.constraints is not None:
+        request = request.model_copy(update={"constraints": environment.constraints})
     answer = session.call(
         request,
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ConfigError
-from armada.provision.flash_attention import choose_flash_attention
+from armada.provision.flash_attention import FlashAttention, choose_flash_attention
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
@@ -41,30 +42,62 @@ def has_package(requirements: str, name: str) -> bool:
     return re.search(rf"^{re.escape(name)}(?![\w.-])", requirements, re.MULTILINE | re.IGNORECASE) is not None
 
 
-def environment_key(profile: Profile, hardware: Hardware) -> str:
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """The packages of an environment.
+
+    Attributes:
+        requirements: The list that uv gets.
+        constraints: Versions that whatever it installs has to keep to.
+        optional: Packages that are skipped where the host's index has them not.
+        flash_attn: Which flash-attn; None where nobody chooses one.
+        is_own: The list is the experiment's, on top of what its profile and task need.
+    """
+
+    requirements: str
+    constraints: str | None = None
+    optional: str | None = None
+    flash_attn: FlashAttention | None = None
+    is_own: bool = False
+
+
+def profile_packages(profile: Profile, hardware: Hardware) -> Packages:
+    """The packages of a profile's own environment.
+
+    Raises:
+        ConfigError: Its lists pin one package differently.
+    """
+    flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
+    return Packages(requirements_text(profile), optional=optional_text(profile, hardware), flash_attn=flash_attn)
+
+
+def environment_key(profile: Profile, hardware: Hardware, packages: Packages | None = None) -> str:
     """The name of the environment's folder: another one as soon as anything in it would be another.
 
     Args:
         profile: Whose environment.
         hardware: Of the machine that it is for.
+        packages: What is in it; the profile's own by default.
 
     Returns:
         `cpu-4f2a9c1b07d3`, `cu130-…`.
     """
     has_gpus = _has_gpus(profile, hardware)
-    flash_attn = choose_flash_attention(profile, hardware, cuda_major(profile, hardware))
+    packages = packages or profile_packages(profile, hardware)
     made_of: dict[str, object] = {
-        "requirements": sorted(requirements_text(profile).splitlines()),
+        "requirements": sorted(packages.requirements.splitlines()),
         "python": profile.environment.python,
         "machine": hardware.machine,
         "gpus": has_gpus,
         "torch_index": profile.environment.torch_index,
     }
     # Only where there is any, so that environments without keep the names they were built under.
-    if optional := optional_text(profile, hardware):
-        made_of["optional"] = sorted(optional.splitlines())
-    if flash_attn.request is not None:
-        made_of["flash_attn"] = flash_attn.request.model_dump(mode="json")
+    if packages.optional:
+        made_of["optional"] = sorted(packages.optional.splitlines())
+    if packages.flash_attn is not None and packages.flash_attn.request is not None:
+        made_of["flash_attn"] = packages.flash_attn.request.model_dump(mode="json")
+    if packages.constraints:
+        made_of["constraints"] = sorted(packages.constraints.splitlines())
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return f"{_build(profile.environment.torch) if has_gpus else 'cpu'}-{digest[:12]}"
 

@@ -46,11 +46,16 @@ def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
         "host": spec.get("host"),
         "profile": spec.get("profile"),
         "gpus": spec.get("gpus"),
-        "environment": environment.get("key") if isinstance(environment, dict) else None,
+        "environment": _environment(environment) if isinstance(environment, dict) else None,
         "batch": training.get("batch") if isinstance(training, dict) else None,
         "project": spec.get("project"),
     }
     return dict(flat({f"({name})": value for name, value in made.items() if value is not None}))
+
+
+def _environment(environment: Mapping[str, Any]) -> Any:
+    """Its key; one that the user made is known by its path."""
+    return environment.get("path" if environment.get("existing") is True else "key")
 
 
 def differing(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # slots need Python 3.10; scripts bring older ones
 class RunFolder:
     """Paths in `<root>/runs/<run_id>/`, and this process's rank among the ranks of the attempt."""
 

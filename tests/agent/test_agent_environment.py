@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ import pytest
 from armada_agent.provision import environment, pip_configuration, uv
 
 from tests.agent.conversation import Conversation, Host, Refused
+from tests.package_index import build_wheel
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -24,30 +22,6 @@ if TYPE_CHECKING:
 
 UV = Path(sys.executable).with_name("uv")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-def build_wheel(index: Path, name: str, version: str, scripts: dict[str, str] | None = None) -> None:
-    """Put a wheel without any code on a package index made of files."""
-    folder = index / name
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    content = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        **{f"{name}-{version}.data/scripts/{script}": text for script, text in (scripts or {}).items()},
-    }
-    record = [f"{info}/RECORD,,"]
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in content.items():
-            entry = zipfile.ZipInfo(path)
-            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16  # pip keeps the mode
-            archive.writestr(entry, text)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-            record.append(f"{path},sha256={digest},{len(text)}")
-        archive.writestr(f"{info}/RECORD", "\n".join(record) + "\n")
-    links = "".join(f'<a href="{file.name}">{file.name}</a>' for file in sorted(folder.glob("*.whl")))
-    (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +135,36 @@ def test_what_uv_said_explains_a_failure(with_uv: dict[str, str], converse: Call
     assert refused.value.kind == "environment"
     assert host.call("environment.status", keys=["cpu-1"]) == {"cpu-1": "partial"}
     assert ensure(host)["outcome"] == "built"
+
+
+def test_constraints_hold_for_what_is_pulled_in_and_ask_for_nothing(
+    with_uv: dict[str, str], converse: Callable[..., Conversation], index: Path, tmp_path: Path
+) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        build_wheel(tmp_path / "index", "base", version)
+        build_wheel(tmp_path / "index", "other", version)
+    build_wheel(tmp_path / "index", "top", "1.0", needs=["base", "other"])
+    (tmp_path / "limits.txt").write_text("other<3\n")
+    given = {"PIP_INDEX_URL": f"file://{tmp_path}/index", "PIP_CONSTRAINT": f"{tmp_path}/limits.txt"}
+    host = Host(converse(environment={**with_uv, **given}))
+    python = sys.base_prefix + "/bin/python3"
+    held: dict[str, Any] = {"requirements": "top\n", "constraints": "base==1.0\ntiny==9\n", "python": python}
+    assert host.call("environment.ensure", key="own-1", **held)["freeze"] == "base==1.0\nother==2.0\ntop==1.0"
+
+
+def test_requirements_that_exclude_each_other_are_told_in_uvs_words(
+    with_uv: dict[str, str], converse: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    build_wheel(tmp_path / "index", "torch", "2.13.0")
+    build_wheel(tmp_path / "index", "torch", "2.4.0")
+    build_wheel(tmp_path / "index", "old", "1.0", needs=["torch<2.5"])
+    host = Host(converse(environment={**with_uv, "PIP_INDEX_URL": f"file://{tmp_path}/index"}))
+    python = sys.base_prefix + "/bin/python3"
+    held: dict[str, Any] = {"requirements": "old\n", "constraints": "torch==2.13.0\n", "python": python}
+    with pytest.raises(Refused, match=r"(?s)No solution found.*old.*torch") as refused:
+        host.call("environment.ensure", key="own-1", **held)
+    assert "change a requirement that uv names" in (refused.value.hint or "")
+    assert host.call("environment.status", keys=["own-1"]) == {"own-1": "partial"}
 
 
 def test_extra_indexes_mean_what_they_mean_to_pip(

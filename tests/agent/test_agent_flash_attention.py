@@ -13,7 +13,8 @@ from armada_agent.provision import flash_attention
 from armada_agent.provision.flash_attention import GIB, plan_build
 
 from tests.agent.conversation import Host, Refused
-from tests.agent.test_agent_environment import build_wheel, index, surroundings, with_uv
+from tests.agent.test_agent_environment import index, surroundings, with_uv
+from tests.package_index import build_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from armada_agent.paths import RunPaths
+from armada_agent.runs import shell
 
 from tests.agent.conversation import Conversation, Host
 
@@ -70,3 +72,54 @@ def test_what_the_hosts_setup_exports_is_seen_and_the_rest_of_the_shell_is_not(
     assert set(os.environ["PATH"].split(":")) <= set(seen["PATH"].split(":"))
     assert not {"WANDB_API_KEY", "MY_OWN", "NCCL_DEBUG"} & set(seen)
     conversation.hang_up()
+
+
+def make_environment(folder: Path) -> Path:
+    """A folder with the programs of an environment; its `python` says only its name."""
+    (folder / "bin").mkdir(parents=True)
+    for name in ("python", "torchrun"):
+        (folder / "bin" / name).write_text(f"#!/bin/sh\necho this is {name} of the environment\n")
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["python", "torchrun"])
+def test_a_job_inside_an_environment_finds_its_programs_first(host: Host, tmp_path: Path, name: str) -> None:
+    folder = make_environment(tmp_path / "envs/cpu-1")
+    place = {"key": "cpu-1", "path": str(folder), "active": True}
+    host.launch("inside-1", name, environment=place, job={"env": {"PATH": "/opt/mine:/bin"}})
+    assert host.await_end("inside-1")["state"] == "succeeded"
+    assert host.output("inside-1") == f"this is {name} of the environment\n"
+    host.launch("inside-2", *PRINT, environment=place, job={"env": {"PATH": "/opt/mine:/bin"}})
+    host.await_end("inside-2")
+    seen = variables(host, "inside-2", 1)
+    assert (seen["PATH"], seen["VIRTUAL_ENV"]) == (f"{folder}/bin:/opt/mine:/bin", str(folder))
+
+
+def test_an_environment_of_condas_is_named_as_conda_does(this_host: Host, tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "conda/envs/mine")
+    place = {"key": "existing", "path": str(folder), "active": True, "existing": True, "conda": True}
+    this_host.launch("conda-1", *PRINT, environment=place)
+    this_host.await_end("conda-1")
+    seen = variables(this_host, "conda-1", 1)
+    assert (seen["PATH"].split(":")[0], seen["CONDA_PREFIX"]) == (f"{folder}/bin", str(folder))
+    assert "VIRTUAL_ENV" not in seen
+
+
+def test_a_job_whose_environment_is_not_active_keeps_its_path(this_host: Host, tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "envs/cpu-1")
+    this_host.launch("outside-1", *PRINT, environment={"key": "cpu-1", "path": str(folder)})
+    this_host.await_end("outside-1")
+    seen = variables(this_host, "outside-1", 1)
+    assert str(folder) not in seen["PATH"]
+    assert "VIRTUAL_ENV" not in seen
+
+
+def test_a_persons_shell_in_a_run_finds_the_programs_of_its_environment_first(this_host: Host, tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "envs/cpu-1")
+    place = {"key": "cpu-1", "path": str(folder), "active": True}
+    this_host.launch("inside-1", "true", environment=place)
+    this_host.await_end("inside-1")
+    seen = shell.compose_environment(RunPaths(str(this_host.root), "inside-1"), {})
+    assert seen["PATH"].split(":")[0] == f"{folder}/bin"
+    assert seen["VIRTUAL_ENV"] == str(folder)

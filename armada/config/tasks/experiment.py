@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.files import Files
+from armada.config.requirements import Requirement
 from armada.config.schedulers import Duration, Size
 from armada.config.settings import (
     Environment,
@@ -23,6 +24,7 @@ from armada.config.settings import (
     shaped,
 )
 from armada.config.sync import SyncSettings
+from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import tasks_with
 from armada.config.training import Data
 from armada.units import DURATION, duration_s
@@ -66,8 +68,9 @@ class Experiment(Settings):
         "args": "arguments",
         "program": "script",
         "run": "command",
-        "environment": "env",
         "envs": "env",
+        "venv": "environment",
+        "variables": "env",
     }
 
     also_written: ClassVar[dict[str, SchemaPart]] = {"resume": {"type": "array", "items": {"type": "string"}}}
@@ -98,6 +101,8 @@ class Experiment(Settings):
     """Names of variables taken from home's environment."""
     env: Environment = Field(default_factory=dict)
     """Further variables for the job."""
+    environment: EnvironmentChoice = None
+    """Python of the job: `profile` or packages of your own; trainings and scripts have the profile's, commands none."""
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
@@ -111,6 +116,19 @@ class Experiment(Settings):
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""
+    requirement_lines: Annotated[tuple[Requirement, ...], Field(exclude=True, repr=False)] = ()
+    """`environment.requirements`, read."""
+
+    @property
+    def needs_profile(self) -> bool:
+        """Whether it runs on the GPUs of its profile unless it says otherwise, or in an environment made for it."""
+        return self.takes_gpus or (self.environment is not None and self.existing is None)
+
+    @property
+    def existing(self) -> JobEnvironment | None:
+        """The environment, where the user made it on the host."""
+        environment = self.environment
+        return environment if isinstance(environment, JobEnvironment) and not environment.is_built else None
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:
@@ -149,6 +167,8 @@ class Experiment(Settings):
             if source.path is not None and not (source.path.is_file() or source.path.is_dir()):
                 place = document.value_place(("files", name))
                 raise place.error(f"`files.{name}`: there is no file or folder {shown(str(source.path), 500)}")
+        if isinstance(self.environment, JobEnvironment):
+            return self.model_copy(update={"requirement_lines": self.environment.read(document)})
         return self
 
     def is_data(self, path: Path) -> bool:

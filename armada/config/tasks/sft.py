@@ -96,6 +96,14 @@ class Sft(Experiment):
         return value
 
     @model_validator(mode="after")
+    def _keeps_to_tested_releases(self) -> Self:
+        if (named := self.existing) is not None:
+            key = "environment.conda" if named.conda is not None else "environment.existing"
+            message = "belongs to scripts and commands: the bundled trainer needs the releases it is tested with"
+            raise problem(message, key=key, hint="environment: {requirements: …} adds packages to them")
+        return self
+
+    @model_validator(mode="after")
     def _finds_its_own_checkpoints(self) -> Self:
         if self.checkpoint.pattern is not None:
             raise problem("finds the checkpoints of scripts and commands", key="checkpoint.pattern")

@@ -1,4 +1,4 @@
-"""Plan `task: command`: any program, as it is."""
+"""Plan `task: command`: any program, as it is, or inside a Python environment."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ class CommandTask(Task[Command]):
 
     def parts(self, place: Place) -> Parts:
         data = plan_job_data(self.settings, self.snapshot, place.paths)
+        existing = self.examine_environment(place)
+        is_built = self.settings.environment is not None and existing is None
+        environment = self.plan_environment(place) if is_built else None
         return Parts(
             argv=list(self.settings.command),
+            environment=environment,
+            is_active=is_built or existing is not None,
+            existing=existing,
             contents=tuple(data.contents),
             links=tuple(data.links),
             watch=watch_of(self.settings),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Facts
 
 
-def find_profile(host: Host, facts: Facts, home: HomePaths, *, takes_gpus: bool) -> Profile | None:
+def find_profile(host: Host, facts: Facts, home: HomePaths, *, needed: bool) -> Profile | None:
     """Find the profile for the host's GPUs. A cluster's login node does not show its GPUs.
 
     Raises:
@@ -23,7 +23,7 @@ def find_profile(host: Host, facts: Facts, home: HomePaths, *, takes_gpus: bool)
     """
     if host.batch is None:
         return load_profile(choose_profile(facts.hardware.gpu_names, home), home)
-    if not takes_gpus:
+    if not needed:
         return None
     raise PreflightRefused(
         f"the login node does not show which GPUs {host.scheduler} assigns",

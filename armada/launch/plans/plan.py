@@ -32,12 +32,16 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Facts
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
+    from armada.provision.existing import ExistingEnvironment
     from armada.provision.hub import HubModel
 
 SPEC_FORMAT: Literal[1] = 1
 
 SUBMISSION = 1
 """The first hand-over; a later one (after a lost host, say) gets the next number."""
+
+EXISTING = "existing"
+"""The key of every environment that armada did not build: its path names it."""
 
 OUTBOX_FLOOR_BYTES = 5_000_000_000
 """With less free disk than this on the host, the outbox gives up middle checkpoints rather than stop the training."""
@@ -58,6 +62,7 @@ class Plan:
     gpus: int
     batch: Batch | None
     environment: Environment | None
+    existing: ExistingEnvironment | None
     contents: tuple[Content, ...]
     missing: tuple[Content, ...]
     spec: Spec
@@ -100,7 +105,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     job = job.model_copy(update={"data": links}) if links else job
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
-    files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files
+    files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files | _listed(parts.environment)
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = tuple(dict.fromkeys((*([snapshot.content] if snapshot else []), *parts.contents, *staged.contents)))
     missing = find_missing(session, contents)
@@ -117,6 +122,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         gpus=gpus,
         batch=parts.batch,
         environment=parts.environment,
+        existing=parts.existing,
         contents=contents,
         missing=missing,
         spec=spec,
@@ -174,7 +180,7 @@ def _spec(
         job=job,
         gpus=gpus,
         processes=processes,
-        environment=_environment(parts.environment, place.paths),
+        environment=_environment(parts, place.paths),
         scheduler=scheduler_settings(host),
         stop_grace_s=settings.stop_grace_s,
         time_limit_s=time_limit_s(host, settings.resources),
@@ -208,13 +214,27 @@ def _subject(
     )
 
 
+def _listed(environment: Environment | None) -> dict[str, str]:
+    """The packages, where they are the experiment's own; those of a profile lie beside it."""
+    if environment is None or not environment.is_own:
+        return {}
+    constraints = environment.constraints or ""
+    held = "".join(f"# held to {line}\n" for line in constraints.splitlines())
+    return {"launch/requirements.txt": held + environment.requirements}
+
+
 def _project(snapshot: Snapshot | None) -> ProjectSpec | None:
     return ProjectSpec(revision=snapshot.revision, dirty=snapshot.dirty) if snapshot else None
 
 
-def _environment(environment: Environment | None, paths: HostPaths) -> EnvironmentSpec | None:
+def _environment(parts: Parts, paths: HostPaths) -> EnvironmentSpec | None:
+    environment, existing = parts.environment, parts.existing
+    if existing is not None:
+        found = EnvironmentSpec(key=EXISTING, path=existing.path, active=True, existing=True, python=existing.version)
+        return found.model_copy(update={"conda": True}) if existing.is_conda else found
     if environment is None:
         return None
     place = EnvironmentSpec(key=environment.key, path=str(paths.environment(environment.key)))
     chosen = environment.flash_attn
-    return place.model_copy(update={"flash_attn": chosen.why}) if chosen is not None else place
+    told: dict[str, object] = {"flash_attn": chosen.why} if chosen is not None else {}
+    return place.model_copy(update=told | ({"active": True} if parts.is_active else {}))

@@ -11,12 +11,19 @@ from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.watch import watch_of
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
-from armada.provision.environment import plan_environment
 from armada.provision.payload import payload_content
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
+    from armada.paths import HostPaths
+    from armada.provision.environment import Environment
+    from armada.provision.existing import ExistingEnvironment
+
+
+_RUN = "runpy.run_module('armada_train.launch', run_name='__main__', alter_sys=True)"
+OLDER_LAUNCH = ("-c", f"import sys; del sys.path[0]; import runpy; {_RUN}")
+"""What `-P -m` does, for a Python before 3.11."""
 
 
 class ScriptTask(Task[Script]):
@@ -26,22 +33,26 @@ class ScriptTask(Task[Script]):
     takes itself out of the script's environment.
     """
 
+    needs = "launcher"
+
     def parts(self, place: Place) -> Parts:
         settings, profile, paths = self.settings, place.need_profile(), place.paths
         self._refuse_what_stays()
         data = plan_job_data(settings, self.snapshot, paths)
-        environment = plan_environment(place.session, profile, place.facts)
+        existing = self.examine_environment(place, "torch", "accelerate")
+        environment = self.plan_environment(place) if existing is None else None
         payload = payload_content()
         return Parts(
             argv=[
-                # -P: a project's own accelerate.py must not stand in for the library of that name in the launcher.
-                *(str(paths.environment_python(environment.key)), "-P", "-m", "armada_train.launch"),
+                *_launcher(paths, environment, existing),
                 *("--config_file", str(paths.launch(place.run_id) / "accelerate.yaml")),
                 *("--spec", str(paths.run(place.run_id) / "spec.json")),
                 *("--script", settings.script, "--", *settings.arguments),
             ],
             variables=self._variables(place, profile, str(paths.content("code", payload.sha))),
             environment=environment,
+            is_active=existing is not None,
+            existing=existing,
             contents=(*data.contents, payload),
             links=tuple(data.links),
             files={"launch/accelerate.yaml": self._accelerate(place, profile)},
@@ -83,3 +94,11 @@ class ScriptTask(Task[Script]):
             found["ACCELERATE_USE_CPU"] = "true"  # accelerate's launcher of several processes forgets to say so
         said = self.settings.env
         return {name: value for name, value in found.items() if name == "PYTHONPATH" or name not in said}
+
+
+def _launcher(paths: HostPaths, environment: Environment | None, existing: ExistingEnvironment | None) -> list[str]:
+    """Start our launcher; a project's own accelerate.py must not stand in for the library of that name in it."""
+    if existing is not None and not existing.is_safe_path:
+        return [existing.program, *OLDER_LAUNCH]
+    python = str(paths.environment_python(environment.key)) if environment is not None else ""
+    return [existing.program if existing is not None else python, "-P", "-m", "armada_train.launch"]

@@ -15,17 +15,19 @@ from armada.launch.training.dataset import DataFacts, check_data
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
-from armada.provision.environment import Environment, plan_environment
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
+    from armada.provision.environment import Environment
 
 
 class SftTask(Task[Sft]):
     """The trainer, its data, its model, and where it starts."""
+
+    needs = "payload"
 
     @cached_property
     def start(self) -> Start | None:
@@ -50,7 +52,7 @@ class SftTask(Task[Sft]):
         batch = resolve_batch(
             train.global_batch_size, train.micro_batch_size, profile.train.micro_batch_size, place.processes
         )
-        environment = plan_environment(place.session, profile, place.facts)
+        environment = self.plan_environment(place)
         hub = self._find_model(place)
         training = Training(
             settings=settings,

@@ -17,6 +17,8 @@ from armada.errors import PreflightRefused
 from armada.launch.plans.machine import find_profile
 from armada.protocol.spec import WatchSpec
 from armada.provision.code import take_snapshot
+from armada.provision.environment import plan_environment
+from armada.provision.existing import ExistingEnvironment, examine_environment
 
 if TYPE_CHECKING:
     from armada.config.hosts import Host
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from armada.provision.content import Content
     from armada.provision.environment import Environment
     from armada.provision.hub import HubModel
+    from armada.provision.own_packages import Needs
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
@@ -102,6 +105,8 @@ class Parts:
         argv: The job.
         variables: Of its environment, over those that every job gets.
         environment: Python's; None where the job brings its own.
+        is_active: The job works inside it: `python` and `torchrun` are its own.
+        existing: Stands in for `environment`: one that the user made on the host.
         contents: Files that travel, beside the project's code.
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
         files: What a person would want to read beside the spec, by names below the run's folder.
@@ -120,6 +125,8 @@ class Parts:
     argv: list[str]
     variables: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
+    is_active: bool = False
+    existing: ExistingEnvironment | None = None
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -143,6 +150,8 @@ class Task(ABC, Generic[S]):
 
     rows: int = 0
     """Of data, as far as they were counted at home."""
+    needs: Needs = "nothing"
+    """Of the Python environment, where the experiment has requirements of its own."""
     counts_on_host: bool = False
     """Some of the data can only be counted on the host: parquet, saved datasets, those of the hub."""
 
@@ -208,10 +217,36 @@ class Task(ABC, Generic[S]):
             PreflightRefused: It needs one, and the host's GPUs cannot be seen.
         """
         # What runs on CPUs alone needs nothing a profile says.
-        if self.named_profile is not None or not (self.takes_gpus or self.settings.resources.gpus):
+        needed = self.takes_gpus or self.settings.needs_profile
+        if self.named_profile is not None or not (needed or self.settings.resources.gpus):
             return self.named_profile
         order = self.order
-        return find_profile(order.session.host, facts, order.home, takes_gpus=self.takes_gpus)
+        return find_profile(order.session.host, facts, order.home, needed=needed)
+
+    def plan_environment(self, place: Place) -> Environment:
+        """The environment of the profile, or of the experiment's own requirements.
+
+        Raises:
+            ConfigError: The requirements and the profile contradict each other.
+            PreflightRefused: There is no profile, or the profile wants what this host cannot have.
+            HostUnreachable: The host does not answer.
+        """
+        lines = self.settings.requirement_lines
+        return plan_environment(place.session, place.need_profile(), place.facts, lines, self.needs)
+
+    def examine_environment(self, place: Place, *needed: str) -> ExistingEnvironment | None:
+        """The environment that the user made on the host, examined; None where the experiment names none.
+
+        Args:
+            place: Of the run.
+            needed: Packages that the task cannot do without.
+
+        Raises:
+            ProvisionFailed: It is not there, its Python does not start, or somebody else could have changed it.
+            PreflightRefused: It lacks what the task needs.
+        """
+        wanted = self.settings.existing
+        return examine_environment(place.session, wanted, needed) if wanted is not None else None
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

@@ -112,7 +112,11 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "batch", f"{whole} samples a step = micro {micro} × accumulate {accumulation} × {ranks}"
     environment = spec.get("environment")
     if isinstance(environment, dict):
-        yield "environment", sanitize_line(environment.get("key"), 120)
+        # One that the user made is known by its path.
+        yield (
+            "environment",
+            sanitize_line(environment.get("path" if environment.get("existing") is True else "key"), 120),
+        )
     if spec.get("profile"):
         yield "profile", sanitize_line(spec["profile"], 60)
     project = spec.get("project")

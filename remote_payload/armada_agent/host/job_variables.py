@@ -35,6 +35,7 @@ _LOOKS_WANTED = re.compile(
 )
 _SET_BY_US = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _TOOLS = ("SLURM_CONF", "KRB5")  # what sbatch itself may need to reach its controller
+_LOGIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MOST_NAMED = 50
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -113,12 +114,24 @@ def login_variables(home: str) -> Dict[str, str]:
     Args:
         home: For a user without an entry in the password database, as containers have.
     """
-    found = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home}
+    found = {"PATH": _LOGIN_PATH, "HOME": home}
     try:
         me = pwd.getpwuid(os.getuid())
     except KeyError:
         return found
     return dict(found, HOME=me.pw_dir, USER=me.pw_name, LOGNAME=me.pw_name, SHELL=me.pw_shell or "/bin/sh")
+
+
+def activate(environment: Dict[str, str], spec: Mapping[str, Any]) -> None:
+    """Put the programs of a run's Python environment first, where its plan says that the job works inside it."""
+    planned = spec.get("environment")
+    if not isinstance(planned, dict) or planned.get("active") is not True:
+        return
+    folder = planned.get("path")
+    if isinstance(folder, str):
+        programs = os.path.join(folder, "bin")
+        environment["PATH"] = join_paths(programs, environment.get("PATH") or _LOGIN_PATH)
+        environment["CONDA_PREFIX" if planned.get("conda") is True else "VIRTUAL_ENV"] = folder
 
 
 def _recorded(paths: RunPaths) -> Optional[Dict[str, str]]:

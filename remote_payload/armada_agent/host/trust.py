@@ -51,6 +51,23 @@ def require_environment(folder: str) -> None:
         ownership.require_inside(folder, names)
 
 
+def require_foreign(folder: str) -> None:
+    """Check a Python environment that armada did not make, as `require_environment` and every folder above it.
+
+    Raises:
+        AgentError: `environment`; what is wrong is for its owner to change.
+    """
+    real = os.path.realpath(folder)
+    try:
+        ownership.require_way(real)
+        require_environment(real)
+    except (ownership.UntrustedError, AgentError) as error:
+        said = error.message if isinstance(error, AgentError) else str(error)
+        said = said.replace("above armada's root", "above the environment").replace("armada's root", "the environment")
+        hint = "armada runs only what nobody but you and root can write: chmod go-w there, or make an environment of your own"
+        raise AgentError("environment", said, hint)
+
+
 def require_program(path: str, root: str) -> None:
     """Check a program below the root, and each folder between.
 

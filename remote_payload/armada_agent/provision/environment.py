@@ -63,6 +63,9 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     optional = params.get("optional")
     if optional is not None and not parameters.is_text(optional):
         raise AgentError("bad_request", "`optional` must be text without NUL")
+    constraints = params.get("constraints")
+    if constraints is not None and not parameters.is_text(constraints):
+        raise AgentError("bad_request", "`constraints` must be text without NUL")
     wanted = parameters.mapping(params, "flash_attn") if params.get("flash_attn") is not None else None
     if wanted is not None:
         _check_flash_attention(wanted)
@@ -73,7 +76,7 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         lock = _wait_for_lock(call, key)
         try:
             if _status(call.root, key) != "ready":
-                _Build(call, key, lock, torch_index).run(python, requirements, optional, wanted)
+                _Build(call, key, lock, torch_index, constraints).run(python, requirements, optional, wanted)
                 outcome = "built"
         finally:
             os.close(lock)
@@ -140,15 +143,19 @@ class _Build:
         key: Its name.
         lock: Descriptor of its lock; children keep it open, so that nobody builds beside one that outlived us.
         torch_index: See `compose_environment`.
+        constraints: Versions that all packages keep to.
     """
 
-    def __init__(self, call: Call, key: str, lock: int, torch_index: Optional[str]) -> None:
+    def __init__(
+        self, call: Call, key: str, lock: int, torch_index: Optional[str], constraints: Optional[str] = None
+    ) -> None:
         self._call = call
         self._key = key
         self._lock = lock
         self._folder = _folder(call.root, key)
         self._python = os.path.join(self._folder, "bin", "python")
         self._environment = compose_environment(call.root, os.environ, sys.prefix, torch_index)
+        self._constraints = constraints
 
     def run(
         self, python: str, requirements: str, optional: Optional[str], flash_attn: Optional[Dict[str, Any]]
@@ -159,7 +166,7 @@ class _Build:
             shutil.rmtree(self._folder)
         self._do([installer, "venv", "--python", python, self._folder])
         install = [installer, "pip", "install", "--python", self._python]
-        self._do(install + ["--requirements", self._list("requirements.txt", requirements)])
+        self._do(install + self._held() + ["--requirements", self._list("requirements.txt", requirements)])
         version = self._do(
             [self._python, "-I", "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])"], aloud=False
         )
@@ -194,6 +201,13 @@ class _Build:
             self._call.progress("this host's package index has no %s: the environment is built without it" % names)
             return ["left out because this host's index does not have it: %s" % names]
         return ["optional: %s" % names]
+
+    def _held(self) -> List[str]:
+        """Name the files of versions to keep to; an option of ours would stand in for what the host's pip is told."""
+        if self._constraints is None:
+            return []
+        held = [self._list("constraints.txt", self._constraints)] + self._environment.get("UV_CONSTRAINT", "").split()
+        return [word for path in held for word in ("--constraints", path)]
 
     def _list(self, name: str, text: str) -> str:
         path = os.path.join(self._folder, name)
@@ -238,6 +252,8 @@ def _explain(argv: List[str], code: int, said: List[str]) -> AgentError:
     hint = None
     if "No space left" in words or "Disk quota" in words:
         return AgentError("disk_full", words, "free space on the host's root folder, then try again")
+    if "No solution found" in words:
+        hint = "change a requirement that uv names; a version must be on the host's package index, and fit the others"
     if "venv" in argv and "No interpreter found" in words:
         hint = "install that Python on the host, or name another in the profile's environment"
     return AgentError("environment", "%s failed with exit code %d:\n%s" % (" ".join(argv[:3]), code, words), hint)

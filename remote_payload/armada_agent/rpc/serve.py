@@ -53,6 +53,7 @@ METHODS = {
     "environment.status": "provision.environment:report",
     "files.look_up": "provision.sources:look_up",
     "files.fetch": "provision.downloads:fetch",
+    "environment.examine": "provision.existing:examine",
     "model.find": "provision.models:find",
     "model.fetch": "provision.models:fetch",
 }

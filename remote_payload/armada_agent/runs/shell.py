@@ -91,6 +91,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
     planned = given.get("env")
     if isinstance(planned, dict):
         environment.update({str(name): value for name, value in planned.items() if isinstance(value, str)})
+    job_variables.activate(environment, spec)
     programs = _programs(paths, given.get("argv"))
     if programs is not None:
         environment["PATH"] = job_variables.join_paths(programs, environment.get("PATH", ""))

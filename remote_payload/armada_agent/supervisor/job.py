@@ -5,6 +5,7 @@ import subprocess
 from typing import Any, Dict, List, Sequence
 
 from armada_agent.foundation import files
+from armada_agent.host import job_variables
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
 from armada_agent.supervisor import post_mortem
@@ -36,6 +37,7 @@ def compose_environment(
     environment = clean_environment()
     environment.update(spec["job"].get("env", {}))
     environment.update(secrets)
+    job_variables.activate(environment, spec)
     environment.update(
         ARMADA_RUN_ID=paths.run_id,
         ARMADA_ATTEMPT=str(attempt),

@@ -20,6 +20,7 @@ from armada.config.hosts import Host, HostsFile
 from armada.config.profiles import Profile
 from armada.config.schema import FILES, schema_of
 from armada.config.settings import PROBLEM
+from armada.config.tasks.command import Command
 from armada.config.tasks.script import Script
 from armada.config.tasks.sft import Sft
 
@@ -47,6 +48,7 @@ resources: {gpus: all, memory: 64G, time_limit: 24h}
 tracking: {wandb: off, project: p}
 secrets: [TOKEN]
 env: {NCCL_DEBUG_LEVEL: 1, A: b}
+environment: {requirements: pyproject.toml, extras: [a], groups: [b]}
 stop_grace_s: 5
 sync: {every: 5m, keep_home: {last: 2}, include_optimizer: last, bwlimit: 20M, window: "22:00-07:00", streams: 4, outputs: ["a/**"]}
 """
@@ -58,6 +60,15 @@ code: .
 arguments: [--x]
 checkpoint: {pattern: "out/*"}
 resume: [--resume, "{checkpoint}"]
+environment: {existing: ~/venv}
+"""
+COMMAND = """
+name: a command
+task: command
+command: [torchrun, a.py]
+resources: {gpus: 2, cpus: 4}
+secrets: [TOKEN]
+environment: {requirements: [einops, "transformers>=4.44"]}
 """
 HOSTS = """
 bwlimit: 50M
@@ -176,9 +187,10 @@ def spoilt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     [
         ("experiment", Sft, EVERYTHING, {}),
         ("experiment", Script, SCRIPT, {}),
+        ("experiment", Command, COMMAND, {}),
         ("profile", Profile, PROFILE, {"name": "p"}),
     ],
-    ids=["sft", "script", "profile"],
+    ids=["sft", "script", "command", "profile"],
 )
 def test_what_armada_refuses_for_its_shape_the_schema_refuses_and_what_it_takes_it_takes(
     tmp_path: Path, kind: str, model: type[BaseModel], text: str, given: dict[str, Any]

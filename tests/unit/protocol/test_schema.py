@@ -46,7 +46,7 @@ def sample(schema: dict[str, Any]) -> Any:
         return [sample(item) for item in schema.get("prefixItems", [])] or [
             sample(schema["items"]) for _ in range(schema.get("minItems", 0))
         ]
-    texts = ("a", "a" * 64, "0" * 32, "0022")
+    texts = ("a", "a" * 64, "0" * 32, "0022", "3.11.7")
     first = next((each for each in texts if Draft202012Validator(schema).is_valid(each)), None)
     return {"string": first, "boolean": False, "null": None}.get(kind, 1)
 

@@ -15,7 +15,7 @@ from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
 from armada.config.profiles import load_profile
 from armada.config.tasks.experiment import Resources
-from armada.errors import PreflightRefused
+from armada.errors import ConfigError, PreflightRefused
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.plan import Plan
 from armada.launch.plans.task import Order
@@ -45,8 +45,14 @@ SCRIPT = "name: s\ntask: script\nscript: train.py\ncode: .\narguments: [--x]\nda
 COMMAND = "name: c\ntask: command\ncommand: [echo, hi]\n"
 
 
+EXISTING = {"path": "/home/me/venv", "python": "/home/me/venv/bin/python", "is_conda": False}
+
+
 class Answers(Answering):
     """A session whose host answers what a plan asks."""
+
+    host_packages: tuple[str | None, str | None] = ("2.4.0", "1.0.1")
+    host_python = "3.12.1"
 
     def __init__(self, host: dict[str, Any], gpus: int) -> None:
         self.host = Host.model_validate(host)
@@ -58,7 +64,11 @@ class Answers(Answering):
             return dict.fromkeys(params["keys"], "ready")
         model = {"commit": "a" * 40, "path": "/root/.armada/models/hub/q", "size_bytes": 5_000_000}
         model |= {"present": False, "error": None, "refused": False}
+        torch, accelerate = self.host_packages
+        packages = dict.fromkeys(params.get("packages", ()))
+        packages |= {"torch": torch, "accelerate": accelerate} if packages else {}
         return {
+            "environment.examine": EXISTING | {"packages": packages, "version": self.host_python},
             "host.facts": self._facts,
             "content.check": ABSENT,
             "model.find": model,
@@ -140,6 +150,123 @@ def test_a_command_is_started_as_it_is_and_brings_no_environment(resolve: Resolv
     assert plan.spec.job.argv == ("echo", "hi")
     assert (plan.gpus, plan.environment, plan.contents) == (0, None, ())
     assert json.loads(plan.files["launch/command.json"])["env"] == {"PYTHONUNBUFFERED": "1"}
+
+
+def test_a_command_works_inside_the_environment_of_its_profile_where_it_says_so(resolve: Resolve) -> None:
+    plan = resolve(f"{COMMAND}environment: profile\n", A100, gpus=8)
+    script = resolve(SCRIPT, A100, gpus=8)
+    assert plan.environment is not None
+    assert script.environment is not None
+    assert (plan.gpus, plan.environment.key) == (0, script.environment.key)
+    told = plan.spec.as_json()["environment"]
+    assert isinstance(told, dict)
+    assert (told["path"], told["active"]) == (f"/root/.armada/envs/{plan.environment.key}", True)
+    assert script.spec.environment is not None
+    assert "active" not in script.spec.environment.model_dump(exclude_unset=True)
+
+
+@pytest.mark.parametrize("text", [SFT, SCRIPT])
+def test_the_environment_of_a_training_or_script_is_the_profiles_whether_it_says_so_or_not(
+    resolve: Resolve, text: str
+) -> None:
+    plain, said = resolve(text, DESK), resolve(f"{text}environment: profile\n", DESK)
+    assert plain.environment == said.environment
+    assert plain.spec.environment == said.spec.environment
+
+
+def test_requirements_of_a_script_are_put_on_top_of_torch_and_kept_beside_the_plan(resolve: Resolve) -> None:
+    plan = resolve(f"{SCRIPT}environment: {{requirements: [einops]}}\n", A100, gpus=8)
+    profiles = resolve(SCRIPT, A100, gpus=8)
+    assert plan.environment is not None
+    assert profiles.environment is not None
+    assert plan.environment.key != profiles.environment.key
+    assert plan.environment.requirements == "torch==2.13.0\naccelerate==1.15.0\neinops\n"
+    listed = plan.files["launch/requirements.txt"]
+    assert listed == f"# held to torch==2.13.0\n{plan.environment.requirements}"
+    assert plan.spec.job.argv[0] == f"/root/.armada/envs/{plan.environment.key}/bin/python"
+    assert "launch/requirements.txt" not in profiles.files
+
+
+def test_requirements_of_a_training_are_put_on_top_of_the_profiles(resolve: Resolve) -> None:
+    plan = resolve(f"{SFT}environment: {{requirements: [einops]}}\n", A100, gpus=8)
+    profiles = resolve(SFT, A100, gpus=8)
+    assert plan.environment is not None
+    assert profiles.environment is not None
+    assert plan.environment.requirements == profiles.environment.requirements + "einops\n"
+    assert plan.environment.flash_attn == profiles.environment.flash_attn
+
+
+def test_requirements_that_contradict_the_profile_are_refused_before_anything(resolve: Resolve) -> None:
+    with pytest.raises(ConfigError, match=r"e\.yaml:7: torch==2\.4\.0 contradicts torch==2\.13\.0, .*\.yaml:\d+"):
+        resolve(f"{SCRIPT}environment: {{requirements: [torch==2.4.0]}}\n", DESK)
+
+
+def test_a_script_runs_in_an_environment_that_its_host_has_and_nothing_is_built(resolve: Resolve) -> None:
+    plan = resolve(f"{SCRIPT}environment: {{existing: ~/venv}}\n", A100, gpus=8)
+    assert plan.environment is None
+    assert plan.spec.job.argv[:4] == ("/home/me/venv/bin/python", "-P", "-m", "armada_train.launch")
+    assert plan.spec.as_json()["environment"] == {
+        "key": "existing",
+        "path": "/home/me/venv",
+        "active": True,
+        "existing": True,
+        "python": "3.12.1",
+    }
+    assert plan.existing is not None
+    assert plan.existing.said == "Python 3.12.1, torch 2.4.0, accelerate 1.0.1"
+    assert plan.gpus == 8
+
+
+def test_a_script_under_an_older_python_is_started_without_the_option_that_it_lacks(
+    resolve: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "host_python", "3.9.18")
+    plan = resolve(f"{SCRIPT}environment: {{conda: mine}}\n", DESK)
+    assert plan.spec.job.argv[:2] == ("/home/me/venv/bin/python", "-c")
+    assert "armada_train.launch" in plan.spec.job.argv[2]
+    assert plan.spec.job.argv[3] == "--config_file"
+
+
+@pytest.mark.parametrize(
+    ("packages", "python", "said"),
+    [
+        ((None, "1.0"), "3.12.1", "/home/me/venv has no torch, which this task needs"),
+        ((None, None), "3.12.1", "has no torch and accelerate, which this task needs"),
+        (("2.4", "1.0"), "3.8.10", r"/home/me/venv has Python 3\.8\.10; 3\.9 is the oldest that works"),
+    ],
+)
+def test_an_environment_that_lacks_what_a_script_needs_is_refused(
+    resolve: Resolve,
+    monkeypatch: pytest.MonkeyPatch,
+    packages: tuple[str | None, str | None],
+    python: str,
+    said: str,
+) -> None:
+    monkeypatch.setattr(Answers, "host_packages", packages)
+    monkeypatch.setattr(Answers, "host_python", python)
+    with pytest.raises(PreflightRefused, match=said) as refused:
+        resolve(f"{SCRIPT}environment: {{existing: ~/venv}}\n", DESK)
+    assert "leave `environment:` out" in (refused.value.hint or "")
+
+
+def test_a_command_takes_any_environment_of_its_host_and_needs_no_profile(
+    resolve: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "host_packages", (None, None))
+    bare = {key: value for key, value in CLUSTER.items() if key != "profile"}
+    plan = resolve(f"{COMMAND}environment: {{existing: /home/me/venv}}\n", bare)
+    assert (plan.profile, plan.environment) == (None, None)
+    assert plan.spec.environment is not None
+    assert (plan.spec.environment.path, plan.spec.environment.active) == ("/home/me/venv", True)
+    assert plan.spec.job.argv == ("echo", "hi")
+
+
+def test_a_command_with_an_environment_needs_a_profile_on_a_cluster(resolve: Resolve) -> None:
+    bare = {key: value for key, value in CLUSTER.items() if key != "profile"}
+    assert resolve(COMMAND, bare).profile is None
+    with pytest.raises(PreflightRefused, match="does not show which GPUs") as refused:
+        resolve(f"{COMMAND}environment: profile\n", bare)
+    assert "--profile" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize(
