@@ -150,7 +150,7 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
     database, session, host = order.database, order.session, order.session.host
     before = complete_launches(database, launch.key, host.name, time.time() - YOUNG_S)
     with operation(database, kind="launch", host=host.name, argv=caller.argv) as recorded:
-        admit(database, order.home, caller.project, host.name)
+        admit(database, order.home, caller.project, host)
         progress = recorded.and_tell(caller.progress)
         same = order.home.lock(f"launch-{launch.key[:16]}")
         with exclusive_lock(same, launch.title, lambda who: progress.stage("waiting", who)):
@@ -189,7 +189,7 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
     """
     database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
-        admit(database, order.home, caller.project, run.host)
+        admit(database, order.home, caller.project, order.session.host)
         return resume_run(database, order.session, run, say=lambda who: progress.stage("waiting", who))
 
 
