@@ -149,7 +149,7 @@ def say_consequences(context: Context, change: HostChange, keys: trust.ShownKeys
     if alive := alive_runs(context.database, name):
         stream.write(
             f"{counted(len(alive), 'run')} may still be running at the former address, such as {alive[0].run_id}. If this "
-            "is another machine, armada does not find them there, concludes nothing from that, and keeps what it knows.\n"
+            "is another machine, armada does not find them there, and shows them as unknown, not as ended.\n"
         )
     if only_there := _only_there(context, name):
         stream.write(f"{only_there} at the former address not home, as far as armada knows.\n")
