@@ -104,17 +104,30 @@ def new_host(name: str, settings: dict[str, object]) -> Host:
     return checked_host(lambda: Host.model_validate({"name": name, **settings}), _EXAMPLE)
 
 
-def add_new(context: Context, host: Host, options: argparse.Namespace, stream: TextIO) -> None:
+def add_new(
+    context: Context, host: Host, options: argparse.Namespace, stream: TextIO, *, expects_one_of: bool = False
+) -> None:
     """Show a new host's key, ask, pin it and write the host into hosts.yaml.
+
+    Args:
+        context: This command's.
+        host: Which.
+        options: With `yes` and `expect`.
+        stream: For a person.
+        expects_one_of: The keys of `expect` are those of several hosts.
 
     Raises:
         UsageError: The person says no, or nobody is there to ask.
         HostUnreachable: It does not answer, or shows another key than is expected.
     """
     from armada.config.hosts_file import add_host
+    from armada.transport.ssh.host_keys import pin
 
     again = f"armada hosts add {host.name} {shlex.quote(str(host.ssh))} --dry-run"
-    trust.pin_key(context, host, options, stream, again)
+    keys = trust.ask_keys(context, host)
+    trust.show(keys, stream)
+    trust.confirm(host, keys, options, stream, again, one_of=expects_one_of)
+    pin(context.home, host.name, keys.offered)
     add_host(context.home, host)
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
 

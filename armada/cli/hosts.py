@@ -8,7 +8,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from armada.cli import connections, homes, host_add, host_check, provision, release, trust
+from armada.cli import connections, homes, host_add, host_check, host_import, provision, release, trust
 from armada.cli.disks import room
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
@@ -28,6 +28,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     verbs = parser.add_subparsers(title="commands", metavar="VERB", dest="verb", required=True)
 
     host_add.register(verbs)
+    host_import.register(verbs)
     ls = verbs.add_parser(
         "ls", help="List hosts", description="List hosts with what armada last saw of them. Asks no host."
     )

@@ -102,6 +102,10 @@ SHAPES: Fields = {
     "hosts set": {
         **_FORMAT, "name": STR, "changed": BOOL, "changes": [_CHANGE], "diff": STR, "offered": [_KEY], "pinned_before": [_KEY],
     },
+    "hosts import": [{
+        **_FORMAT, "name": STR, "file": STR, "line": INT, "address": STR_, "port": INT_, "user": STR_, "through": [STR],
+        "outcome": STR, "known_as": STR_, "error": STR_,
+    }],
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},

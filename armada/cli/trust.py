@@ -70,30 +70,9 @@ class ShownKeys:
         return {key for key in self.former if key.alias == f"armada-{name}"}
 
 
-def pin_key(context: Context, host: Host, options: argparse.Namespace, stream: TextIO, again: str) -> None:
-    """Show a host's key beside the pinned one, ask unless `--yes` or `--expect`, and pin it.
-
-    Args:
-        context: This command's.
-        host: Whose.
-        options: With `yes` and `expect`.
-        stream: For a person.
-        again: The command that shows the key anew, for a hint.
-
-    Raises:
-        UsageError: The person says no, or nobody is there to ask.
-        HostKeyChanged: It is not the key of `--expect`.
-        HostUnreachable: It does not answer.
-    """
-    from armada.transport.ssh.host_keys import pin
-
-    keys = ask_keys(context, host)
-    show(keys, stream)
-    confirm(host, keys, options, stream, again)
-    pin(context.home, host.name, keys.offered)
-
-
-def confirm(host: Host, keys: ShownKeys, options: argparse.Namespace, stream: TextIO, again: str) -> None:
+def confirm(
+    host: Host, keys: ShownKeys, options: argparse.Namespace, stream: TextIO, again: str, *, one_of: bool = False
+) -> None:
     """Compare the shown keys with `--expect`, or ask a person, unless `--yes` says that somebody compared them.
 
     Args:
@@ -102,13 +81,15 @@ def confirm(host: Host, keys: ShownKeys, options: argparse.Namespace, stream: Te
         options: With `yes` and `expect`.
         stream: Where the person reads the question.
         again: The command that shows the key anew, for a hint.
+        one_of: The keys of `expect` are those of several hosts.
 
     Raises:
         UsageError: The person says no, or nobody is there to ask.
         HostKeyChanged: It is not the key of `--expect`.
     """
     if options.expect is not None:
-        _expect(host, keys.offered, options.expect, again)
+        fingerprints = {key.fingerprint for key in keys.offered}
+        _expect(host, keys.offered, [each for each in options.expect if not one_of or each in fingerprints], again)
     else:
         _ask(stream, yes=options.yes)
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +10,7 @@ import jsonschema
 import pytest
 
 from armada.cli.shapes import SHAPES, schema_of
+from tests.commands.typed import typed
 from tests.conftest import Armada, eventually
 from tests.key_server import KeyServer, key_servers
 
@@ -47,28 +44,6 @@ def box(armada: Armada, server: KeyServer, more: str = "") -> str:
     write_hosts(armada, text)
     assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
     return text
-
-
-def typed(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
-    """Run a command at a terminal, where somebody types an answer."""
-    master, slave = pty.openpty()
-    try:
-        command = [sys.executable, "-m", "armada", *words]
-        with subprocess.Popen(
-            command,
-            cwd=armada.folder,
-            env=armada.env,
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            os.write(master, f"{answer}\n".encode())
-            out, err = process.communicate(timeout=100)
-        return process.returncode, out, err
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 def test_added_again_at_the_same_address_what_is_given_changes_and_nothing_is_asked(
