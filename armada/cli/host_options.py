@@ -69,25 +69,38 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         NotFound: There is no such profile.
     """
     from armada.config.profiles import load_profile
-    from armada.config.ssh_line import read_ssh_line
 
-    line = read_ssh_line(target) if target is not None else None
-    identity = options.identity or (line.identity if line is not None else None)
     if options.profile:
         load_profile(options.profile, home)  # a name nobody knows is said now, not at the first launch
-    if identity is not None:
-        identity = _checked_identity(identity)
     settings: dict[str, object] = {
-        "ssh": line.target if line is not None else None,
+        **(given_target(target, options.identity) if target is not None else {}),
         "profile": options.profile,
-        "identity": identity,
         "root": options.root,
         "scheduler": options.scheduler,
         "price_per_hour": options.price,
         "transport": options.transport,
         "reuse_only": options.reuse_only,
     }
+    if options.identity is not None:
+        settings["identity"] = _checked_identity(options.identity)
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def given_target(target: str, identity: Path | None = None) -> dict[str, object]:
+    """Return the settings that an address or a line of ssh stands for.
+
+    Args:
+        target: As pasted.
+        identity: A private key that counts instead of the one that the line names.
+
+    Raises:
+        UsageError: It is no address, or names no private key.
+    """
+    from armada.config.ssh_line import read_ssh_line
+
+    line = read_ssh_line(target)
+    key = identity or line.identity
+    return {"ssh": line.target, **({"identity": _checked_identity(key)} if key is not None else {})}
 
 
 def checked_host(make: Callable[[], Host], example: str) -> Host:

@@ -71,7 +71,14 @@ class ShownKeys:
 
 
 def confirm(
-    host: Host, keys: ShownKeys, options: argparse.Namespace, stream: TextIO, again: str, *, one_of: bool = False
+    host: Host,
+    keys: ShownKeys,
+    options: argparse.Namespace,
+    stream: TextIO,
+    again: str,
+    *,
+    one_of: bool = False,
+    question: str = "Pin it?",
 ) -> None:
     """Compare the shown keys with `--expect`, or ask a person, unless `--yes` says that somebody compared them.
 
@@ -82,6 +89,7 @@ def confirm(
         stream: Where the person reads the question.
         again: The command that shows the key anew, for a hint.
         one_of: The keys of `expect` are those of several hosts.
+        question: What a yes means.
 
     Raises:
         UsageError: The person says no, or nobody is there to ask.
@@ -91,7 +99,7 @@ def confirm(
         fingerprints = {key.fingerprint for key in keys.offered}
         _expect(host, keys.offered, [each for each in options.expect if not one_of or each in fingerprints], again)
     else:
-        _ask(stream, yes=options.yes)
+        _ask(stream, question, yes=options.yes)
 
 
 def show_key(context: Context, host: Host, *, as_json: bool, more: Mapping[str, object] | None = None) -> None:
@@ -176,12 +184,12 @@ def show(keys: ShownKeys, stream: TextIO) -> None:
                 stream.write(f"  {old.algorithm} {old.fingerprint}  (pinned before)\n")
 
 
-def _ask(stream: TextIO, *, yes: bool) -> None:
+def _ask(stream: TextIO, question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError("comparing the key needs a terminal", hint="compare the key yourself, then add --yes")
-    stream.write("Is this the right key? Pin it? [y/N] ")
+    stream.write(f"Is this the right key? {question} [y/N] ")
     stream.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("not pinned, nothing changed")

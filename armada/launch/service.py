@@ -71,6 +71,16 @@ class Launch:
     key: str
     title: str
 
+    def read(self) -> None:
+        """Read what the experiment names at home, as a plan does first. Asks no host.
+
+        Raises:
+            ConfigError: A file is missing or wrong.
+            NotFound: There is no such profile.
+        """
+        _ = self.task.snapshot, self.task.named_profile
+        self.task.read()
+
     def plan(self, run_id: str | None = None) -> Plan:
         """Resolve the launch, under the id of an interrupted launch if there is one. Changes nothing."""
         return make_plan(self.task, run_id=run_id, launch_key=self.key)

@@ -147,3 +147,42 @@ def test_an_open_connection_to_the_former_address_ends(
     assert not former.exists()
     assert armada.run("hosts", "check", "a100-1").returncode == 0
     armada.run("hosts", "disconnect", "a100-1")
+
+
+def test_hosts_of_ssh_config_are_imported_and_stay_names_of_it(armada: Armada, fleet: Fleet) -> None:
+    names = ["workstation", "a100-1"]
+    for name in names:
+        fleet.host(name)
+    config = armada.folder / "ssh_config"
+    config.write_text(machines.ssh_config())
+    armada.env["ARMADA_SSH_CONFIG"] = str(config)
+    imported = armada.json("hosts", "import", *names, "--yes")
+    assert [each["outcome"] for each in imported] == ["added", "added"]
+    assert {host["name"]: host["ssh"] for host in armada.json("hosts", "ls") if host["ssh"]} == {n: n for n in names}
+    assert armada.run("hosts", "check", *names).returncode == 0
+
+
+def test_a_providers_line_leads_to_a_run_in_one_command(armada: Armada, fleet: Fleet) -> None:
+    machine = fleet.host("a100-1")
+    line = f"$ ssh -p {machine.port} {machine.user}@{machine.address} -i {machines.IDENTITY} -L 8080:localhost:8080"
+    experiment = armada.command("true")
+    foreseen = armada.json("launch", "--on", line, experiment, "--dry-run", "--yes")
+    assert {check["outcome"] for check in foreseen["checks"]} <= {"ok", "warn"}
+    assert [host["name"] for host in armada.json("hosts", "ls")] == ["local"]
+    assert list((armada.folder / "home" / "state" / "ssh").iterdir()) == []
+    name = f"{machine.address}-{machine.port}"
+    first = armada.json("launch", "--on", line, experiment, "--yes", "--follow")
+    assert (first["host"], first["state"]) == (name, "succeeded")
+    again = armada.run("launch", "--on", f"ssh://{machine.target}", experiment, "--name", "again", "--follow")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{name} ({machine.target}), which is known" in again.stdout
+    assert armada.run("hosts", "rm", name).returncode == 0
+
+
+def test_a_launch_that_fails_on_a_new_host_says_that_the_host_stays(armada: Armada, fleet: Fleet) -> None:
+    machine = fleet.host("bare")  # neither python3 nor rsync
+    line = f"ssh {machine.target} -i {machines.IDENTITY}"
+    failed = armada.run("launch", "--on", line, armada.command("true"), "--yes", "--name-of-host", "box")
+    assert failed.returncode in (4, 5), failed.stdout
+    assert "box stays in hosts.yaml; armada hosts rm box removes it" in failed.stderr
+    assert armada.run("hosts", "rm", "box").returncode == 0
