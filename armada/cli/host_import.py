@@ -7,7 +7,6 @@ import fnmatch
 import os
 import shlex
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -146,6 +145,8 @@ def _chosen(found: Aliases, patterns: Sequence[str]) -> list[Alias]:
 
 def _judged(context: Context, aliases: Sequence[Alias]) -> list[_Candidate]:
     """Ask OpenSSH what each name stands for, and compare with the hosts that are known."""
+    from concurrent.futures import ThreadPoolExecutor
+
     known = {name: host for name, host in context.hosts().items() if host.ssh is not None}
     with ThreadPoolExecutor(max_workers=8) as pool:
         specs = pool.map(_resolved, known.values())
