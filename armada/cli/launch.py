@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
 from armada.cli.options import add_experiment, add_following
-from armada.errors import UsageError
+from armada.cli.trust import add_expect
+from armada.errors import ArmadaError, UsageError
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +33,15 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _take_options(parser: argparse.ArgumentParser) -> None:
-    add_experiment(parser, host="Host to use; `local` is this machine", required=True)
+    on = "Host to use by its address, or the ssh command that its provider shows, in quotes; a new one is added first"
+    add_experiment(parser, host="Host to use; `local` is this machine", required=True, on=on)
+    parser.add_argument(
+        "--name-of-host", metavar="TEXT", help="With --on: name of a new host (default: made of its address)"
+    )
+    parser.add_argument(
+        "--yes", "-y", action="store_true", help="With --on: pin the key that a new host shows; do not ask"
+    )
+    add_expect(parser)
     parser.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
     add_following(parser, what="run", results="its checkpoints", daemon="watches the run and syncs its checkpoints")
@@ -40,6 +50,7 @@ def _take_options(parser: argparse.ArgumentParser) -> None:
 def _launch(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.following import announce
+    from armada.cli.launch_on import find_launch_host
     from armada.cli.plans import say_plan, show_plan
     from armada.cli.progress import Reporter
     from armada.config.experiments import load_experiment
@@ -50,14 +61,23 @@ def _launch(options: argparse.Namespace) -> int:
     experiment = load_experiment(experiment_file(options.experiment), overrides)
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    with context.session(options.host) as session:
+    with contextlib.ExitStack() as closing:
+        there = find_launch_host(context, options, reporter, closing)
+        session = closing.enter_context(there.session)
         order = Order(session, context.home, context.database, options.profile, options.name)
         launch = launch_of(experiment, order, only_prepare=options.only_prepare)
+        if there.is_new:
+            launch.read()  # before anybody is asked about a key
+            there.confirm(context, options, sys.stderr if options.json else sys.stdout)
         if options.dry_run:
-            reporter.now("plan", f"asking {options.host}")
+            reporter.now("plan", f"asking {there.host.name}")
             return show_plan(reporter, launch.plan(), as_json=options.json)
         caller = Caller(sys.argv, Path.cwd(), reporter, lambda plan: say_plan(reporter, plan, everything=False))
-        run = carry_out(launch, caller)
+        try:
+            run = carry_out(launch, caller)
+        except ArmadaError as error:
+            there.explain(error, options)
+            raise
         return announce(context, session, run, options, reporter)
 
 

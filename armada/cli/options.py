@@ -26,17 +26,23 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="Use this profile instead of the host's own")
 
 
-def add_experiment(parser: argparse.ArgumentParser, *, host: str, required: bool) -> None:
+def add_experiment(parser: argparse.ArgumentParser, *, host: str, required: bool, on: str | None = None) -> None:
     """An experiment with its host, its profile, and what is changed on the command line.
 
     Args:
         parser: The command's.
         host: What is done with the host, for the help.
         required: Whether experiment and host must be named.
+        on: What is done with a host named by its address; None where it must be known.
     """
     what = "Experiment file (YAML), or `quickstart` for the bundled one"
     parser.add_argument("experiment", nargs=None if required else "?", metavar="EXPERIMENT", help=what)
-    parser.add_argument("--host", required=required, metavar="NAME", help=host)
+    if on is None:
+        parser.add_argument("--host", required=required, metavar="NAME", help=host)
+    else:
+        where = parser.add_mutually_exclusive_group(required=required)
+        where.add_argument("--host", metavar="NAME", help=host)
+        where.add_argument("--on", metavar="TARGET", help=on)
     add_profile(parser)
     parser.add_argument(
         "--set",

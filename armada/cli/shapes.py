@@ -54,6 +54,7 @@ _PLAN: Fields = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": 
 _TRANSFER: Fields = {"method": STR, "reason": STR, "round_trip_s": NUM}
 _CHECKED: Shape = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
 _TRUSTED: Fields = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
+_CHANGE: Fields = {"key": STR, "before": "any", "after": "any"}
 _REPORT: Fields = {"name": STR, "findings": [OBJ], "exit_code": INT}
 
 ERROR: Fields = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
@@ -97,7 +98,14 @@ SHAPES: Fields = {
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
     "code": {**_FORMAT, "host": STR, "folder": STR, "include": STR_, "alias": STR_, "command": [STR]},
     "hosts add": _CHECKED,
-    "hosts add --dry-run": _TRUSTED,
+    "hosts add --dry-run": {**_TRUSTED, "changes?": [_CHANGE]},
+    "hosts set": {
+        **_FORMAT, "name": STR, "changed": BOOL, "changes": [_CHANGE], "diff": STR, "offered": [_KEY], "pinned_before": [_KEY],
+    },
+    "hosts import": [{
+        **_FORMAT, "name": STR, "file": STR, "line": INT, "address": STR_, "port": INT_, "user": STR_, "through": [STR],
+        "outcome": STR, "known_as": STR_, "error": STR_,
+    }],
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},

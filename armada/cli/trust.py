@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from armada.cli.options import add_host_name
@@ -53,36 +53,72 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     trust.set_defaults(handler=_trust)
 
 
-def pin_key(context: Context, host: Host, options: argparse.Namespace, stream: TextIO) -> None:
-    """Show a host's key beside the pinned one, ask unless `--yes` or `--expect`, and pin it.
+@dataclass(frozen=True, slots=True)
+class ShownKeys:
+    """The keys that a host and the hops on its way show now, those that were pinned, and whose each alias is."""
+
+    offered: Sequence[HostKey]
+    former: Sequence[HostKey]
+    whose: Mapping[str, str]
+
+    def shown_by(self, name: str) -> set[HostKey]:
+        """The keys that the host itself shows, without those of its hops."""
+        return {key for key in self.offered if key.alias == f"armada-{name}"}
+
+    def pinned_of(self, name: str) -> set[HostKey]:
+        """The keys of the host itself that were pinned."""
+        return {key for key in self.former if key.alias == f"armada-{name}"}
+
+
+def confirm(
+    host: Host,
+    keys: ShownKeys,
+    options: argparse.Namespace,
+    stream: TextIO,
+    again: str,
+    *,
+    one_of: bool = False,
+    question: str = "Pin it?",
+) -> None:
+    """Compare the shown keys with `--expect`, or ask a person, unless `--yes` says that somebody compared them.
+
+    Args:
+        host: Whose they are.
+        keys: As shown.
+        options: With `yes` and `expect`.
+        stream: Where the person reads the question.
+        again: The command that shows the key anew, for a hint.
+        one_of: The keys of `expect` are those of several hosts.
+        question: What a yes means.
 
     Raises:
         UsageError: The person says no, or nobody is there to ask.
         HostKeyChanged: It is not the key of `--expect`.
-        HostUnreachable: It does not answer.
     """
-    from armada.transport.ssh.host_keys import pin
-
-    offered, former, whose = _keys(context, host)
-    _show(offered, former, whose, stream)
     if options.expect is not None:
-        _expect(host, offered, options.expect, f"armada hosts add {host.name} {shlex.quote(str(host.ssh))} --dry-run")
+        fingerprints = {key.fingerprint for key in keys.offered}
+        _expect(host, keys.offered, [each for each in options.expect if not one_of or each in fingerprints], again)
     else:
-        _ask(yes=options.yes)
-    pin(context.home, host.name, offered)
+        _ask(stream, question, yes=options.yes)
 
 
-def show_key(context: Context, host: Host, *, as_json: bool) -> None:
+def show_key(context: Context, host: Host, *, as_json: bool, more: Mapping[str, object] | None = None) -> None:
     """Show a host's key beside the pinned one, and change nothing.
+
+    Args:
+        context: This command's.
+        host: Whose.
+        as_json: For a program.
+        more: What the program is told beside the keys.
 
     Raises:
         HostUnreachable: It does not answer.
     """
-    offered, former, whose = _keys(context, host)
+    keys = ask_keys(context, host)
     if as_json:
-        print_json(_told(host, offered, former, whose, pinned=False))
+        print_json({**_told(host, keys, pinned=False), **(more or {})})
     else:
-        _show(offered, former, whose, sys.stdout)
+        show(keys, sys.stdout)
 
 
 def add_expect(parser: argparse.ArgumentParser) -> None:
@@ -102,24 +138,26 @@ def _trust(options: argparse.Namespace) -> int:
     host = context.host(options.name)
     if host.local:
         raise UsageError(f"{host.name} is this machine; it has no key")
-    offered, former, whose = _keys(context, host)
-    if not options.json:
-        _show(offered, former, whose, sys.stdout)
+    keys = ask_keys(context, host)
+    stream = sys.stderr if options.json else sys.stdout
+    if not (options.json and (options.dry_run or options.yes or options.expect)):
+        show(keys, stream)
     if not options.dry_run:
-        if options.expect is not None:
-            _expect(host, offered, options.expect, f"armada hosts trust {host.name} --dry-run")
-        else:
-            _ask(yes=options.yes)
-        pin(context.home, host.name, offered)
+        confirm(host, keys, options, stream, f"armada hosts trust {host.name} --dry-run")
+        pin(context.home, host.name, keys.offered)
     if options.json:
-        print_json(_told(host, offered, former, whose, pinned=not options.dry_run))
+        print_json(_told(host, keys, pinned=not options.dry_run))
     else:
         print(f"{host.name}: {'nothing was pinned (--dry-run)' if options.dry_run else 'pinned'}")
     return 0
 
 
-def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], dict[str, str]]:
-    """The keys of the host and of the hops on its way: (shown now, pinned), and whose each alias is."""
+def ask_keys(context: Context, host: Host) -> ShownKeys:
+    """Ask a host, and the hops on its way, for the keys they show now.
+
+    Raises:
+        HostUnreachable: A machine does not answer.
+    """
     from armada.transport.ssh.handshake import scan
     from armada.transport.ssh.host_keys import pinned_keys
     from armada.transport.ssh.resolve import resolve
@@ -130,28 +168,30 @@ def _keys(context: Context, host: Host) -> tuple[list[HostKey], list[HostKey], d
     known = pinned_keys(context.home)
     whose = {hop.alias: f"jump host {hop.target}, on the way to {host.name}" for hop in spec.hops}
     whose[spec.alias] = f"{host.name} ({host.ssh})"
-    return offered, [old for key in offered for old in known.get(key.alias, ())], whose
+    return ShownKeys(offered, [old for key in offered for old in known.get(key.alias, ())], whose)
 
 
-def _show(offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], stream: TextIO) -> None:
+def show(keys: ShownKeys, stream: TextIO) -> None:
     """Show each machine's keys under a line that says which machine it is: a host may be reached through others."""
-    for alias in dict.fromkeys(key.alias for key in offered):
-        stream.write(f"{sanitize_line(whose.get(alias, alias), 300)} shows this key:\n")
-        for key in offered:
+    for alias in dict.fromkeys(key.alias for key in keys.offered):
+        stream.write(f"{sanitize_line(keys.whose.get(alias, alias), 300)} shows this key:\n")
+        for key in keys.offered:
             if key.alias == alias:
-                known = "  (pinned already)" if key in former else ""
+                known = "  (pinned already)" if key in keys.former else ""
                 stream.write(f"  {key.algorithm} {key.fingerprint}{known}\n")
-        for old in former:
-            if old.alias == alias and old not in offered:
+        for old in keys.former:
+            if old.alias == alias and old not in keys.offered:
                 stream.write(f"  {old.algorithm} {old.fingerprint}  (pinned before)\n")
 
 
-def _ask(*, yes: bool) -> None:
+def _ask(stream: TextIO, question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError("comparing the key needs a terminal", hint="compare the key yourself, then add --yes")
-    if input("Is this the right key? Pin it? [y/N] ").strip().lower() not in ("y", "yes"):
+    stream.write(f"Is this the right key? {question} [y/N] ")
+    stream.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("not pinned, nothing changed")
 
 
@@ -166,19 +206,18 @@ def _expect(host: Host, offered: Sequence[HostKey], expected: Sequence[str], hin
         )
 
 
-def _told(
-    host: Host, offered: Sequence[HostKey], former: Sequence[HostKey], whose: Mapping[str, str], *, pinned: bool
-) -> _Trusted:
+def _told(host: Host, keys: ShownKeys, *, pinned: bool) -> _Trusted:
     return {
         "host": host.name,
         "ssh": host.ssh,
-        "offered": _listed(offered, whose),
-        "pinned_before": _listed(former, whose),
+        "offered": listed(keys.offered, keys.whose),
+        "pinned_before": listed(keys.former, keys.whose),
         "pinned": pinned,
     }
 
 
-def _listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[_Key]:
+def listed(keys: Sequence[HostKey], whose: Mapping[str, str]) -> list[_Key]:
+    """Keys, as `--json` prints them."""
     return [
         {
             "alias": key.alias,

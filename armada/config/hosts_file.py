@@ -1,20 +1,43 @@
-"""Add and remove entries of hosts.yaml line by line, so that the rest of the file stays as it is."""
+"""Add, change and remove entries of hosts.yaml; the rest of the file stays as it is."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ruamel.yaml import YAML
-from ruamel.yaml.nodes import MappingNode, Node
-
-from armada.config.documents import Document, Place, build, compose, read_text, yaml_text
-from armada.config.hosts import Host, hosts_of
-from armada.errors import Conflict, NotFound
+from armada.config.documents import Document, Place, build, compose, read_text
+from armada.config.hosts import LOCAL, Host, hosts_of
+from armada.config.hosts_text import with_entry, with_settings, without_entry
+from armada.errors import ConfigError, Conflict, NotFound
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.locks import locked
 from armada.paths import HomePaths
+
+
+@dataclass(frozen=True, slots=True)
+class HostChange:
+    """What a change makes of an entry, and of the file."""
+
+    file: Path
+    before: Host
+    after: Host
+    text_before: str
+    text_after: str
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys whose values change, in the order of the model."""
+        before, after = self.before.model_dump(), self.after.model_dump()
+        return [key for key in after if before[key] != after[key]]
+
+    @property
+    def diff(self) -> str:
+        """The lines of the file that change, as `diff -u` shows them."""
+        name = str(self.file)
+        before, after = (text.splitlines(keepends=True) for text in (self.text_before, self.text_after))
+        return "".join(difflib.unified_diff(before, after, name, name, n=1))
 
 
 def add_host(home: HomePaths, host: Host) -> None:
@@ -30,9 +53,70 @@ def add_host(home: HomePaths, host: Host) -> None:
             raise Conflict(
                 f"there is already a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name"
             )
-        return _with_entry(text, host)
+        return with_entry(text, host)
 
     _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host})
+
+
+def changed_host(host: Host, settings: Mapping[str, object]) -> Host:
+    """Return a host with other settings; None stands for the default of a setting.
+
+    Raises:
+        ValidationError: They do not fit together.
+    """
+    fields = {**host.model_dump(), **settings}
+    kept = {key: value for key, value in fields.items() if value is not None}
+    return Host(**kept, origin=host.origin)
+
+
+def foresee_change(home: HomePaths, name: str, settings: Mapping[str, object]) -> HostChange:
+    """Return what `change_host` would do. Changes nothing.
+
+    Raises:
+        NotFound: The host does not stand in the file.
+        ConfigError: The file was wrong already.
+        Conflict: Its layout cannot be edited safely.
+    """
+    file = home.hosts_file
+    return _change(file, read_text(file) if file.exists() else "", name, settings)
+
+
+def change_host(home: HomePaths, name: str, settings: Mapping[str, object]) -> HostChange:
+    """Change settings of a host in the user's hosts.yaml, and leave every other character as it is.
+
+    Args:
+        home: Whose file.
+        name: The host's. `local`, which needs no entry, gets one.
+        settings: By key, as `Host` has them. None removes the key, and so means the default.
+
+    Raises:
+        NotFound: The host does not stand there.
+        ConfigError: The file was wrong already.
+        Conflict: Its layout cannot be edited safely.
+        ValidationError: The settings do not fit together.
+    """
+    file = home.hosts_file
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(file.with_name(".hosts.yaml.lock")):
+        change = foresee_change(home, name, settings)
+        if change.text_after != change.text_before:
+            write_atomically(file.resolve(), change.text_after)
+    return change
+
+
+def _change(file: Path, text: str, name: str, settings: Mapping[str, object]) -> HostChange:
+    hosts = _hosts_in(text, file)
+    if name not in hosts and name != LOCAL:
+        raise NotFound(f"no host {name!r} in {file}", hint=f"known hosts: {', '.join(hosts) or 'none'}")
+    before = hosts.get(name, Host(name=LOCAL, local=True))
+    after = changed_host(before, settings)
+    plain, old = after.model_dump(mode="json"), before.model_dump(mode="json")
+    written = {key: None if settings[key] is None else plain[key] for key in settings if plain[key] != old[key]}
+    if not written:
+        return HostChange(file, before, after, text, text)
+    edited = with_settings(text, name, written) if name in hosts else with_entry(text, after)
+    _compare(edited, file, {**hosts, name: after})
+    return HostChange(file, before, after, text, edited)
 
 
 def remove_host(home: HomePaths, name: str) -> None:
@@ -46,7 +130,7 @@ def remove_host(home: HomePaths, name: str) -> None:
     def remove(text: str, hosts: dict[str, Host]) -> str:
         if name not in hosts:
             raise NotFound(f"no host {name!r} in {home.hosts_file}", hint=f"known hosts: {', '.join(hosts) or 'none'}")
-        return _without_entry(text, name)
+        return without_entry(text, name)
 
     _edit(home.hosts_file, remove, lambda hosts: {known: host for known, host in hosts.items() if known != name})
 
@@ -61,9 +145,22 @@ def _edit(
         before = read_text(file) if file.exists() else ""
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
-        if not _same(_hosts_in(after, file), expected(hosts)):
-            raise Conflict(f"{file} has a layout that armada cannot edit safely", hint="edit it by hand")
+        _compare(after, file, expected(hosts))
         write_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
+
+
+def _compare(text: str, file: Path, expected: dict[str, Host]) -> None:
+    """Refuse an edited text that does not say exactly what it should.
+
+    Raises:
+        Conflict: It does not.
+    """
+    try:
+        is_right = _same(_hosts_in(text, file), expected)
+    except ConfigError:
+        is_right = False
+    if not is_right:
+        raise Conflict(f"{file} has a layout that armada cannot edit safely", hint="edit it by hand")
 
 
 def _hosts_in(text: str, file: Path) -> dict[str, Host]:
@@ -82,94 +179,3 @@ def _same(found: dict[str, Host], expected: dict[str, Host]) -> bool:
         return {name: host.model_dump() for name, host in hosts.items()}
 
     return plain(found) == plain(expected)
-
-
-def _with_entry(text: str, host: Host) -> str:
-    hosts = _hosts_node(text)
-    if hosts is None and "hosts" not in _top_keys(text):
-        head = text if not text or text.endswith("\n") else text + "\n"
-        return head + "hosts:\n" + _entry(host, indent=2)
-    if not isinstance(hosts, MappingNode) or hosts.flow_style or not hosts.value:
-        return _rewritten(text, host)
-    indent = hosts.value[0][0].start_mark.column
-    lines = _lines(text)
-    end = _last_line(lines, _start(hosts.value[-1][0]), _end_of_hosts(text, len(lines)))
-    if not lines[end - 1].endswith("\n"):
-        lines[end - 1] += "\n"
-    return "".join([*lines[:end], _entry(host, indent=indent), *lines[end:]])
-
-
-def _without_entry(text: str, name: str) -> str:
-    hosts = _hosts_node(text)
-    if not isinstance(hosts, MappingNode) or hosts.flow_style:
-        return _rewritten(text, name)
-    lines = _lines(text)
-    starts = [(key.value, _start(key)) for key, _ in hosts.value]
-    position = next(index for index, (key, _) in enumerate(starts) if key == name)
-    begin = starts[position][1]
-    limit = starts[position + 1][1] if position + 1 < len(starts) else _end_of_hosts(text, len(lines))
-    return "".join([*lines[:begin], *lines[_last_line(lines, begin, limit) :]])
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their ends; str.splitlines would also end them at form feeds and the like."""
-    return [line + "\n" for line in text.split("\n")[:-1]] + (
-        [text.rpartition("\n")[2]] if not text.endswith("\n") else []
-    )
-
-
-def _last_line(lines: list[str], begin: int, limit: int) -> int:
-    """One past the last line of an entry: comments and blank lines after it belong to what follows."""
-    while limit > begin + 1 and (not lines[limit - 1].strip() or lines[limit - 1].lstrip().startswith("#")):
-        limit -= 1
-    return limit
-
-
-def _rewritten(text: str, change: Host | str) -> str:
-    """For `hosts: {…}` on one line or with nothing in it, through ruamel: it keeps comments, not every space."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096
-    document = yaml.load(text)
-    hosts = document["hosts"]
-    if isinstance(change, str):
-        del hosts[change]
-    elif hosts:
-        hosts[change.name] = _fields(change)
-    else:
-        document["hosts"] = {change.name: _fields(change)}
-    out = io.StringIO()
-    yaml.dump(document, out)
-    return out.getvalue()
-
-
-def _fields(host: Host) -> dict[str, object]:
-    return host.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
-
-
-def _entry(host: Host, indent: int) -> str:
-    text = yaml_text({host.name: _fields(host)})
-    return "".join(" " * indent + line for line in _lines(text))
-
-
-def _top(text: str) -> list[tuple[Node, Node]]:
-    node = compose(text, lambda line: Place(None, line))
-    return node.value if isinstance(node, MappingNode) else []
-
-
-def _top_keys(text: str) -> list[str]:
-    return [str(key.value) for key, _ in _top(text)]
-
-
-def _hosts_node(text: str) -> Node | None:
-    return next((value for key, value in _top(text) if key.value == "hosts"), None)
-
-
-def _end_of_hosts(text: str, line_count: int) -> int:
-    after = [_start(key) for key, _ in _top(text)]
-    hosts = next(_start(key) for key, _ in _top(text) if key.value == "hosts")
-    return min((line for line in after if line > hosts), default=line_count)
-
-
-def _start(node: Node) -> int:
-    return int(node.start_mark.line)

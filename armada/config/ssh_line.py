@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,36 @@ _FLAGS = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
 _IGNORED = frozenset("BDEILQRSbcemw")
 """With a word of their own: forwarded ports and the like, which say nothing about where the host is."""
 _REFUSED = {"J": "a jump host", "F": "a configuration file", "W": "a way through another host"}
-_HARMLESS = ("stricthostkeychecking", "userknownhostsfile", "identitiesonly", "serveraliveinterval", "loglevel")
-"""armada pins keys itself, and offers a named key alone."""
+_NAMED = {"port": "p", "user": "l", "identityfile": "i", "proxyjump": "J"}
+"""Options of ssh_config that have a letter, too."""
+_HARMLESS = frozenset(
+    (
+        "addkeystoagent", "batchmode", "checkhostip", "compression", "connectionattempts", "connecttimeout", "controlmaster",
+        "controlpath", "controlpersist", "dynamicforward", "escapechar", "exitonforwardfailure", "forwardagent", "forwardx11",
+        "forwardx11trusted", "globalknownhostsfile", "hashknownhosts", "hostkeyalias", "identitiesonly", "localforward",
+        "loglevel", "passwordauthentication", "permitlocalcommand", "preferredauthentications", "pubkeyauthentication",
+        "remoteforward", "requesttty", "sendenv", "serveralivecountmax", "serveraliveinterval", "setenv",
+        "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "userknownhostsfile", "verifyhostkeydns", "visualhostkey",
+    )
+)  # fmt: skip
+"""armada pins keys itself, offers a named key alone, and opens connections in its own way."""
+
+_TYPOGRAPHY = str.maketrans(
+    {**dict.fromkeys("“”„‟″", '"'), **dict.fromkeys("‘’‚‛′", "'"), "\u00a0": " ", "\u200b": "", "\ufeff": ""}
+)
+"""What pages and chats make of quotes and blanks."""
+_DASH = re.compile(r"(?<!\S)[‐‑‒–—−](?=[A-Za-z])")
+_PROMPT = re.compile(r"[^'\"]{0,80}?[$#%>❯➜]\s+(?=(?:\S*/)?(?:ssh|scp|sftp|rsync|mosh|gcloud|az|aws)\s)")
+_OTHERS = {
+    **dict.fromkeys(
+        ("scp", "sftp", "rsync"), "this line copies files; the page that shows it has one for ssh, too (scp's -P is ssh's -p)"
+    ),
+    "gcloud": "run this line with --dry-run at its end: gcloud then prints the ssh command, which armada takes",
+    "az": "az ssh config --help writes the machine into ~/.ssh/config; use its name there",
+    "aws": "in the console, Connect > SSH client shows a line: ssh -i key.pem ubuntu@ec2-….amazonaws.com",
+    "mosh": "the same without mosh: 'ssh user@address'",
+}  # fmt: skip
+"""Other programs that providers show, and what to use instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +56,44 @@ class SshLine:
 
 
 def read_ssh_line(text: str) -> SshLine:
-    """Read an address, or a whole command line of ssh.
+    """Read an address, or a whole command line of ssh as it is pasted: with a prompt, typographic quotes, line breaks.
 
     Raises:
         UsageError: It says something that a host's entry cannot hold, such as a jump host.
     """
-    text = text.strip()
+    text = _plain(text)
     try:
         words = shlex.split(text)
     except ValueError:
         raise UsageError(f"the quotes in {shown(text)} do not close", hint=_HINT) from None
-    if len(words) < 2:
-        return SshLine(text)
-    if words[0] != "ssh" and not words[0].endswith("/ssh") and "@" not in words[0]:
-        raise UsageError(f"{shown(text)} is neither an address nor a line that begins with ssh", hint=_HINT)
+    if len(words) < 2 and _program(words) != "ssh":
+        return SshLine(_bare(words[0]) if words else text)
+    if _program(words) != "ssh" and "@" not in words[0]:
+        hint = _OTHERS.get(_program(words), _HINT)
+        raise UsageError(f"{shown(text)} is neither an address nor a line that begins with ssh", hint=hint)
     options, rest = _taken_apart(words if "@" in words[0] else words[1:])
     if len(rest) != 1:
         what = "names no host" if not rest else f"contains a command ({shown(' '.join(rest[1:]))})"
-        raise UsageError(f"{shown(text)} {what}", hint=_HINT)
+        without = shlex.join(words[: len(words) - max(0, len(rest) - 1)]).removesuffix(" --")
+        hint = f"the line without it: {shown(without, 200)}" if rest else _HINT
+        raise UsageError(f"{shown(text)} {what}", hint=hint)
+    _refuse_ways(options, rest[0])
     return SshLine(_target(rest[0], options), Path(options["i"]) if "i" in options else None)
+
+
+def _plain(text: str) -> str:
+    """The line as it was typed once: no prompt before it, no line breaks in it, quotes and dashes as a shell knows them."""
+    text = re.sub(r"\\?\s*[\r\n]+\s*", " ", text.translate(_TYPOGRAPHY)).strip()
+    text = _DASH.sub("-", text)
+    return text if text.startswith("ssh") else _PROMPT.sub("", text, count=1)
+
+
+def _program(words: list[str]) -> str:
+    return words[0].rpartition("/")[2] if words and "://" not in words[0] else ""
+
+
+def _bare(word: str) -> str:
+    return word.removeprefix("ssh://").removesuffix("/") if word.startswith("ssh://") else word
 
 
 def _taken_apart(words: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -56,8 +104,12 @@ def _taken_apart(words: list[str]) -> tuple[dict[str, str], list[str]]:
     while left:
         word = left.pop(0)
         if not word.startswith("-") or len(word) < 2:
-            rest.append(word)
+            if rest:
+                return options, [*rest, word, *left]  # a command, and its own options
+            rest.append(_destination(word, options))
             continue
+        if word == "--":
+            return options, [*rest, *left]
         letter, value = word[1], word[2:]
         if letter in _FLAGS:
             left[:0] = [f"-{value}"] if value else []
@@ -71,28 +123,53 @@ def _taken_apart(words: list[str]) -> tuple[dict[str, str], list[str]]:
 def _keep(options: dict[str, str], letter: str, value: str) -> None:
     if letter == "o":
         name, _, said = value.replace("=", " ", 1).partition(" ")
-        letter = {"port": "p", "user": "l", "identityfile": "i"}.get(name.lower(), "o")
+        letter = _NAMED.get(name.lower(), "o")
         if letter == "o" and name.lower() in _HARMLESS:
             return
         value = said.strip() if letter != "o" else value
-    if letter in _REFUSED or letter == "o":
-        what = _REFUSED.get(letter, f"the option {shown(value)}")
-        raise UsageError(
-            f"-{letter} {shown(value)}: {what} cannot be set in hosts.yaml",
-            hint="give the host a name in ~/.ssh/config, and use that name here",
-        )
-    if letter in "pli":
-        options[letter] = value
+    if letter == "p" and not (value.isascii() and value.isdigit() and 0 < int(value) < 65536):
+        raise UsageError(f"-p {shown(value)}: a port is a number from 1 to 65535", hint=_HINT)
+    if letter in "pli" or letter == "o" or letter in _REFUSED:
+        if not (letter == "J" and value.lower() == "none"):
+            options.setdefault(letter, value)  # as for ssh, the first one counts
     elif letter not in _IGNORED:
         raise UsageError(f"ssh has no option -{letter}", hint=_HINT)
 
 
-def _target(destination: str, options: dict[str, str]) -> str:
-    """The options and what stands in the address, as one address; as for ssh, what stands in the address wins."""
-    user, at, address = destination.removeprefix("ssh://").removesuffix("/").rpartition("@")
-    user = user if at else options.get("l", "")
-    has_port = (address.startswith("[") and "]:" in address) or address.count(":") == 1
-    if "p" in options and not has_port:
-        bare = address.removeprefix("[").removesuffix("]")
-        address = f"[{bare}]:{options['p']}" if ":" in bare else f"{bare}:{options['p']}"
-    return f"{user}@{address}" if user else address
+def _refuse_ways(options: dict[str, str], name: str) -> None:
+    """Refuse what says how to get there: ssh_config can say it, an entry cannot.
+
+    Raises:
+        UsageError: It names the lines for ssh_config.
+    """
+    letter = next((letter for letter in options if letter in _REFUSED or letter == "o"), None)
+    if letter is None:
+        return
+    value = options[letter]
+    what = _REFUSED.get(letter, f"the option {shown(value)}")
+    hint = "give the host a name in ~/.ssh/config, and use that name here"
+    if letter == "J":
+        said = {"HostName": name, "Port": options.get("p"), "User": options.get("l"), "ProxyJump": value}
+        lines = ["Host NAME", *(f"{key} {each}" for key, each in said.items() if each)]
+        hint = f"{hint}: {' / '.join(lines)}"
+    raise UsageError(f"-{letter} {shown(value)}: {what} cannot be set in hosts.yaml", hint=hint)
+
+
+def _destination(word: str, options: dict[str, str]) -> str:
+    """Note the user and the port of an address among the options, and return the rest of it; as for ssh, what comes first counts."""
+    user, at, address = _bare(word).rpartition("@")
+    if at:
+        options.setdefault("l", user)
+    bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(\d+))?", address)
+    name, port = bracketed.groups() if bracketed else (address, None)
+    if not bracketed and address.count(":") == 1:
+        name, _, port = address.partition(":")
+    if port is not None:
+        _keep(options, "p", port)
+    return name
+
+
+def _target(name: str, options: dict[str, str]) -> str:
+    address = f"[{name}]" if ":" in name and "p" in options else name
+    port = f":{options['p']}" if "p" in options else ""
+    return f"{options['l']}@{address}{port}" if options.get("l") else f"{address}{port}"

@@ -71,6 +71,16 @@ class Launch:
     key: str
     title: str
 
+    def read(self) -> None:
+        """Read what the experiment names at home, as a plan does first. Asks no host.
+
+        Raises:
+            ConfigError: A file is missing or wrong.
+            NotFound: There is no such profile.
+        """
+        _ = self.task.snapshot, self.task.named_profile
+        self.task.read()
+
     def plan(self, run_id: str | None = None) -> Plan:
         """Resolve the launch, under the id of an interrupted launch if there is one. Changes nothing."""
         return make_plan(self.task, run_id=run_id, launch_key=self.key)
@@ -150,7 +160,7 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
     database, session, host = order.database, order.session, order.session.host
     before = complete_launches(database, launch.key, host.name, time.time() - YOUNG_S)
     with operation(database, kind="launch", host=host.name, argv=caller.argv) as recorded:
-        admit(database, order.home, caller.project, host.name)
+        admit(database, order.home, caller.project, host)
         progress = recorded.and_tell(caller.progress)
         same = order.home.lock(f"launch-{launch.key[:16]}")
         with exclusive_lock(same, launch.title, lambda who: progress.stage("waiting", who)):
@@ -189,7 +199,7 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
     """
     database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
-        admit(database, order.home, caller.project, run.host)
+        admit(database, order.home, caller.project, order.session.host)
         return resume_run(database, order.session, run, say=lambda who: progress.stage("waiting", who))
 
 

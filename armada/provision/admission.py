@@ -7,7 +7,7 @@ one sees the other, and always the one that deletes gives way.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from armada.config.hosts import load_hosts
 from armada.errors import Conflict
@@ -18,18 +18,27 @@ from armada.store.running_operations import is_alive
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from armada.config.hosts import Host
     from armada.paths import HomePaths
     from armada.store.database import Database
     from armada.store.operations import Operation
+    from armada.store.runs import Run
+
+T = TypeVar("T")
 
 PUTS = frozenset({"launch", "resume", "retry", "provision"})
 """Operations that put something on a host."""
 
 CLEARING = "clearing"
 """The step of a release from which on it deletes."""
+
+FINDS_RUNS = frozenset({"root", "scheduler"})
+"""Settings by which armada finds the runs of a host: with another value it looks for them where they are not."""
+LEADS_THERE = frozenset({"ssh", "identity", "transport", "reuse_only"})
+"""Settings that say how a host is reached."""
 
 
 def putting(database: Database, host: str) -> frozenset[str]:
@@ -59,25 +68,32 @@ def begin_clearing(database: Database, own_id: str, host: str, before: frozenset
         records.advance(database, own_id, step=CLEARING)
 
 
-def admit(database: Database, home: HomePaths, project: Path, host: str) -> None:
+def admit(database: Database, home: HomePaths, project: Path, host: Host) -> None:
     """Check that something may be put on a host. Called within the operation that does it.
 
     Args:
         database: The store.
         home: The folder of hosts.yaml.
         project: A folder whose own hosts count too.
-        host: The host's name.
+        host: The host as the operation knows it.
 
     Raises:
-        Conflict: Another process has removed the host, or is deleting everything on it.
+        Conflict: Another process has removed or changed the host, or is deleting everything on it.
     """
-    if host not in load_hosts(home, project):
+    now = load_hosts(home, project).get(host.name)
+    if now is None:
         raise Conflict(
             "it was removed from hosts.yaml by another armada a moment ago; nothing was started",
-            hint=f"armada hosts add {host} adds it again",
-            host=host,
+            hint=f"armada hosts add {host.name} adds it again",
+            host=host.name,
         )
-    refuse_while_clearing(database, host)
+    if any(getattr(now, key) != getattr(host, key) for key in FINDS_RUNS | LEADS_THERE):
+        raise Conflict(
+            "it was changed in hosts.yaml a moment ago; nothing was started",
+            hint="run the command again",
+            host=host.name,
+        )
+    refuse_while_clearing(database, host.name)
 
 
 def refuse_while_clearing(database: Database, host: str) -> None:
@@ -102,18 +118,59 @@ def forget_host(database: Database, host: str, forget: Callable[[], None]) -> No
         Conflict: An operation runs; the error names it.
     """
     with database.transaction():
-        alive = [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
-        if alive:
+        if alive := alive_runs(database, host):
             raise Conflict(
                 f"{counted(len(alive), 'run')} on {host} may still be running, such as {alive[0].run_id}",
                 hint=f"armada stop {alive[0].run_id}; if {host} is gone for good: armada rm {alive[0].run_id} --without-host",
             )
-        for each in records.on_host(database, host):
-            if is_alive(each):
-                raise Conflict(
-                    f"{_who(each)} is still running", hint="run the command again when that has ended", host=host
-                )
+        _refuse_while_used(database, host)
         forget()
+
+
+def refuse_change(database: Database, host: str, keys: Collection[str]) -> None:
+    """Refuse a change of settings under which runs of a host would no longer be found, or a command that uses it would go astray.
+
+    Args:
+        database: The store.
+        host: Its name.
+        keys: Of the settings that would change.
+
+    Raises:
+        Conflict: What goes on is named.
+    """
+    found_by = sorted(FINDS_RUNS & set(keys))
+    if found_by and (alive := alive_runs(database, host)):
+        raise Conflict(
+            f"{counted(len(alive), 'run')} on {host} may still be running, such as {alive[0].run_id}; with another "
+            f"`{found_by[0]}` armada would no longer find them. Nothing was changed",
+            hint=f"armada stop {alive[0].run_id}, or wait for its end; or add the host once more, under another name",
+        )
+    if (FINDS_RUNS | LEADS_THERE) & set(keys):
+        _refuse_while_used(database, host, PUTS | {"release"})
+
+
+def change_host(database: Database, host: str, keys: Collection[str], change: Callable[[], T]) -> T:
+    """Change settings of a host while nothing goes on that the change would lead astray, and nothing can begin.
+
+    Raises:
+        Conflict: Something goes on; it is named, and nothing was changed.
+    """
+    with database.transaction():
+        refuse_change(database, host, keys)
+        return change()
+
+
+def alive_runs(database: Database, host: str) -> list[Run]:
+    """The runs of a host that may go on, as far as the store knows."""
+    return [run for run in runs.every(database, host=host) if not run.is_settled(time.time())]
+
+
+def _refuse_while_used(database: Database, host: str, kinds: Collection[str] | None = None) -> None:
+    for each in records.on_host(database, host):
+        if is_alive(each) and (kinds is None or each.kind in kinds):
+            raise Conflict(
+                f"{_who(each)} is still running", hint="run the command again when that has ended", host=host
+            )
 
 
 def _who(found: Operation) -> str:

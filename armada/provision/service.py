@@ -82,7 +82,7 @@ def provision_host(
     """
     origin = str(host.origin) if host.origin else None
     with operation(database, kind="provision", host=host.name, argv=argv) as recorded, connect(host.name) as session:
-        admit(database, home, project, host.name)
+        admit(database, home, project, host)
         told = recorded.and_tell(progress)
         told.now("plan", f"asking {host.name}")
         facts = session.call(AskFacts())

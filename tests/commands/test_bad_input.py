@@ -150,16 +150,18 @@ def test_a_key_that_no_program_would_log_in_with_is_refused_by_name(armada: Arma
     assert "chmod 600 id" in done.stderr
 
 
-def test_the_same_host_added_again_is_looked_at_again_and_another_of_its_name_is_refused(armada: Armada) -> None:
+def test_the_same_host_added_again_is_looked_at_again_and_one_elsewhere_must_show_its_key(armada: Armada) -> None:
     config = armada.folder / "home" / "config"
     config.mkdir(parents=True)
-    (config / "hosts.yaml").write_text(json.dumps({"hosts": {"box": {"ssh": "me@127.0.0.1:1", "root": "/scratch"}}}))
+    text = json.dumps({"hosts": {"box": {"ssh": "me@127.0.0.1:1", "root": "/scratch"}}})
+    (config / "hosts.yaml").write_text(text)
     again = armada.run("hosts", "add", "box", "me@127.0.0.1:1", "--root", "/scratch")
     assert again.returncode == 4
     assert "is already in" in again.stdout
     assert "refuses connections" in again.stdout
-    other = armada.run("hosts", "add", "box", "me@127.0.0.1:1")
-    assert (other.returncode, "armada hosts rm box" in other.stderr) == (8, True)
+    other = armada.run("hosts", "add", "box", "me@127.0.0.1:2", "--yes")
+    assert (other.returncode, "refuses connections" in other.stderr) == (4, True)
+    assert (config / "hosts.yaml").read_text() == text
     local = armada.run("hosts", "add", "local", "me@127.0.0.1:1")
     assert (local.returncode, "hosts rm" in local.stderr) == (8, False)
 

@@ -93,6 +93,7 @@ def test_the_rest_of_a_word_is_filled_in(terminal: Terminal) -> None:
     typed(terminal, "armada stop qw", "armada stop qwen-bbbbbb")  # the only one that can be stopped
     typed(terminal, "armada launch --host de", "armada launch --host desk")
     typed(terminal, "armada hosts check far", "armada hosts check far-1")
+    typed(terminal, "armada hosts set far", "armada hosts set far-1")
     typed(terminal, "armada launch --profile rtx", "armada launch --profile rtx3090-2x")
     typed(terminal, "armada store ch", "armada store check")
     typed(terminal, "armada config schema exp", "armada config schema experiment")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Armada, eventually
 from tests.fleet import machines
-from tests.fleet.conftest import Fleet
+from tests.fleet.conftest import BadLink, Fleet
 
 Add = Callable[..., None]
 
@@ -97,3 +97,92 @@ def test_a_release_that_only_looks_keeps_secrets_and_one_that_does_not_deletes_t
     assert drained.returncode == 0, drained.stdout + drained.stderr
     assert "nothing would be lost" in drained.stdout
     assert fleet.run("a100-1", f"ls {secrets} 2>/dev/null | wc -l").strip() == "0"
+
+
+def sleeping(armada: Armada, host: str) -> str:
+    run_id: str = armada.json("launch", "--host", host, armada.command("sleep", "600"))["run_id"]
+    eventually(lambda: armada.json("show", run_id)["state"] == "running")
+    return run_id
+
+
+def test_a_box_that_answers_at_another_address_keeps_its_runs(
+    armada: Armada, add: Add, fleet: Fleet, bad_link: Callable[..., BadLink]
+) -> None:
+    add("a100-1", "--price", "2")
+    run_id = sleeping(armada, "a100-1")
+    target = f"root@127.0.0.1:{bad_link(fleet.host('a100-1')).port}"
+    moved = armada.run("hosts", "add", "a100-1", target, "--yes")
+    assert moved.returncode == 0, moved.stdout + moved.stderr
+    assert "The key is the one that was pinned before" in moved.stdout
+    assert "may still be running at the former address" not in moved.stdout
+    assert armada.json("show", run_id)["state"] == "running"
+    (host,) = (each for each in armada.json("hosts", "ls") if each["name"] == "a100-1")
+    assert (host["ssh"], host["price_per_hour"], host["identity"]) == (target, 2.0, str(machines.IDENTITY))
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
+def test_another_machine_at_the_name_of_a_box_ends_none_of_its_runs(armada: Armada, add: Add, fleet: Fleet) -> None:
+    add("a100-1")
+    run_id = sleeping(armada, "a100-1")
+    first, other = fleet.host("a100-1"), fleet.host("workstation")
+    moved = armada.run("hosts", "set", "a100-1", "--address", other.target, "--yes")
+    assert moved.returncode == 0, moved.stdout + moved.stderr
+    assert "The key is NOT the one that was pinned before" in moved.stdout
+    assert f"1 run may still be running at the former address, such as {run_id}" in moved.stdout
+    seen = armada.json("show", run_id)
+    assert (seen["state"], seen["reason"], seen["ended_at"]) == ("unknown", "root_away", None)
+    assert armada.run("hosts", "set", "a100-1", "--address", first.target, "--yes").returncode == 0
+    assert armada.json("show", run_id)["state"] == "running"
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
+def test_an_open_connection_to_the_former_address_ends(
+    armada: Armada, add: Add, fleet: Fleet, bad_link: Callable[..., BadLink]
+) -> None:
+    add("a100-1", "--transport", "openssh")
+    sockets = armada.folder / "home" / "state" / "ssh"
+    (former,) = sockets.glob("a100-1+*.ctl")
+    target = f"root@127.0.0.1:{bad_link(fleet.host('a100-1')).port}"
+    assert armada.run("hosts", "set", "a100-1", "--address", target, "--yes").returncode == 0
+    assert not former.exists()
+    assert armada.run("hosts", "check", "a100-1").returncode == 0
+    armada.run("hosts", "disconnect", "a100-1")
+
+
+def test_hosts_of_ssh_config_are_imported_and_stay_names_of_it(armada: Armada, fleet: Fleet) -> None:
+    names = ["workstation", "a100-1"]
+    for name in names:
+        fleet.host(name)
+    config = armada.folder / "ssh_config"
+    config.write_text(machines.ssh_config())
+    armada.env["ARMADA_SSH_CONFIG"] = str(config)
+    imported = armada.json("hosts", "import", *names, "--yes")
+    assert [each["outcome"] for each in imported] == ["added", "added"]
+    assert {host["name"]: host["ssh"] for host in armada.json("hosts", "ls") if host["ssh"]} == {n: n for n in names}
+    assert armada.run("hosts", "check", *names).returncode == 0
+
+
+def test_a_providers_line_leads_to_a_run_in_one_command(armada: Armada, fleet: Fleet) -> None:
+    machine = fleet.host("a100-1")
+    line = f"$ ssh -p {machine.port} {machine.user}@{machine.address} -i {machines.IDENTITY} -L 8080:localhost:8080"
+    experiment = armada.command("true")
+    foreseen = armada.json("launch", "--on", line, experiment, "--dry-run", "--yes")
+    assert {check["outcome"] for check in foreseen["checks"]} <= {"ok", "warn"}
+    assert [host["name"] for host in armada.json("hosts", "ls")] == ["local"]
+    assert list((armada.folder / "home" / "state" / "ssh").iterdir()) == []
+    name = f"{machine.address}-{machine.port}"
+    first = armada.json("launch", "--on", line, experiment, "--yes", "--follow")
+    assert (first["host"], first["state"]) == (name, "succeeded")
+    again = armada.run("launch", "--on", f"ssh://{machine.target}", experiment, "--name", "again", "--follow")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{name} ({machine.target}), which is known" in again.stdout
+    assert armada.run("hosts", "rm", name).returncode == 0
+
+
+def test_a_launch_that_fails_on_a_new_host_says_that_the_host_stays(armada: Armada, fleet: Fleet) -> None:
+    machine = fleet.host("bare")  # neither python3 nor rsync
+    line = f"ssh {machine.target} -i {machines.IDENTITY}"
+    failed = armada.run("launch", "--on", line, armada.command("true"), "--yes", "--name-of-host", "box")
+    assert failed.returncode in (4, 5), failed.stdout
+    assert "box stays in hosts.yaml; armada hosts rm box removes it" in failed.stderr
+    assert armada.run("hosts", "rm", "box").returncode == 0

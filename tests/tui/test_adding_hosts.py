@@ -78,6 +78,20 @@ def test_a_host_is_added_once_its_key_was_shown_and_the_check_is_read_in_the_for
     assert commands.started == [["hosts", "add", "--expect=SHA256:abc", *words]]
 
 
+def test_what_would_change_of_a_known_host_is_named_before_the_yes(world: World, commands: Commands) -> None:
+    changes = [{"key": "ssh", "before": "root@192.0.2.9", "after": "root@192.0.2.1:50022"}]
+    told = {"ssh": "root@192.0.2.1:50022", "offered": [KEY], "pinned_before": [], "changes": changes}
+    commands.answer = Answer(0, json.dumps(told), "")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE)
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key and change box?", "ssh: root@192.0.2.9 → root@192.0.2.1:50022", "change it")
+
+    drive(world.board(), use)
+    assert commands.started == []
+
+
 def test_without_a_yes_nothing_is_added_and_what_was_typed_stays(world: World, commands: Commands) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await fill(pilot, name="box", ssh=LINE)

@@ -50,6 +50,11 @@ class HostSpec:
         return f"armada-{self.name}"
 
     @property
+    def place(self) -> tuple[object, ...]:
+        """Where it is and as whom one logs in there, whatever it is called: two of the same are the same account of a machine."""
+        return (self.hostname, self.port, self.user, *(hop.place for hop in self.hops))
+
+    @property
     def target(self) -> str:
         """The destination as a user would type it."""
         address = f"[{self.hostname}]" if ":" in self.hostname else self.hostname

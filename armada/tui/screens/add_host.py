@@ -134,8 +134,11 @@ class AddHost(ModalScreen[str | None]):
         lines = [f"{name} ({found.get('ssh')}) shows", *(f"  {kind} {mark}" for mark, kind in offered.items())]
         if pinned and set(pinned) != set(offered):
             lines += ["pinned before, for a host of this name", *(f"  {kind} {mark}" for mark, kind in pinned.items())]
-        title = f"Pin this key and add {name}?"
-        question = Question(title, lines, NOTE, "add it", self._symbols)
+        changed = _changes_of(found.get("changes"))
+        if changed:
+            lines += ["a host of this name is known; this changes", *(f"  {each}" for each in changed)]
+        title = f"Pin this key and {'change' if changed else 'add'} {name}?"
+        question = Question(title, lines, NOTE, "change it" if changed else "add it", self._symbols)
         self.board.push_screen(
             question, lambda yes: self._add(words, list(offered)) if yes else self._unlock("Nothing was added.")
         )
@@ -183,3 +186,13 @@ class AddHost(ModalScreen[str | None]):
 
     def action_leave(self) -> None:
         self.dismiss(self._added)
+
+
+def _changes_of(listed: object) -> list[str]:
+    """What the command would change of a host that is known, a line each."""
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [f"{each.get('key')}: {_word(each.get('before'))} → {_word(each.get('after'))}" for each in found]
+
+
+def _word(value: object) -> str:
+    return "—" if value is None else sanitize_line(str(value), 100)

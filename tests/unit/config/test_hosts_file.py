@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armada.config.hosts import Host, load_hosts
-from armada.config.hosts_file import add_host, remove_host
+from armada.config.hosts_file import add_host, change_host, changed_host, foresee_change, remove_host
 from armada.errors import ConfigError, Conflict, NotFound
 from armada.paths import HomePaths
 
@@ -145,3 +145,146 @@ def test_hostile_text_reads_back_as_it_was(
     add_host(home, Host(name="i", ssh="x"))
     remove_host(home, "i")
     assert load_hosts(home)["h"].model_dump() == host.model_dump()
+
+
+def test_changing_keeps_every_other_character(home: HomePaths) -> None:
+    home.hosts_file.write_text(COMMENTED)
+    change = change_host(home, "desk", {"root": "/other disk", "profile": "cpu"})
+    expected = COMMENTED.replace("root: /scratch\n", "root: /other disk\n        profile: cpu\n")
+    assert home.hosts_file.read_text() == expected
+    assert change.keys == ["profile", "root"]
+    assert [line for line in change.diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")] == [
+        "-        root: /scratch",
+        "+        root: /other disk",
+        "+        profile: cpu",
+    ]
+    change_host(home, "desk", {"root": "/scratch", "profile": None})
+    assert home.hosts_file.read_text() == COMMENTED
+
+
+def test_changing_an_entry_on_one_line_keeps_its_line(home: HomePaths) -> None:
+    home.hosts_file.write_text(COMMENTED)
+    change_host(home, "a100-1", {"ssh": "root@1.2.3.5:50023", "price_per_hour": 2.5, "profile": "cpu"})
+    line = 'a100-1: {ssh: "root@1.2.3.5:50023", price_per_hour: 2.5, profile: cpu}\n'
+    assert home.hosts_file.read_text() == COMMENTED.replace("a100-1: {ssh: 'root@1.2.3.4:50022'}\n", line)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "a: {ssh: a}",
+        "a: { ssh: a, }  # kept",
+        "a: {ssh: a,  # kept\n      root: /x}",
+        "a: {ssh: a,\n      root: /x   # kept\n    }",
+        '"a":\n    "ssh": "a"  # kept',
+        "a:\n    ssh: >-\n      a\n    # kept",
+        "a:\n    ssh: |-\n      a\n    root: /x  # kept",
+        "a:\n    ssh: a\n    profile:\n    root: /x",
+        "a:\n    ssh: a\n    quota: [x, -b]  # kept\n    scheduler: slurm",
+        "a:\n    ssh: a\n    scheduler: slurm\n    slurm:\n      partition: gpu  # kept\n      # kept",
+        "a:\n    root: /x # kept\n    ssh: 'a'",
+        "a:\n   ssh: a # kept\n   price_per_hour:   1.5   # kept",
+        "a:\r\n    ssh: a # kept\r\n    root: /x # kept\r\n",
+    ],
+)
+def test_changing_works_in_every_style(home: HomePaths, entry: str) -> None:
+    text = f"# kept\nbwlimit: 5M  # kept\nhosts:\n  b: {{ssh: b}}  # kept\n  {entry}\n\n  # kept\n  c:\n    ssh: c\n# kept\n"
+    home.hosts_file.write_text(text, newline="")
+    before = load_hosts(home)
+    settings: list[dict[str, object]] = [
+        {"ssh": "me@[2001:db8::1]:7"},
+        {"root": "/new", "profile": "cpu, {x}: #1", "price_per_hour": 12.4},
+        {"profile": "cpu", "identity": Path("/keys/a b")},
+        {"profile": None, "price_per_hour": None, "identity": None},
+        {"root": None},
+    ]
+    wanted = before["a"]
+    for each in settings:
+        wanted = changed_host(wanted, each)
+        assert change_host(home, "a", each).after == wanted
+        assert load_hosts(home) == {**before, "a": wanted}
+        assert list(load_hosts(home)) == list(before)
+        after = home.hosts_file.read_text()
+        removed = entry.count("# kept") if None in each.values() else 0  # what stands beside a setting goes with it
+        assert text.count("# kept") - removed <= after.count("# kept") <= text.count("# kept"), after
+
+
+def test_what_is_there_already_is_not_written_again(home: HomePaths) -> None:
+    text = "hosts: {a: {ssh:   a, identity: ~/.ssh/id, scheduler: direct}}"
+    home.hosts_file.write_text(text)
+    home.hosts_file.chmod(0o600)
+    same = {"ssh": "a", "identity": Path("~/.ssh/id").expanduser(), "scheduler": "direct", "profile": None}
+    seen = home.hosts_file.stat()
+    assert change_host(home, "a", same).keys == []
+    assert home.hosts_file.read_text() == text
+    assert home.hosts_file.stat().st_ino == seen.st_ino
+
+
+def test_local_gets_an_entry_when_something_is_said_of_it(home: HomePaths) -> None:
+    assert change_host(home, "local", {"profile": None}).text_after == ""
+    assert not home.hosts_file.exists()
+    change_host(home, "local", {"profile": "cpu"})
+    assert load_hosts(home)["local"].profile == "cpu"
+    change_host(home, "local", {"root": "/big"})
+    assert load_hosts(home)["local"].root == "/big"
+
+
+def test_a_look_ahead_changes_nothing(home: HomePaths) -> None:
+    home.hosts_file.write_text(COMMENTED)
+    assert (
+        "+    a100-1: {ssh: 'root@1.2.3.4:50022', profile: cpu}"
+        in foresee_change(home, "a100-1", {"profile": "cpu"}).diff
+    )
+    assert home.hosts_file.read_text() == COMMENTED
+
+
+def test_settings_that_do_not_fit_together_change_nothing(home: HomePaths) -> None:
+    home.hosts_file.write_text("hosts: {a: {ssh: a, scheduler: slurm, slurm: {partition: x}}}\n")
+    with pytest.raises(ValueError, match="is for `scheduler: slurm`"):
+        change_host(home, "a", {"scheduler": "direct"})
+    with pytest.raises(NotFound, match="no host 'b'"):
+        change_host(home, "b", {"scheduler": "direct"})
+    assert "slurm: {partition: x}" in home.hosts_file.read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hosts:\n  a: &a\n    ssh: x\n  b: *a\n",
+        "hosts:\n  a: {ssh: &x x}\n  b: {ssh: *x}\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_what_others_share_is_not_changed_for_one(home: HomePaths, text: str, name: str) -> None:
+    home.hosts_file.write_text(text)
+    with pytest.raises(Conflict, match="cannot edit safely"):
+        change_host(home, name, {"ssh": "y"})
+    assert home.hosts_file.read_text() == text
+
+
+def test_many_changes_at_once_lose_nothing(home: HomePaths) -> None:
+    home.hosts_file.write_text("hosts:\n" + "".join(f"  h{i}: {{ssh: x}}  # {i}\n" for i in range(12)))
+    threads = [threading.Thread(target=change_host, args=(home, f"h{i}", {"root": f"/{i}"})) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [host.root for host in load_hosts(home).values()] == [None, *(f"/{i}" for i in range(12))]
+
+
+@settings(deadline=None, max_examples=40)
+@given(profile=_texts, root=_texts, price=st.none() | st.floats(0, 1e6), flow=st.booleans())
+def test_hostile_values_are_changed_to_what_they_are(
+    tmp_path_factory: pytest.TempPathFactory, profile: str, root: str, price: float | None, flow: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("home")
+    home = HomePaths(folder / "config", folder / "state")
+    home.config.mkdir()
+    home.hosts_file.write_text(
+        "hosts:\n  h: {ssh: x, profile: y} # z\n" if flow else "hosts:\n  h:\n    ssh: x\n    profile: y # z\n"
+    )
+    values = {"profile": profile, "root": "/" + root, "price_per_hour": price}
+    change_host(home, "h", values)
+    found = load_hosts(home)["h"]
+    assert {key: getattr(found, key) for key in values} == values
+    assert home.hosts_file.read_text().endswith("# z\n") or not flow
