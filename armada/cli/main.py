@@ -24,7 +24,8 @@ COMMANDS = {
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),
-    "runs": ("ps", "stop"),
+    "runs": ("ps",),
+    "stop": ("stop",),
     "show": ("show",),
     "pull": ("pull",),
     "logs": ("logs",),
@@ -131,9 +132,9 @@ def run(arguments: Sequence[str]) -> int:
         explained = explain(error, HomePaths.from_environment().store)
         return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        hint = "check whether this machine's disk is full or a folder is read-only"
-        return _say(ArmadaError(sanitize_line(what, 2000), hint=hint), arguments)
+        from armada.cli.printing import as_error
+
+        return _say(as_error(error), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
 

@@ -1,4 +1,4 @@
-"""`armada ps | stop`, and how one run is described in a line."""
+"""`armada ps`, and how one run is described in a line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
-from armada.cli.homes import add_flag, ask_owner
-from armada.cli.options import add_run
-from armada.cli.printing import FORMAT, print_json
+from armada.cli.printing import FORMAT
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import span
@@ -33,25 +31,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
-
-    stop = commands.add_parser(
-        "stop", help="Stop a run", description="Stop a run: send SIGTERM, wait for the grace period, then send SIGKILL."
-    )
-    add_run(stop)
-    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
-    add_flag(stop)
-    stop.add_argument("--json", action="store_true", help="Print a JSON object: the run after it ended")
-    stop.set_defaults(handler=_stop)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
 
 
 def summary(run: Run) -> dict[str, object]:
@@ -165,33 +144,6 @@ def _evidence(run: Run, now: float) -> tuple[str, ...]:
     if run.unreachable_since is not None:
         because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
-
-
-def _stop(options: argparse.Namespace) -> int:
-    from armada.cli.context import Context
-    from armada.cli.progress import Reporter
-    from armada.launch.stop import stop_run
-    from armada.store.running_operations import operation
-
-    context = Context()
-    run = context.run(options.run)
-    ask_owner(context, run, options, "stop")
-    reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    had_ended = run.ended and not run.is_guess
-    with (
-        operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-        context.session(run.host, looks=had_ended) as session,
-    ):
-        progress = recorded.and_tell(reporter)
-        ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
-    if options.json:
-        print_json(summary(ended))
-        return 0
-    reporter.line(
-        f"{run.run_id}: {condition(ended)}"
-        + ("" if ended.state == "cancelled" and not had_ended else " (it had already ended)")
-    )
-    return 0
 
 
 def verdict(run: Run) -> int:

@@ -59,6 +59,23 @@ _REPORT: Fields = {"name": STR, "findings": [OBJ], "exit_code": INT}
 ERROR: Fields = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
 """Printed by every command that fails before it has printed its own value."""
 
+_PULLED: Fields = {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "copied": STR_}
+_REMOVED: Fields = {
+    **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
+    "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
+}  # fmt: skip
+
+
+def _or_error(shape: Fields) -> Shape:
+    """One of several runs: its object, or `error` where the command failed for it."""
+    always = ("format", "run_id")
+    fields = {name if name in always or name.endswith("?") else f"{name}?": each for name, each in shape.items()}
+    return {**fields, "error?": ERROR["error"]}
+
+
+SEVERAL = " RUN RUN"
+"""Ends the name of a shape that a command prints for several runs."""
+
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
@@ -68,12 +85,12 @@ SHAPES: Fields = {
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
     "stop": RUN,
-    "pull": {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "copied": STR_},
+    f"stop{SEVERAL}": [_or_error(RUN)],
+    "pull": _PULLED,
+    f"pull{SEVERAL}": [_or_error(_PULLED)],
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
-    "rm": {
-        **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
-        "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
-    },
+    "rm": _REMOVED,
+    f"rm{SEVERAL}": [_or_error(_REMOVED)],
     "why": {
         **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
         "explanation": STR_, "error": STR_,

@@ -31,6 +31,20 @@ KILL_S = 30.0
 """After the grace period: signalling every process, and the supervisor's last words."""
 
 
+def request_of(database: Database, run: Run, grace_s: float | None) -> StopRun:
+    """Make the request that ends a run.
+
+    Args:
+        database: The store.
+        run: Which.
+        grace_s: Seconds between SIGTERM and SIGKILL; None for what the run's spec says.
+    """
+    if grace_s is None:
+        told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
+        grace_s = told_s if told_s is not None else _GRACE_S
+    return StopRun(run_id=run.run_id, grace_s=grace_s, root=run.root_id)
+
+
 def stop_run(
     database: Database, session: HostSession, run: Run, grace_s: float | None, say: Callable[[str], None]
 ) -> Run:
@@ -50,10 +64,8 @@ def stop_run(
         Conflict: It ended, and was resumed before anybody could see that it had.
         OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run where that cannot be seen.
     """
-    if grace_s is None:
-        told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
-        grace_s = told_s if told_s is not None else _GRACE_S
-    request = StopRun(run_id=run.run_id, grace_s=grace_s, root=run.root_id)
+    request = request_of(database, run, grace_s)
+    grace_s = request.grace_s
     try:
         answer = session.call(request, timeout_s=60.0)
     except NotFound:
