@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "exit codes. `json` prints the JSON Schema of what --json prints.",
     )
     parser.add_argument("topic", nargs="*", metavar="TOPIC", help="A command, `exit-codes`, or `json`")
-    parser.add_argument("--json", action="store_true", help="Print the exit codes as a JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="Print a JSON object: the text, or the exit codes one by one"
+    )
     parser.set_defaults(handler=_explain)
 
 
@@ -31,7 +35,7 @@ def _explain(options: argparse.Namespace) -> int:
 
     words: list[str] = options.topic
     if not words:
-        build_parser().print_help()
+        _show("", build_parser().format_help(), as_json=options.json)
     elif words == ["json"]:
         from armada.cli.shapes import all_schemas
 
@@ -48,5 +52,15 @@ def _explain(options: argparse.Namespace) -> int:
             hint=f"did you mean armada help {near}?" if near else "armada help lists the commands",
         )
     else:
-        build_parser(words[0]).parse_args([*words, "--help"])  # prints it and leaves
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            build_parser(words[0]).parse_args([*words, "--help"])  # prints it and leaves
+        _show(" ".join(words), said.getvalue(), as_json=options.json)
     return 0
+
+
+def _show(topic: str, text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "text": text})
+    else:
+        print(text, end="")

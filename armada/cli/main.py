@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import re
 import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
 from armada import __version__
-from armada.errors import ArmadaError, UsageError
+from armada.errors import ArmadaError, Interrupted, UsageError
 from armada.foundation import ascii_text
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 
@@ -123,8 +124,8 @@ def run(arguments: Sequence[str]) -> int:
     except ArmadaError as error:
         return _say(error, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("\narmada: interrupted; started runs continue (armada ps)\n")
-        return 130
+        sys.stderr.write("\n")
+        return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths
         from armada.store.database import explain
@@ -139,11 +140,17 @@ def run(arguments: Sequence[str]) -> int:
         return _say_bug(error, arguments)
 
 
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--json` is among the words, also shortened as argparse takes it. What follows `--` is another program's."""
+    own = itertools.takewhile(lambda word: word != "--", arguments)
+    return any(len(word) > 2 and "--json".startswith(word) for word in own)
+
+
 def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
     sys.stderr.write(f"armada: {sanitize_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {sanitize_line(error.hint, 2000)}\n")
-    if "--json" in arguments:
+    if _wants_json(arguments):
         from armada.cli.printing import print_error
 
         print_error(error)

@@ -145,6 +145,7 @@ SHAPES: Fields = {
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
     },
     "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "help": {**_FORMAT, "topic": STR, "text": STR},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
 }  # fmt: skip
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""
