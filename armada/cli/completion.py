@@ -114,6 +114,9 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
     """Say of each argument what can stand there."""
     import shtab
 
+    from armada.cli.main import COMMANDS
+    from armada.cli.topics import TOPICS
+
     files = {"FILE": shtab.FILE, "EXPERIMENT": shtab.glob("*.yaml", "*.yml"), "DIR": shtab.DIRECTORY}
     for action in parser._actions:  # noqa: SLF001 - argparse has no public name for them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -127,6 +130,8 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
             action.choices = ["best", "last"]
         elif verb == "ps" and action.dest == "states":
             action.choices = STATES
+        elif verb == "help" and action.dest == "topic":
+            action.choices = [*(word for group in COMMANDS.values() for word in group), *TOPICS]
 
 
 def _kind(action: argparse.Action, verb: str) -> str | None:

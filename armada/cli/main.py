@@ -87,7 +87,8 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="armada",
         description="Launch fine-tuning runs on all your GPUs, watch them, and bring every checkpoint home verified.",
-        epilog="`armada help exit-codes` lists the exit codes. `armada help COMMAND` explains a command.",
+        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, states, "
+        "exit-codes or json.",
     )
     parser.add_argument(
         "-V", "--version", action="version", version=f"armada {__version__}", help="Show the version and exit"

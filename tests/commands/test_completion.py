@@ -98,6 +98,7 @@ def test_the_rest_of_a_word_is_filled_in(terminal: Terminal) -> None:
     typed(terminal, "armada pull llama-cccccc qwen-a", "armada pull llama-cccccc qwen-aaaaaa")
     typed(terminal, "armada ps --host fa", "armada ps --host far-1")
     typed(terminal, "armada ps --state runn", "armada ps --state running")
+    typed(terminal, "armada help exit", "armada help exit-codes")
     typed(terminal, "armada config schema exp", "armada config schema experiment")
 
 
