@@ -117,7 +117,12 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
     from armada.cli.main import COMMANDS
     from armada.cli.topics import TOPICS
 
-    files = {"FILE": shtab.FILE, "EXPERIMENT": shtab.glob("*.yaml", "*.yml"), "DIR": shtab.DIRECTORY}
+    files = {
+        "FILE": shtab.FILE,
+        "SCRIPT": shtab.glob("*.py"),
+        "EXPERIMENT": shtab.glob("*.yaml", "*.yml"),
+        "DIR": shtab.DIRECTORY,
+    }
     for action in parser._actions:  # noqa: SLF001 - argparse has no public name for them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, below in action.choices.items():

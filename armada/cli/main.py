@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "dashboard": ("dashboard",),
+    "init": ("init",),
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),

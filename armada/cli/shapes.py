@@ -79,6 +79,9 @@ SEVERAL = " RUN RUN"
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
+    "init": {
+        **_FORMAT, "path": STR, "task": STR, "script": STR_, "data": [STR], "to_fill_in": [STR], "notes": [STR], "next": STR,
+    },
     "launch --dry-run": {**_FORMAT, **_PLAN},
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},

@@ -112,9 +112,9 @@ def _experiment(rest: list[str]) -> str:
         head = f"Every key of an experiment with `task: {rest[0]}`, which {_TASKS[rest[0]]}. An example:"
         return "\n\n".join([_paragraph(head), _EXAMPLES[rest[0]], _keys(keys_of_task(rest[0]))])
     intro = (
-        "An experiment is a YAML file that says what to run. It names no host: `armada launch --host NAME FILE` chooses "
-        "one, and checks the file without starting anything where you add `--dry-run`. Relative paths are relative to the "
-        "file."
+        "An experiment is a YAML file that says what to run. `armada init` writes a first one. It names no host: "
+        "`armada launch --host NAME FILE` chooses one, and checks the file without starting anything where you add "
+        "`--dry-run`. Relative paths are relative to the file."
     )
     tops = {task: [key for key in keys_of_task(task) if "." not in key.name] for task in TASKS}
     shared = [key for key in tops["sft"] if all(key.name in {each.name for each in of} for of in tops.values())]

@@ -19,6 +19,7 @@
 | ARM015 | what the payload itself would refuse of settings, model and environment              |
 | ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or too large, or perhaps meant for a folder (warns) |
 | ARM017 | variables of the shell that a training may want and the job does not see (warns, with their names) |
+| ARM018 | an argument still holds a placeholder that `armada init` wrote                    |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armada.launch.checks import gpus, host, model, payload, project, scheduler, shell, training
+from armada.launch.checks import gpus, host, model, payload, placeholders, project, scheduler, shell, training
 from armada.launch.checks.check import Answer, Check
 from armada.launch.checks.subject import Subject
 
@@ -49,6 +50,7 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM015": payload.check_payload,
     "ARM016": model.check_hub_model,
     "ARM017": shell.check_variables,
+    "ARM018": placeholders.check_placeholders,
 }
 """A number is never given a second time. A check answers None where it has nothing to look at."""
 
