@@ -19,7 +19,8 @@
     ├── NotFound                7    no such host, run, checkpoint; also a LookupError
     │   └── NothingThere             the host has nothing of armada's
     ├── Conflict                8    it exists already, or somebody else is doing it
-    └── OutcomeUnknown          9    it may or may not have happened
+    ├── OutcomeUnknown          9    it may or may not have happened
+    └── Interrupted           130    a person pressed Ctrl-C
 
 Each carries a sentence for a person, a `hint` saying what to do now, and the `host` it is about. The numbers are exit
 codes; `EXIT_CODES` says what each means.
@@ -195,3 +196,9 @@ class OutcomeUnknown(ArmadaError):
     """It may or may not have happened; asking again is safe and finds out."""
 
     exit_code = 9
+
+
+class Interrupted(ArmadaError):
+    """Ctrl-C, or SIGINT, ended the command. Runs continue."""
+
+    exit_code = 130

@@ -6,7 +6,10 @@ The words that never change are in the script, by shtab; run ids and the like ar
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
+
+from armada.verdicts.states import STATES
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -97,7 +100,11 @@ def _print(options: argparse.Namespace) -> int:
 
     parser = build_parser()
     _mark(parser, "")
-    print(shtab.complete(parser, options.shell, preamble=_PREAMBLE))  # type: ignore[arg-type]  # it says str, and takes both
+    script = shtab.complete(parser, options.shell, preamble=_PREAMBLE)  # type: ignore[arg-type]  # it says str, and takes both
+    if options.shell == "zsh":
+        # shtab writes "(*):", which zsh reads as one argument; "*:" is any number of them.
+        script = re.sub(r'^( *)"\(\*\)::?', r'\1"*:', script, flags=re.MULTILINE)
+    print(script)
     if options.shell == "bash":
         print(_BASH_WORDS)
     return 0
@@ -107,7 +114,15 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
     """Say of each argument what can stand there."""
     import shtab
 
-    files = {"FILE": shtab.FILE, "EXPERIMENT": shtab.glob("*.yaml", "*.yml"), "DIR": shtab.DIRECTORY}
+    from armada.cli.main import COMMANDS
+    from armada.cli.topics import TOPICS
+
+    files = {
+        "FILE": shtab.FILE,
+        "SCRIPT": shtab.glob("*.py"),
+        "EXPERIMENT": shtab.glob("*.yaml", "*.yml"),
+        "DIR": shtab.DIRECTORY,
+    }
     for action in parser._actions:  # noqa: SLF001 - argparse has no public name for them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, below in action.choices.items():
@@ -118,6 +133,10 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
             _complete(action, files[str(action.metavar)])
         elif verb == "pull" and action.dest == "checkpoint":
             action.choices = ["best", "last"]
+        elif verb == "ps" and action.dest == "states":
+            action.choices = STATES
+        elif verb == "help" and action.dest == "topic":
+            action.choices = [*(word for group in COMMANDS.values() for word in group), *TOPICS]
 
 
 def _kind(action: argparse.Action, verb: str) -> str | None:

@@ -17,6 +17,8 @@ from armada.store.database import Database
 from armada.store.read_only import is_read_only, open_copy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.config.hosts import Host
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
@@ -32,6 +34,21 @@ def _unwritable(home: HomePaths) -> ConfigError:
         path=home.state,
         hint="armada ps, show, logs, why and sync ls work without writing; for other commands set ARMADA_HOME, or make it writable",
     )
+
+
+def choose_host(hosts: Mapping[str, Host], name: str) -> Host:
+    """A host by its name.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    if name not in hosts:
+        import difflib
+
+        near = difflib.get_close_matches(name, hosts, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hosts)}; `armada hosts add` adds one"
+        raise NotFound(f"no host is called {name!r}", hint=hint)
+    return hosts[name]
 
 
 class Context:
@@ -73,14 +90,7 @@ class Context:
         Raises:
             NotFound: There is none of that name.
         """
-        hosts = self.hosts()
-        if name not in hosts:
-            import difflib
-
-            near = difflib.get_close_matches(name, hosts, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hosts)}; `armada hosts add` adds one"
-            raise NotFound(f"no host is called {name!r}", hint=hint)
-        return hosts[name]
+        return choose_host(self.hosts(), name)
 
     def run(self, prefix: str) -> Run:
         """Find a run by the first characters of its id.

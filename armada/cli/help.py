@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import io
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
@@ -11,42 +12,75 @@ from armada.errors import EXIT_CODES, UsageError
 if TYPE_CHECKING:
     import argparse
 
-TOPICS = ("exit-codes", "json")
-
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from armada.cli.topics import TOPICS
+
     parser = commands.add_parser(
         "help",
         help="Explain a command or a topic",
-        description="Explain a command, such as `armada help hosts add`, or a topic. `exit-codes` lists the "
-        "exit codes. `json` prints the JSON Schema of what --json prints.",
+        description="Explain a command, such as `armada help hosts add`, or a topic.",
+        epilog="Topics: " + "; ".join(f"`{topic}`: {about}" for topic, (about, _) in TOPICS.items()) + ".",
     )
-    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="A command, `exit-codes`, or `json`")
-    parser.add_argument("--json", action="store_true", help="Print the exit codes as a JSON object")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="A command, or a topic")
+    parser.add_argument(
+        "--json", action="store_true", help="Print a JSON object: the text, or the exit codes one by one"
+    )
     parser.set_defaults(handler=_explain)
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from armada.cli.main import COMMANDS, build_parser, nearest
+    from armada.cli.main import build_parser
 
     words: list[str] = options.topic
-    if not words:
-        build_parser().print_help()
-    elif words == ["json"]:
-        from armada.cli.shapes import all_schemas
-
-        print(json.dumps(all_schemas(), indent=1))
-    elif words == ["exit-codes"] and options.json:
+    if words == ["exit-codes"] and options.json:
         print_json({"exit_codes": {str(code): meaning for code, meaning in EXIT_CODES.items()}})
-    elif words == ["exit-codes"]:
-        for code, meaning in EXIT_CODES.items():
-            print(f"{code:>4}  {meaning}")
-    elif words[0] not in (known := [word for group in COMMANDS.values() for word in group]):
-        near = nearest(words[0], [*known, *TOPICS])
-        raise UsageError(
-            f"there is no command or topic {words[0]!r}",
-            hint=f"did you mean armada help {near}?" if near else "armada help lists the commands",
-        )
+    elif words == ["json"]:
+        print(_text(words))
+    elif options.json:
+        print_json({"topic": " ".join(words), "text": _text(words) if words else build_parser().format_help()})
+    elif words:
+        print(_text(words))
     else:
-        build_parser(words[0]).parse_args([*words, "--help"])  # prints it and leaves
+        build_parser().print_help()
     return 0
+
+
+def _text(words: list[str]) -> str:
+    """The page about a command or a topic; `hosts` is both.
+
+    Raises:
+        UsageError: There is neither.
+    """
+    from armada.cli.main import COMMANDS, nearest
+    from armada.cli.topics import TAKE_WORDS, TOPICS
+
+    known = [word for group in COMMANDS.values() for word in group]
+    pages = [_command(words)] if words[0] in known else []
+    if words[0] in TOPICS and (len(words) == 1 or not pages):
+        if len(words) > 1 and words[0] not in TAKE_WORDS:
+            raise UsageError(
+                f"the topic {words[0]} has no page {' '.join(words[1:])!r}", hint=f"armada help {words[0]}"
+            )
+        pages.append(TOPICS[words[0]][1](words[1:]))
+    if pages:
+        return "\n\n".join(pages)
+    near = nearest(words[0], [*known, *TOPICS])
+    raise UsageError(
+        f"there is no command or topic {words[0]!r}",
+        hint=f"did you mean armada help {near}?" if near else "armada help lists the commands",
+    )
+
+
+def _command(words: list[str]) -> str:
+    """What a command prints with `--help`.
+
+    Raises:
+        UsageError: There is no such command.
+    """
+    from armada.cli.main import build_parser
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        build_parser(words[0]).parse_args([*words, "--help"])  # prints it and leaves
+    return said.getvalue().rstrip("\n")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import re
 import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
 from armada import __version__
-from armada.errors import ArmadaError, UsageError
+from armada.errors import ArmadaError, Interrupted, UsageError
 from armada.foundation import ascii_text
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "dashboard": ("dashboard",),
+    "init": ("init",),
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),
-    "runs": ("ps", "stop"),
+    "runs": ("ps",),
+    "stop": ("stop",),
     "show": ("show",),
     "pull": ("pull",),
     "logs": ("logs",),
@@ -85,7 +88,8 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="armada",
         description="Launch fine-tuning runs on all your GPUs, watch them, and bring every checkpoint home verified.",
-        epilog="`armada help exit-codes` lists the exit codes. `armada help COMMAND` explains a command.",
+        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, states, "
+        "exit-codes or json.",
     )
     parser.add_argument(
         "-V", "--version", action="version", version=f"armada {__version__}", help="Show the version and exit"
@@ -122,8 +126,8 @@ def run(arguments: Sequence[str]) -> int:
     except ArmadaError as error:
         return _say(error, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("\narmada: interrupted; started runs continue (armada ps)\n")
-        return 130
+        sys.stderr.write("\n")
+        return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths
         from armada.store.database import explain
@@ -131,18 +135,24 @@ def run(arguments: Sequence[str]) -> int:
         explained = explain(error, HomePaths.from_environment().store)
         return _say(explained, arguments) if explained is not None else _say_bug(error, arguments)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        hint = "check whether this machine's disk is full or a folder is read-only"
-        return _say(ArmadaError(sanitize_line(what, 2000), hint=hint), arguments)
+        from armada.cli.printing import as_error
+
+        return _say(as_error(error), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--json` is among the words, also shortened as argparse takes it. What follows `--` is another program's."""
+    own = itertools.takewhile(lambda word: word != "--", arguments)
+    return any(len(word) > 2 and "--json".startswith(word) for word in own)
 
 
 def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
     sys.stderr.write(f"armada: {sanitize_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {sanitize_line(error.hint, 2000)}\n")
-    if "--json" in arguments:
+    if _wants_json(arguments):
         from armada.cli.printing import print_error
 
         print_error(error)

@@ -18,6 +18,11 @@ def add_runs(parser: argparse.ArgumentParser, *, default: str | None = None) -> 
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"Run id, or its first characters{more}")
 
 
+def add_named_runs(parser: argparse.ArgumentParser) -> None:
+    """One run or more, each of which has to be named."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run id, or its first characters; one or more")
+
+
 def add_host_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="Name of the host, as in hosts.yaml")
 

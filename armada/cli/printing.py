@@ -6,12 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from armada.errors import ArmadaError
 
 FORMAT = 1
 """Of all shapes together. Fields may be added; where one goes or means something else, the number rises."""
@@ -34,15 +33,25 @@ def print_line(value: Mapping[str, object]) -> None:
     print(json.dumps(with_format(value)), flush=True)
 
 
-def print_error(error: ArmadaError) -> None:
-    """Print an error as JSON, unless the command already printed its value; then only the exit code reports the error."""
-    if getattr(sys.stdout, "has_printed", False):
-        return
-    told = {
+def error_fields(error: ArmadaError) -> dict[str, object]:
+    """The fields of an error, as every command prints them under `error`."""
+    return {
         "kind": type(error).__name__,
         "message": sanitize_text(str(error), 8000),
         "hint": sanitize_line(error.hint, 2000) if error.hint else None,
         "host": error.host,
         "exit_code": error.exit_code,
     }
-    print_json({"error": told})
+
+
+def print_error(error: ArmadaError) -> None:
+    """Print an error as JSON, unless the command already printed its value; then only the exit code reports the error."""
+    if not getattr(sys.stdout, "has_printed", False):
+        print_json({"error": error_fields(error)})
+
+
+def as_error(error: OSError) -> ArmadaError:
+    """Say what this machine's own files refused."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    hint = "check whether this machine's disk is full or a folder is read-only"
+    return ArmadaError(sanitize_line(what, 2000), hint=hint)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.options import add_run
-from armada.cli.printing import print_json
+from armada.cli.options import add_named_runs
+from armada.cli.several import Handled, find_runs, handle_runs
 from armada.errors import HostUnreachable, LoginNeeded, NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
     from armada.foundation.progress import Progress
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "pull",
-        help="Download a run's checkpoints and verify them",
-        description="Bring a run's checkpoints home and verify every byte.",
+        help="Download runs' checkpoints and verify them",
+        description="Bring the checkpoints of runs home and verify every byte.",
     )
-    add_run(parser)
+    add_named_runs(parser)
     parser.add_argument(
         "--checkpoint",
         metavar="N",
@@ -39,9 +41,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--to",
         type=Path,
         metavar="DIR",
-        help="Also copy the checkpoint into this folder (`last`, unless you give --checkpoint)",
+        help="Also copy the checkpoint into this folder (`last`, unless you give --checkpoint). "
+        "Of several runs, copy each into DIR/RUN",
     )
-    parser.add_argument("--json", action="store_true", help="Print a JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="Print a JSON object. Of several runs, print all in one list"
+    )
     parser.set_defaults(handler=_pull)
 
 
@@ -66,16 +71,87 @@ def bring_home(
 def _pull(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+
+    context = Context()
+    chosen = find_runs(context, options.runs)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+
+    def handle(run: Run) -> Handled:
+        to: Path | None = options.to.expanduser().absolute() if options.to is not None else None
+        if to is not None and len(chosen) > 1:
+            to /= run.run_id
+        result = _pull_one(context, run, reporter, word=options.checkpoint or ("last" if to else None), to=to)
+        if not options.json:
+            result.say(reporter)
+        return Handled(result.told(), (result.sentence,) if len(chosen) > 1 else ())
+
+    return handle_runs(
+        chosen,
+        handle,
+        undone=lambda run: f"`armada pull {run.run_id}` continues where it stopped",
+        reporter=reporter,
+        as_json=options.json,
+        indent=None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What one pull brought home: `kept` are the run's checkpoints, `only` is the one that was asked for, `copied` its copy."""
+
+    run: Run
+    pulled: Pulled
+    kept: tuple[Checkpoint, ...]
+    only: Checkpoint | None
+    copied: Path | None
+
+    def told(self) -> dict[str, object]:
+        """Give the object that `--json` prints."""
+        places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in self.kept if c.home_path}
+        shown = {"run_id": self.run.run_id, "published": [str(p) for p in self.pulled.published], "home": places}
+        return {**shown, "copied": str(self.copied) if self.copied else None}
+
+    @property
+    def sentence(self) -> str:
+        """The run's line among those of several."""
+        new = counted(len(self.pulled.published), "checkpoint")
+        done = f"{new} brought home and verified" if self.pulled.published else "nothing new"
+        return f"{self.run.run_id}: {done}, {sum(1 for c in self.kept if c.home_path)} at home"
+
+    def say(self, reporter: Reporter) -> None:
+        """Print each checkpoint that came."""
+        for place in self.pulled.published:
+            reporter.stage("home", f"{place} verified")
+        if self.pulled.completed and self.only is not None:
+            files = counted(self.pulled.completed, "file")
+            reporter.stage("home", f"{self.only.home_path} completed: {files}, verified")
+        elif not self.pulled.published:
+            home = f"nothing new; already home: {counted(self.pulled.already, 'checkpoint')} of {self.run.run_id}"
+            none = f"{self.run.run_id} has no checkpoints{'' if self.run.ended else ' yet'}"
+            reporter.line(home if self.pulled.already else none)
+        if self.copied is not None:
+            reporter.stage("copied", f"{self.copied} (every byte verified)")
+
+
+def _pull_one(context: Context, run: Run, reporter: Reporter, *, word: str | None, to: Path | None) -> _Result:
+    """Pull one run.
+
+    Args:
+        context: The command's.
+        run: Which.
+        reporter: Shows how far it is.
+        word: The one checkpoint; None for all that the run's settings want.
+        to: Where the one checkpoint is copied to.
+
+    Raises:
+        ArmadaError: Not everything came home; what did stays.
+    """
     from armada.store import checkpoints, runs
     from armada.store.running_operations import operation
     from armada.sync.checkpoints.copy import copy_checkpoint
     from armada.sync.checkpoints.selection import choose_checkpoint
     from armada.sync.runs.pull import pull_from_home
 
-    context = Context()
-    run = context.run(options.run)
-    reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    word = options.checkpoint or ("last" if options.to else None)
     try:
         with (
             operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
@@ -88,27 +164,13 @@ def _pull(options: argparse.Namespace) -> int:
             raise
         pulled, only = pull_from_home(context.database, run, word, error)
         sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what you asked for is at home\n")
-    kept = checkpoints.of_run(context.database, run.run_id)
+    kept = tuple(checkpoints.of_run(context.database, run.run_id))
     copied = None
-    if options.to is not None and only is not None:
+    if to is not None and only is not None:
         runs.require(context.database, run.run_id)
-        copied = copy_checkpoint(next(c for c in kept if c.digest == only.digest), options.to.expanduser().absolute())
+        copied = copy_checkpoint(next(c for c in kept if c.digest == only.digest), to)
     if pulled.lacking:
         sys.stderr.write(
             f"armada: it still lacks what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"
         )
-    if options.json:
-        places = {f"{c.step}@{c.digest[:8]}": str(c.home_path) for c in kept if c.home_path}
-        shown = {"run_id": run.run_id, "published": [str(p) for p in pulled.published], "home": places}
-        print_json({**shown, "copied": str(copied) if copied else None}, indent=None)
-        return 0
-    for place in pulled.published:
-        reporter.stage("home", f"{place} verified")
-    if pulled.completed and only is not None:
-        reporter.stage("home", f"{only.home_path} completed: {counted(pulled.completed, 'file')}, verified")
-    elif not pulled.published:
-        home = f"nothing new; already home: {counted(pulled.already, 'checkpoint')} of {run.run_id}"
-        reporter.line(home if pulled.already else f"{run.run_id} has no checkpoints{'' if run.ended else ' yet'}")
-    if copied is not None:
-        reporter.stage("copied", f"{copied} (every byte verified)")
-    return 0
+    return _Result(run, pulled, kept, only, copied)

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, TypedDict
 
 from armada.cli.homes import add_flag, ask_owner
-from armada.cli.options import add_run
-from armada.cli.printing import print_json
+from armada.cli.options import add_named_runs
+from armada.cli.several import Handled, find_runs, handle_runs
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
@@ -36,12 +37,12 @@ class _Removal(TypedDict):
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     remove = commands.add_parser(
         "rm",
-        help="Delete a run's files on its host and forget it",
-        description="Delete an ended run's files on its host, and forget the run at home. Checkpoints at "
+        help="Delete runs' files on their hosts and forget them",
+        description="Delete the files of ended runs on their hosts, and forget the runs at home. Checkpoints at "
         "home stay. If the host is gone, --force forgets the run at home only and lists what is "
         "lost. --dry-run lists it in advance.",
     )
-    add_run(remove)
+    add_named_runs(remove)
     remove.add_argument(
         "--force",
         action="store_true",
@@ -54,20 +55,39 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     add_flag(remove)
     remove.add_argument("--dry-run", action="store_true", help="List what would be deleted; delete nothing")
-    remove.add_argument("--json", action="store_true", help="Print a JSON object")
+    remove.add_argument(
+        "--json", action="store_true", help="Print a JSON object. Of several runs, print all in one list"
+    )
     remove.set_defaults(handler=_remove)
 
 
 def _remove(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.sync.checkpoints.lock import only_one
 
     context = Context()
-    run = context.run(options.run)
+    chosen = find_runs(context, options.runs)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    handle = functools.partial(_remove_one, context, options, reporter)
+    return handle_runs(
+        chosen,
+        handle,
+        undone=lambda run: f"`armada rm {run.run_id}` was not completed",
+        reporter=reporter,
+        as_json=options.json,
+    )
+
+
+def _remove_one(context: Context, options: argparse.Namespace, reporter: Reporter, run: Run) -> Handled:
+    """Remove one run, on its host and at home.
+
+    Raises:
+        ArmadaError: Why it was not removed.
+    """
+    from armada.sync.checkpoints.lock import only_one
+
     _refuse_alive(context, run)
     folder = context.home.checkpoints(run.run_id)
-    reporter = Reporter(sys.stderr if options.json else sys.stdout)
     wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
     # To the end under the lock of its syncs: what one of them brings later would belong to no run.
     with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
@@ -109,7 +129,7 @@ def _refuse_alive(context: Context, run: Run) -> None:
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
 
 
-def _with_host(context: Context, session: HostSession, run: Run, options: argparse.Namespace) -> int:
+def _with_host(context: Context, session: HostSession, run: Run, options: argparse.Namespace) -> Handled:
     """Delete it on its host, then forget it.
 
     Raises:
@@ -145,13 +165,10 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         )
     if options.dry_run:
         there = [c for c in kept if c.on_host]
-        if options.json:
-            listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
-            print_json({**_told(context, run), "forgotten": False, "deleted_host": listed})
-            return 0
+        listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
         size = amount(sum(c.size_bytes for c in there))
-        print(f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}")
-        return 0
+        line = f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}"
+        return Handled({**_told(context, run), "forgotten": False, "deleted_host": listed}, (line,))
     ask_owner(context, run, options, "rm")
     home = AskingHome(**own(context.home).as_json())
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
@@ -168,14 +185,10 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         note = " (the host had no files of it)"
     told = {**_told(context, run), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
-    if options.json:
-        print_json(told)
-    else:
-        print(f"{run.run_id} forgotten{note}{said}")
-    return 0
+    return Handled(told, (f"{run.run_id} forgotten{note}{said}",))
 
 
-def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> int:
+def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> Handled:
     """Forget it at home alone, and name what is lost with that.
 
     Raises:
@@ -195,16 +208,12 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     lost = found.sentences(run.host)
     told = {**_told(context, run), "given_up": {**found.as_json(), "sentences": lost}, "host_error": str(why)}
     if options.dry_run:
-        if options.json:
-            print_json({**told, "forgotten": False})
-            return 0
-        print(f"{sanitize_line(why)}; nothing could be deleted there")
-        print(f"armada rm {run.run_id} --without-host would remove it from home only, and give up:")
-        print(
-            "".join(f"  {line}\n" for line in lost or ["nothing: everything that armada knows of it is at home"]),
-            end="",
+        lines = (
+            f"{sanitize_line(why)}; nothing could be deleted there",
+            f"armada rm {run.run_id} --without-host would remove it from home only, and give up:",
+            *(f"  {line}" for line in lost or ["nothing: everything that armada knows of it is at home"]),
         )
-        return 0
+        return Handled({**told, "forgotten": False}, lines)
     if not (options.force or options.without_host):
         what = "; ".join(lost) or "nothing: everything that armada knows of it is at home"
         why.message = f"{why.message}. Removing {run.run_id} without its host gives up: {what}"
@@ -214,14 +223,13 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         raise why
     ask_owner(context, run, options, "rm")
     said = _forget(context, run)
-    if options.json:
-        print_json({**told, "forgotten": True, "had_host": False})
-        return 0
-    print(f"{run.run_id} removed at home only: {sanitize_line(why.message, 300)}{said}")
-    print("".join(f"  given up   {line}\n" for line in lost), end="")
-    if host is not None:
-        print(f"  its files on {run.host} stay there; armada recover --host {run.host} finds them again")
-    return 0
+    stay = f"  its files on {run.host} stay there; armada recover --host {run.host} finds them again"
+    lines = (
+        f"{run.run_id} removed at home only: {sanitize_line(why.message, 300)}{said}",
+        *(f"  given up   {line}" for line in lost),
+        *([stay] if host is not None else []),
+    )
+    return Handled({**told, "forgotten": True, "had_host": False}, lines)
 
 
 def _told(context: Context, run: Run) -> _Removal:

@@ -1,4 +1,4 @@
-"""`armada ps | stop`, and how one run is described in a line."""
+"""`armada ps`, and how one run is described in a line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
-from armada.cli.homes import add_flag, ask_owner
-from armada.cli.options import add_run
-from armada.cli.printing import FORMAT, print_json
+from armada.cli.printing import FORMAT
+from armada.cli.run_filter import RunFilter, add_filters
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import span
 from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.cli.context import Context
     from armada.store.runs import Run
 
@@ -30,28 +31,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     ps.add_argument("--cached", action="store_true", help="List what the local database holds; ask no host")
     ps.add_argument("--all", "-a", action="store_true", help="Also list runs that ended more than a day ago")
+    add_filters(ps)
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
-
-    stop = commands.add_parser(
-        "stop", help="Stop a run", description="Stop a run: send SIGTERM, wait for the grace period, then send SIGKILL."
-    )
-    add_run(stop)
-    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
-    add_flag(stop)
-    stop.add_argument("--json", action="store_true", help="Print a JSON object: the run after it ended")
-    stop.set_defaults(handler=_stop)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
 
 
 def summary(run: Run) -> dict[str, object]:
@@ -86,56 +69,84 @@ def condition(run: Run) -> str:
 
 def _ps(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.home import own
-    from armada.store import hosts, runs
+    from armada.store import hosts
 
     context = Context(reads=True)
+    wanted = RunFilter.of(options, context)
     if not (options.cached or context.is_read_only):
-        from armada.daemon.status import seen_hosts
-        from armada.monitor.observe import observe_all
-        from armada.store.running_operations import being_launched
-
-        launching = being_launched(context.database)
-        unsure = runs.every(context.database, active=True)
-        unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
-        configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
-        hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s
-        watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
-        unsure = [run for run in unsure if run.host not in watched]
-        for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
-            sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
-    found = runs.every(context.database)
+        _observe(context, wanted)
+    found = wanted.find(context)
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
     if options.json:
         full = {name: forecast.full_at for name, forecast in disks.items()}
-        listed = [{**summary(run), "host_disk_full_at": None if run.ended else full.get(run.host)} for run in found]
+        shown = found[: options.limit]
+        listed = [{**summary(run), "host_disk_full_at": None if run.ended else full.get(run.host)} for run in shown]
         print("[" + ",\n ".join(map(json.dumps, listed)) + "]")  # a run a line; `indent` is slow
         return 0
     now = time.time()
     recent = [run for run in found if options.all or not run.ended or now - (run.ended_at or run.created_at) < 86_400]
     if not recent:
-        print("No runs." if not found else f"No runs in the last day; {len(found)} older: armada ps --all")
-        if not found:
-            print("Start one with: armada launch --host local quickstart --follow")
+        _say_none(len(found), wanted)
         return 0
     from armada.cli.table import table
 
+    shown = recent[: options.limit]
     if options.why:
-        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in recent]))
+        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
     else:
-        rows = [_row(run, now) for run in recent]
+        rows = [_row(run, now) for run in shown]
         print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
-    others = {} if context.is_read_only else runs.launchers(context.database, own(context.home).id)
-    for label in sorted({others[run.run_id] for run in recent if run.run_id in others}):
-        print(f"launched by {label}: {', '.join(run.run_id for run in recent if others.get(run.run_id) == label)}")
+    _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
-    if len(recent) < len(found):
-        print(f"({len(found) - len(recent)} older: armada ps --all)")
+    hidden = len(recent) - len(shown)
+    notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
+    notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
+    if notes:
+        print(f"({'; '.join(notes)})")
     return 0
+
+
+def _observe(context: Context, wanted: RunFilter) -> None:
+    """Ask hosts about the runs that may be listed and have not ended; name each host that could not be asked."""
+    from armada.daemon.status import seen_hosts
+    from armada.monitor.observe import observe_all
+    from armada.store import runs
+    from armada.store.running_operations import being_launched
+
+    launching = being_launched(context.database)
+    unsure = [run for run in runs.every(context.database, active=True) if wanted.may_match(run)]
+    unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
+    configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
+    hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s
+    watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
+    unsure = [run for run in unsure if run.host not in watched]
+    for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():
+        sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
+
+
+def _say_none(older: int, wanted: RunFilter) -> None:
+    """Say that no run is listed, and where older ones are."""
+    which = "No runs" if wanted.is_empty else "No such runs"
+    if older:
+        print(f"{which} in the last day; {older} older: armada ps --all")
+        return
+    print(f"{which}.")
+    if wanted.is_empty:
+        print("Start one with: armada launch --host local quickstart --follow")
+
+
+def _say_launchers(context: Context, shown: Sequence[Run]) -> None:
+    """Name the other homes that launched runs."""
+    from armada.home import own
+    from armada.store import runs
+
+    others = {} if context.is_read_only else runs.launchers(context.database, own(context.home).id)
+    for label in sorted({others[run.run_id] for run in shown if run.run_id in others}):
+        print(f"launched by {label}: {', '.join(run.run_id for run in shown if others.get(run.run_id) == label)}")
 
 
 def _row(run: Run, now: float) -> tuple[str, ...]:
@@ -165,33 +176,6 @@ def _evidence(run: Run, now: float) -> tuple[str, ...]:
     if run.unreachable_since is not None:
         because += f" (before {run.host} stopped answering: {sanitize_line(run.unreachable_why, 80)})"
     return (run.run_id, run.host, condition(run), seen(run, now), because)
-
-
-def _stop(options: argparse.Namespace) -> int:
-    from armada.cli.context import Context
-    from armada.cli.progress import Reporter
-    from armada.launch.stop import stop_run
-    from armada.store.running_operations import operation
-
-    context = Context()
-    run = context.run(options.run)
-    ask_owner(context, run, options, "stop")
-    reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    had_ended = run.ended and not run.is_guess
-    with (
-        operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-        context.session(run.host, looks=had_ended) as session,
-    ):
-        progress = recorded.and_tell(reporter)
-        ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
-    if options.json:
-        print_json(summary(ended))
-        return 0
-    reporter.line(
-        f"{run.run_id}: {condition(ended)}"
-        + ("" if ended.state == "cancelled" and not had_ended else " (it had already ended)")
-    )
-    return 0
 
 
 def verdict(run: Run) -> int:

@@ -60,21 +60,41 @@ _REPORT: Fields = {"name": STR, "findings": [OBJ], "exit_code": INT}
 ERROR: Fields = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
 """Printed by every command that fails before it has printed its own value."""
 
+_PULLED: Fields = {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "copied": STR_}
+_REMOVED: Fields = {
+    **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
+    "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
+}  # fmt: skip
+
+
+def _or_error(shape: Fields) -> Shape:
+    """One of several runs: its object, or `error` where the command failed for it."""
+    always = ("format", "run_id")
+    fields = {name if name in always or name.endswith("?") else f"{name}?": each for name, each in shape.items()}
+    return {**fields, "error?": ERROR["error"]}
+
+
+SEVERAL = " RUN RUN"
+"""Ends the name of a shape that a command prints for several runs."""
+
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
+    "init": {
+        **_FORMAT, "path": STR, "task": STR, "script": STR_, "data": [STR], "to_fill_in": [STR], "notes": [STR], "next": STR,
+    },
     "launch --dry-run": {**_FORMAT, **_PLAN},
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
     "stop": RUN,
-    "pull": {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "copied": STR_},
+    f"stop{SEVERAL}": [_or_error(RUN)],
+    "pull": _PULLED,
+    f"pull{SEVERAL}": [_or_error(_PULLED)],
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
-    "rm": {
-        **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
-        "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
-    },
+    "rm": _REMOVED,
+    f"rm{SEVERAL}": [_or_error(_REMOVED)],
     "why": {
         **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
         "explanation": STR_, "error": STR_,
@@ -136,6 +156,7 @@ SHAPES: Fields = {
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
     },
     "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "help": {**_FORMAT, "topic": STR, "text": STR},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
 }  # fmt: skip
 """By command. Of `logs` and `daemon logs` the shape is that of each line."""

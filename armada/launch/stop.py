@@ -31,6 +31,20 @@ KILL_S = 30.0
 """Seconds after the grace period for signalling every process and for the supervisor's last record."""
 
 
+def request_of(database: Database, run: Run, grace_s: float | None) -> StopRun:
+    """Make the request that ends a run.
+
+    Args:
+        database: The store.
+        run: Which.
+        grace_s: Seconds between SIGTERM and SIGKILL; None for what the run's spec says.
+    """
+    if grace_s is None:
+        told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
+        grace_s = told_s if told_s is not None else _GRACE_S
+    return StopRun(run_id=run.run_id, grace_s=grace_s, root=run.root_id)
+
+
 def stop_run(
     database: Database, session: HostSession, run: Run, grace_s: float | None, say: Callable[[str], None]
 ) -> Run:
@@ -51,10 +65,8 @@ def stop_run(
         OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run on an
             invisible machine.
     """
-    if grace_s is None:
-        told_s = recorded_spec(runs.spec(database, run.run_id)).stop_grace_s
-        grace_s = told_s if told_s is not None else _GRACE_S
-    request = StopRun(run_id=run.run_id, grace_s=grace_s, root=run.root_id)
+    request = request_of(database, run, grace_s)
+    grace_s = request.grace_s
     try:
         answer = session.call(request, timeout_s=60.0)
     except NotFound:

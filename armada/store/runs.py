@@ -14,7 +14,7 @@ from armada.verdicts.states import ENDED, STATES, Verdict
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from armada.store.database import Database
 
@@ -278,12 +278,27 @@ def revised_at(database: Database, run_id: str) -> float | None:
     return None if before else found
 
 
-def every(database: Database, *, host: str | None = None, active: bool = False, now: float | None = None) -> list[Run]:
+def hosts(database: Database) -> set[str]:
+    """The hosts of all runs."""
+    return {row["host"] for row in database.connection.execute("SELECT DISTINCT host FROM runs")}
+
+
+def every(
+    database: Database,
+    *,
+    host: str | None = None,
+    hosts: Collection[str] = (),
+    states: Collection[str] = (),
+    active: bool = False,
+    now: float | None = None,
+) -> list[Run]:
     """Return all runs, newest first.
 
     Args:
         database: The store.
         host: Return only this host's runs.
+        hosts: Only runs of these; empty for all.
+        states: Only runs in these; empty for all.
         active: Return only runs that have not ended, or whose end is a guess that may still be revised.
         now: Unix time, by default the clock's.
     """
@@ -291,6 +306,10 @@ def every(database: Database, *, host: str | None = None, active: bool = False, 
     if host is not None:
         conditions.append("r.host = ?")
         values.append(host)
+    for column, wanted in (("host", hosts), ("state", states)):
+        if wanted:
+            conditions.append(f"r.{column} IN ({', '.join('?' * len(wanted))})")
+            values.extend(sorted(wanted))
     if active:
         conditions.append(f"(r.state NOT IN ({', '.join('?' * len(ENDED))}) OR {_GUESSES})")
         values.extend(sorted(ENDED))

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 """States that do not change any more."""
 
+STATE_MEANINGS = {
+    "preparing": "armada checks the experiment and puts code, data and the environment on the host",
+    "submitted": "the host or its batch system has the run; its job has not begun yet",
+    "queued": "it waits in the queue of its batch system, for the first time or again",
+    "running": "its job runs; `running: stalled` if nothing has progressed for `stall_after`",
+    "unknown": "what its host shows does not tell; `armada why RUN` says what is missing",
+    "cancelled": "somebody stopped it",
+    "failed": "its job ended with an error, or was lost; `armada why RUN` says the cause",
+    "succeeded": "its job ended without an error",
+}
+"""What each state means, for a person."""
+
 STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDED))
 
 

@@ -96,6 +96,10 @@ def test_the_rest_of_a_word_is_filled_in(terminal: Terminal) -> None:
     typed(terminal, "armada hosts set far", "armada hosts set far-1")
     typed(terminal, "armada launch --profile rtx", "armada launch --profile rtx3090-2x")
     typed(terminal, "armada store ch", "armada store check")
+    typed(terminal, "armada pull llama-cccccc qwen-a", "armada pull llama-cccccc qwen-aaaaaa")
+    typed(terminal, "armada ps --host fa", "armada ps --host far-1")
+    typed(terminal, "armada ps --state runn", "armada ps --state running")
+    typed(terminal, "armada help exit", "armada help exit-codes")
     typed(terminal, "armada config schema exp", "armada config schema experiment")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from armada import errors
 from armada.cli.main import build_parser
 from armada.cli.shapes import ERROR, SHAPES, all_schemas
+from armada.config.key_list import Notation, default_of, meaning_of, type_of
 from armada.config.schema import FILES, schema_of
 from armada.protocol.schema import text as protocol_text
 from tests.tools.reflow import reflow
@@ -37,6 +38,7 @@ _FILES = {
         "A profile describes a kind of machine. [Files you write](experiments.md#profiles) explains it.",
     ),
 }
+_MARKDOWN = Notation(quote=lambda word: f"`{word}`", refer=lambda name: f"[{name}](#{name.lower()})")
 _CHECK_ROW = re.compile(r"^\| (ARM\d{3}) \| (.+?) *\|$", re.MULTILINE)
 
 
@@ -89,69 +91,11 @@ def _keys_table(definition: dict[str, Any]) -> str:
     required = definition.get("required", [])
     rows = []
     for key, value in definition["properties"].items():
-        if kind := _type(value):  # a key of other tasks may only be empty
-            default = "required" if key in required else _default(value)
-            rows.append((f"`{key}`", kind, default, _meaning(value)))
+        if kind := type_of(value, _MARKDOWN):  # a key of other tasks may only be empty
+            default = default_of(value)
+            shown = "required" if key in required else "" if default is None else f"`{default}`"
+            rows.append((f"`{key}`", kind, shown, meaning_of(value)))
     return _table(("Key", "Value", "Default", "Meaning"), rows)
-
-
-def _meaning(value: dict[str, Any]) -> str:
-    """What the model says of a key, or the first of several models that say it apart."""
-    said = (value.get("description"), *(_meaning(each) for each in value.get("anyOf", []) if "$ref" not in each))
-    return next(filter(None, said), "")
-
-
-def _default(value: dict[str, Any]) -> str:
-    default = value.get("default")
-    if (
-        default is None or default in ([], "") or isinstance(default, dict)
-    ):  # what a part has by default stands with its keys
-        return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
-
-
-def _type(value: dict[str, Any]) -> str:
-    return " or ".join(dict.fromkeys(kind for kind in _kinds(value) if kind != "null"))
-
-
-def _kinds(value: dict[str, Any]) -> Iterator[str]:
-    """What a value may be, each in a few words."""
-    if several := value.get("anyOf") or value.get("allOf") or value.get("oneOf"):
-        for each in several:
-            yield from _kinds(each)
-    elif "$ref" in value:
-        name = value["$ref"].rpartition("/")[2]
-        yield f"[{name}](#{name.lower()})"
-    elif "const" in value:
-        yield f"`{_word(value['const'])}`"
-    elif "enum" in value:
-        yield ", ".join(f"`{_word(each)}`" for each in value["enum"])
-    elif isinstance(value.get("type"), list):
-        for kind in value["type"]:
-            yield from _kinds({**value, "type": kind})
-    else:
-        yield _plain_kind(value)
-
-
-def _plain_kind(value: dict[str, Any]) -> str:
-    kind = str(value.get("type", "any value"))
-    if kind == "array":
-        return f"list of {_type(value.get('items', {}))}"
-    if kind == "object":
-        inner = value.get("additionalProperties") or next(iter(value.get("patternProperties", {}).values()), None)
-        return f"mapping of names to {_type(inner)}" if isinstance(inner, dict) else "mapping"
-    return {"string": "text", "boolean": "`true` or `false`"}.get(kind, f"{kind}{_bounds(value)}")
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _bounds(value: dict[str, Any]) -> str:
-    """What a number may be; limits that only keep it inside 32 bits are left out."""
-    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    said = [f"{sign} {value[key]:g}" for key, sign in signs.items() if key in value and value[key] < 1 << 31]
-    return f" {', '.join(said)}" if said else ""
 
 
 def _commands_page() -> str:

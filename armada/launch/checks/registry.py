@@ -20,6 +20,7 @@
 | ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or a model that is too large, or an id that may mean a folder (warns) |
 | ARM017 | variables of the shell that a training may need but the job does not see (warns, with their names)                            |
 | ARM018 | an entry of `files:` that neither the host nor home can get                                                                   |
+| ARM019 | an argument still holds a placeholder that `armada init` wrote                                                                |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armada.launch.checks import gpus, host, model, payload, project, scheduler, shell, training
+from armada.launch.checks import gpus, host, model, payload, placeholders, project, scheduler, shell, training
 from armada.launch.checks.check import Answer, Check
 from armada.launch.checks.subject import Subject
 
@@ -51,6 +52,7 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM016": model.check_hub_model,
     "ARM017": shell.check_variables,
     "ARM018": project.check_files,
+    "ARM019": placeholders.check_placeholders,
 }
 """A number is never reused. A check returns None if it does not apply."""
 

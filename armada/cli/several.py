@@ -1,0 +1,150 @@
+"""Commands that take several runs: resolve all of them before anything is done, handle each, print a line for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.cli.printing import as_error, error_fields, print_json
+from armada.errors import ArmadaError, Interrupted, NotFound, UsageError
+from armada.foundation.sanitize import sanitize_line
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What a command did with one run.
+
+    Attributes:
+        told: The object that `--json` prints.
+        lines: What a person reads.
+    """
+
+    told: Mapping[str, object]
+    lines: tuple[str, ...]
+
+
+def find_runs(context: Context, prefixes: Sequence[str]) -> list[Run]:
+    """Find each named run, in the order of the command line.
+
+    Raises:
+        NotFound: A run does not exist. Of several wrong words, each has a sentence; the first decides the class.
+        UsageError: A word matches several runs, or two words mean the same run.
+    """
+    words: dict[str, str] = {}
+    found: list[Run] = []
+    wrong: list[ArmadaError] = []
+    for prefix in prefixes:
+        try:
+            run = context.run(prefix)
+        except (NotFound, UsageError) as error:
+            wrong.append(error)
+            continue
+        if run.run_id in words:
+            both = f"{words[run.run_id]!r} and {prefix!r} are both {run.run_id}"
+            said = f"{run.run_id} is named twice" if words[run.run_id] == prefix else both
+            wrong.append(UsageError(said, hint="name each run once"))
+            continue
+        words[run.run_id] = prefix
+        found.append(run)
+    if wrong:
+        raise _joined(wrong) if len(prefixes) > 1 else wrong[0]
+    return found
+
+
+def _joined(wrong: Sequence[ArmadaError]) -> ArmadaError:
+    """One error with a sentence for each; nothing was done yet."""
+    sentences = [*(str(error) for error in wrong), "Nothing was done."]
+    hints = dict.fromkeys(error.hint for error in wrong if error.hint)
+    return type(wrong[0])("\n".join(sentences), hint="; ".join(hints) or None)
+
+
+def handle_runs(
+    runs: Sequence[Run],
+    handle: Callable[[Run], Handled],
+    *,
+    undone: Callable[[Run], str],
+    reporter: Reporter,
+    as_json: bool,
+    indent: int | None = 1,
+) -> int:
+    """Handle each run and print what became of it. The failure of one of several keeps no other from being handled.
+
+    Args:
+        runs: As `find_runs` found them.
+        handle: Does it to one run.
+        undone: Says what an interruption left of a run, such as `it was not removed`.
+        reporter: Prints lines.
+        as_json: Print one object for one run, a list for several.
+        indent: Of the object of one run.
+
+    Returns:
+        The exit code of the first failure.
+
+    Raises:
+        ArmadaError: It failed for the only run.
+        KeyboardInterrupt: After saying what was done and what was not.
+    """
+    if len(runs) == 1:
+        handled = handle(runs[0])
+        if as_json:
+            print_json(dict(handled.told), indent=indent)
+        for line in () if as_json else handled.lines:
+            reporter.line(line)
+        return 0
+    results: dict[str, Handled | ArmadaError] = {}
+    try:
+        for run in runs:
+            try:
+                results[run.run_id] = handle(run)
+            except ArmadaError as error:
+                results[run.run_id] = error
+            except OSError as error:
+                results[run.run_id] = as_error(error)
+    except (KeyboardInterrupt, Exception):
+        _report(runs, results, undone, reporter, as_json=as_json)
+        raise
+    return _report(runs, results, undone, reporter, as_json=as_json)
+
+
+def _report(
+    runs: Sequence[Run],
+    results: Mapping[str, Handled | ArmadaError],
+    undone: Callable[[Run], str],
+    reporter: Reporter,
+    *,
+    as_json: bool,
+) -> int:
+    """Print a line for each run; give the first failure's exit code. What has no result was interrupted."""
+    reporter.clear()
+    listed: list[dict[str, object]] = []
+    code = 0
+    for run in runs:
+        result = results.get(run.run_id) or Interrupted(f"interrupted: {undone(run)}")
+        if isinstance(result, Handled):
+            listed.append(dict(result.told))
+            for line in () if as_json else result.lines:
+                reporter.line(line)
+            continue
+        code = code or result.exit_code
+        listed.append({"run_id": run.run_id, "error": error_fields(result)})
+        whose = "" if run.run_id in str(result) else f"{run.run_id}: "
+        sys.stderr.write(f"armada: {whose}{sanitize_line(result, 2000)}\n")
+        if result.hint:
+            sys.stderr.write(f"  → {sanitize_line(result.hint, 2000)}\n")
+        sys.stderr.flush()
+    if as_json:
+        print_json(listed)
+    failed = sum(1 for run in runs if not isinstance(results.get(run.run_id), Handled))
+    if failed:
+        sys.stderr.write(f"armada: {failed} of {counted(len(runs), 'run')} failed\n")
+    return code

@@ -1,0 +1,129 @@
+"""`armada stop`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from armada.cli.homes import add_flag, ask_owner
+from armada.cli.options import add_named_runs
+from armada.cli.several import Handled, find_runs, handle_runs
+from armada.errors import ArmadaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.cli.context import Context
+    from armada.store.runs import Run
+
+_HOSTS_AT_ONCE = 32
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    stop = commands.add_parser(
+        "stop",
+        help="Stop runs",
+        description="Stop runs: send SIGTERM, wait for the grace period, then send SIGKILL. "
+        "Several runs are told at once.",
+    )
+    add_named_runs(stop)
+    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
+    add_flag(stop)
+    stop.add_argument(
+        "--json",
+        action="store_true",
+        help="Print a JSON object: the run after it ended. Of several runs, print all in one list",
+    )
+    stop.set_defaults(handler=_stop)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.cli.runs import condition, summary
+    from armada.launch.stop import stop_run
+    from armada.store.running_operations import operation
+
+    context = Context()
+    chosen = find_runs(context, options.runs)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    refused: dict[str, ArmadaError] = {}
+
+    def handle(run: Run) -> Handled:
+        if run.run_id in refused:
+            raise refused[run.run_id]
+        had_ended = run.ended and not run.is_guess
+        with (
+            operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
+            context.session(run.host, looks=had_ended) as session,
+        ):
+            progress = recorded.and_tell(reporter)
+            ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
+        note = "" if ended.state == "cancelled" and not had_ended else " (it had already ended)"
+        return Handled(summary(ended), (f"{run.run_id}: {condition(ended)}{note}",))
+
+    for run in chosen:
+        try:
+            ask_owner(context, run, options, "stop")
+        except ArmadaError as error:
+            if len(chosen) == 1:
+                raise
+            refused[run.run_id] = error
+    told: set[str] = set()
+    if len(chosen) > 1:
+        with operation(context.database, kind="stop", argv=sys.argv):
+            _tell_all(context, [run for run in chosen if run.run_id not in refused], options.grace, told)
+    return handle_runs(chosen, handle, undone=lambda run: _left(run, told), reporter=reporter, as_json=options.json)
+
+
+def _left(run: Run, told: set[str]) -> str:
+    """What an interruption left of a run that was to be stopped."""
+    if run.run_id in told:
+        return "it was told to stop, but its end was not awaited. `armada ps` shows it"
+    return "it was not stopped"
+
+
+def _tell_all(context: Context, chosen: Sequence[Run], grace_s: float | None, told: set[str]) -> None:
+    """Tell all hosts at once to stop their runs, so that the grace periods pass together.
+
+    What fails here fails again, and is reported, when each run's end is awaited: a request to stop can be repeated.
+
+    Args:
+        context: The command's.
+        chosen: The runs; those that have ended already are told nothing.
+        grace_s: Seconds between SIGTERM and SIGKILL; None for what each spec says.
+        told: Gets the ids of the runs whose host took the request.
+    """
+    from armada.launch.stop import request_of
+    from armada.rpc.client import Call
+
+    hosts = context.hosts()
+    by_host: dict[str, list[Run]] = {}
+    for run in chosen:
+        if run.host in hosts and not (run.ended and not run.is_guess):
+            by_host.setdefault(run.host, []).append(run)
+    requests = {run.run_id: request_of(context.database, run, grace_s) for each in by_host.values() for run in each}
+
+    def tell(name: str) -> None:
+        with contextlib.suppress(ArmadaError), context.session(name, patience_s=0) as session:
+            questions = [Call.of(requests[run.run_id], 60.0) for run in by_host[name]]
+            for run, answer in zip(by_host[name], session.call_all(questions), strict=True):
+                if not isinstance(answer, ArmadaError):
+                    told.add(run.run_id)
+
+    if by_host:
+        with ThreadPoolExecutor(max_workers=min(_HOSTS_AT_ONCE, len(by_host))) as pool:
+            list(pool.map(tell, by_host))

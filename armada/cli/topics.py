@@ -1,0 +1,167 @@
+"""The topics of `armada help`: short pages for the terminal, made from the tables and models that the program itself uses."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TYPE_CHECKING
+
+from armada.errors import EXIT_CODES, UsageError
+from armada.verdicts.states import STATE_GLYPHS, STATE_MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from armada.config.key_list import Key
+
+_WIDEST = 100
+
+
+def _width() -> int:
+    return max(40, min(_WIDEST, shutil.get_terminal_size().columns)) - 1
+
+
+def _paragraph(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _terms(rows: Iterable[tuple[str, str]]) -> str:
+    """Words with what they mean beside them; a long word has its meaning on the next line."""
+    listed = list(rows)
+    column = min(22, max(len(word) for word, _ in listed)) + 4
+    lines = []
+    for word, meaning in listed:
+        filled = textwrap.wrap(meaning, max(30, _width() - column), break_on_hyphens=False) or [""]
+        start = f"  {word}".ljust(column)
+        if len(start) > column:
+            lines.append(start)
+            start = " " * column
+        lines += [(start + filled[0]).rstrip(), *(" " * column + line for line in filled[1:])]
+    return "\n".join(lines)
+
+
+def _keys(keys: Iterable[Key]) -> str:
+    """Each key with what it may be, and below that what it means."""
+    lines = []
+    for key in keys:
+        notes = [key.kind, "required" if key.is_required else "", f"default {key.default}" if key.default else ""]
+        said = "; ".join(filter(None, notes))
+        lines.append(f"  {key.name}{f': {said}' if said else ''}")
+        if key.meaning:
+            lines.append(_paragraph(key.meaning, "      "))
+    return "\n".join(lines)
+
+
+def _exit_codes(_rest: list[str]) -> str:
+    return "\n".join(f"{code:>4}  {meaning}" for code, meaning in EXIT_CODES.items())
+
+
+def _json(_rest: list[str]) -> str:
+    import json
+
+    from armada.cli.shapes import all_schemas
+
+    return json.dumps(all_schemas(), indent=1)
+
+
+def _states(_rest: list[str]) -> str:
+    intro = "The state of a run, as `armada ps` lists it. `armada why RUN` shows the evidence for it."
+    rows = [(f"{STATE_GLYPHS[state]} {state}", meaning) for state, meaning in STATE_MEANINGS.items()]
+    after = (
+        "A word behind the state is its reason, such as `failed: oom`. The age in the column SEEN says how old the state "
+        "is: if a host does not answer, the last known state stays."
+    )
+    return "\n\n".join([_paragraph(intro), _terms(rows), _paragraph(after)])
+
+
+_EXAMPLES = {
+    "sft": """\
+  name: my first adapter
+  task: sft
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: train.jsonl}]}
+  train: {global_batch_size: 16, epochs: 1}
+  lora: {r: 16}""",
+    "script": """\
+  name: my own trainer
+  task: script
+  code: .
+  script: train.py
+  arguments: [--lr, "1e-4"]
+  checkpoint: {pattern: "out/checkpoint-*"}""",
+    "command": """\
+  name: nightly evaluation
+  task: command
+  code: .
+  command: [python3, evaluate.py]""",
+}
+_TASKS = {
+    "sft": "trains a language model on your data; you write no code",
+    "script": "runs a training script of yours under accelerate, once per GPU",
+    "command": "runs any command",
+}
+
+
+def _experiment(rest: list[str]) -> str:
+    from armada.config.key_list import keys_of_task
+    from armada.config.tasks.registry import TASKS
+
+    if rest:
+        if rest[0] not in TASKS or len(rest) > 1:
+            raise UsageError(f"there is no task {' '.join(rest)!r}", hint=f"armada help experiment {' | '.join(TASKS)}")
+        head = f"Every key of an experiment with `task: {rest[0]}`, which {_TASKS[rest[0]]}. An example:"
+        return "\n\n".join([_paragraph(head), _EXAMPLES[rest[0]], _keys(keys_of_task(rest[0]))])
+    intro = (
+        "An experiment is a YAML file that says what to run. `armada init` writes a first one. It names no host: "
+        "`armada launch --host NAME FILE` chooses one, and checks the file without starting anything where you add "
+        "`--dry-run`. Relative paths are relative to the file."
+    )
+    tops = {task: [key for key in keys_of_task(task) if "." not in key.name] for task in TASKS}
+    shared = [key for key in tops["sft"] if all(key.name in {each.name for each in of} for of in tops.values())]
+    parts = [_paragraph(intro), "Tasks:", _terms((f"task: {task}", _TASKS[task]) for task in TASKS)]
+    parts += ["Keys of every task:", _terms((key.name, _short(key)) for key in shared)]
+    for task, keys in tops.items():
+        own = [key for key in keys if key.name not in {each.name for each in shared}]
+        parts += [f"Keys of `task: {task}`:", _terms((key.name, _short(key)) for key in own)]
+    parts.append(
+        _paragraph(
+            f"`armada help experiment {' | '.join(TASKS)}` lists every key of a task, those below `train` and the like "
+            "too. `--set train.seed=7` changes a key for one launch."
+        )
+    )
+    return "\n\n".join(parts)
+
+
+def _short(key: Key) -> str:
+    meaning = key.meaning.partition(". ")[0].rstrip(".")
+    return f"{meaning} (required)" if key.is_required else meaning
+
+
+def _hosts(_rest: list[str]) -> str:
+    from armada.config.key_list import keys_of_host
+
+    intro = (
+        "Hosts are the machines and clusters that run your experiments. They stand in hosts.yaml, and a project's own in "
+        "armada.yaml in its folder. `local` is this machine; it is always there. `armada hosts add NAME user@address:port` "
+        "writes an entry and pins the host's key."
+    )
+    example = """\
+  hosts:
+    a100-1: {ssh: "root@203.0.113.7:50022", price_per_hour: 14.4}
+    lab: {ssh: login.example.org, scheduler: slurm, root: /scratch/me/armada, slurm: {partition: gpu}}"""
+    place = "`armada hosts check NAME` logs in and shows what is there. `armada doctor NAME` finds what is wrong."
+    parts = [_paragraph(intro), example, _paragraph(place), "Keys of a host:", _keys(keys_of_host())]
+    return "\n\n".join(parts)
+
+
+TOPICS: dict[str, tuple[str, Callable[[list[str]], str]]] = {
+    "experiment": ("the keys of an experiment file, by task", _experiment),
+    "hosts": ("how hosts.yaml describes hosts; the commands of `armada hosts`", _hosts),
+    "states": ("what each state of a run means", _states),
+    "exit-codes": ("what each exit code means", _exit_codes),
+    "json": ("the JSON Schemas of what --json prints", _json),
+}
+"""What each topic is about, and what makes its page of the words behind it."""
+
+TAKE_WORDS = frozenset({"experiment"})
+"""Topics with further pages."""
