@@ -28,6 +28,8 @@ from armada import __version__
 from armada.config.profiles import choose_profile, load_profile
 from armada.daemon import instance, status
 from armada.paths import HomePaths
+from armada.protocol.facts import GpuKind, Hardware
+from armada.protocol.records import Checkpoint
 from armada.provision.environment_key import environment_key
 from armada.store import checkpoints, hosts, metrics, run_sync, runs, telemetry, transfers
 from armada.store.database import Database
@@ -176,7 +178,8 @@ class Story:
         ):
             outbox = [self._checkpoint(step, age_s=60 * (16 - place)) for place, step in enumerate(steps)]
             waiting = self._checkpoint(14_400 if steps[0] == 13_500 else 11_500, age_s=20)
-            checkpoints.record_outbox(self._database, run_id, [*outbox, *([waiting] if steps[0] < 15_000 else [])])
+            listed = [*outbox, *([waiting] if steps[0] < 15_000 else [])]
+            checkpoints.record_outbox(self._database, run_id, [Checkpoint.model_validate(entry) for entry in listed])
             for entry in outbox:
                 place = self._home.checkpoints(run_id) / f"checkpoint-{entry['step']}"
                 with Clock.ago(NOW - entry["created_at"] - 40):
@@ -241,8 +244,10 @@ class Story:
             "memory_total_bytes": 1 << 40,
             "machine": "x86_64",
         }
-        profile = load_profile(choose_profile(facts, self._home), self._home)
-        hosts.record_facts(self._database, name, facts | {"environments": {environment_key(profile, facts): "ready"}})
+        profile = load_profile(choose_profile([model] * count, self._home), self._home)
+        hardware = Hardware("x86_64", "2.39", tuple(GpuKind(model) for _ in range(count)))
+        environments = {environment_key(profile, hardware): "ready"}
+        hosts.record_facts(self._database, name, facts | {"environments": environments})
         telemetry.record(self._database, name, points)
 
 
