@@ -77,7 +77,7 @@ def carry_out(
         Conflict: Something began on the host meanwhile.
         HostUnreachable: The new address does not answer, or shows another key than is expected.
     """
-    from armada.config.hosts_file import change_host
+    from armada.config.hosts_file import change_host, foresee_change
     from armada.provision.admission import LEADS_THERE
     from armada.provision.admission import change_host as while_unused
     from armada.transport.ssh.host_keys import pin
@@ -101,7 +101,7 @@ def carry_out(
             pin(context.home, name, keys.offered)
         return written
 
-    written = while_unused(context.database, name, change.keys, write)
+    written = while_unused(context.database, name, lambda: foresee_change(context.home, name, settings).keys, write)
     if LEADS_THERE & set(written.keys):
         end_connections(name, context.home)
     say_changes(written, stream, as_diff=False)

@@ -173,7 +173,8 @@ def _judge(alias: Alias, known: Mapping[str, Host], places: Mapping[tuple[object
     if found.known_as is not None:
         found.outcome = "known"
     elif alias.name in known:
-        found.outcome, found.why = "refused", f"another host is called {alias.name}, at {known[alias.name].ssh}"
+        where = known[alias.name].ssh or "this machine"
+        found.outcome, found.why = "refused", f"another host is called {alias.name}, at {where}"
     return found
 
 

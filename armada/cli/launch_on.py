@@ -97,6 +97,10 @@ def find_launch_host(
         if options.name_of_host not in (None, known.name):
             raise Conflict(f"this address is known already, as {known.name}", hint="leave --name-of-host out")
         reporter.stage("host", f"{known.name} ({known.ssh}), which is known")
+        if settings.get("identity", known.identity) != known.identity:
+            reporter.stage(
+                "", f"its own key file is used, not {settings['identity']}: armada hosts set {known.name} --identity"
+            )
         return LaunchHost(context.session(known.name))
     host = new_host(_free_name(options.name_of_host, hosts, spec, settings), settings)
     why = "" if options.name_of_host else "; --name-of-host NAME gives another name"

@@ -127,7 +127,7 @@ def _keep(options: dict[str, str], letter: str, value: str) -> None:
         if letter == "o" and name.lower() in _HARMLESS:
             return
         value = said.strip() if letter != "o" else value
-    if letter == "p" and not (value.isascii() and value.isdigit() and 0 < int(value) < 65536):
+    if letter == "p" and not (re.fullmatch("[0-9]{1,5}", value) and 0 < int(value) < 65536):
         raise UsageError(f"-p {shown(value)}: a port is a number from 1 to 65535", hint=_HINT)
     if letter in "pli" or letter == "o" or letter in _REFUSED:
         if not (letter == "J" and value.lower() == "none"):

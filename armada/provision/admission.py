@@ -149,14 +149,20 @@ def refuse_change(database: Database, host: str, keys: Collection[str]) -> None:
         _refuse_while_used(database, host, PUTS | {"release"})
 
 
-def change_host(database: Database, host: str, keys: Collection[str], change: Callable[[], T]) -> T:
+def change_host(database: Database, host: str, find_keys: Callable[[], Collection[str]], change: Callable[[], T]) -> T:
     """Change settings of a host while nothing goes on that the change would lead astray, and nothing can begin.
+
+    Args:
+        database: The store.
+        host: Its name.
+        find_keys: Gives the keys of the settings that would change now.
+        change: Changes them.
 
     Raises:
         Conflict: Something goes on; it is named, and nothing was changed.
     """
     with database.transaction():
-        refuse_change(database, host, keys)
+        refuse_change(database, host, find_keys())
         return change()
 
 

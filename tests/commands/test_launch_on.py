@@ -53,6 +53,12 @@ def test_a_new_host_is_added_after_one_question_and_stays_when_the_launch_fails(
     assert f"{name} ({server.target}), which is known" in again.stdout
     assert "Is this the right key?" not in again.stdout + again.stderr
     assert "stays in hosts.yaml" not in again.stderr
+    (armada.folder / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (armada.folder / "id").chmod(0o600)
+    other_key = armada.run("launch", "--on", f"ssh -p {server.port} -i id me@127.0.0.1", experiment)
+    assert (
+        f"its own key file is used, not {armada.folder / 'id'}: armada hosts set {name} --identity" in other_key.stdout
+    )
     assert hosts(armada) == {name: server.target}
 
 

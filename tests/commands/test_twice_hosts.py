@@ -138,3 +138,22 @@ def test_no_run_starts_on_a_host_that_is_forgotten_at_that_moment(armada: Armada
             assert launch.returncode in (7, 8), said(launch)
             assert "removed from hosts.yaml by another armada" in launch.stderr or "no host is called" in launch.stderr
             assert new == []
+
+
+def test_no_run_starts_below_a_root_that_changes_at_that_moment(armada: Armada) -> None:
+    for number, lags in enumerate(rounds(dice(57))):
+        other_host(armada)
+        move = ["hosts", "set", "other", "--root", str(armada.folder / f"moved-{number}")]
+        words = ["launch", "--host", "other", sleeper(armada, f"job-{number}")]
+        both = together(armada, *([move, words] if number % 2 else [words, move]), lags=lags)
+        codes(both)
+        moved, launch = both if number % 2 else both[::-1]
+        if launch.returncode:
+            assert (launch.returncode, moved.returncode) == (8, 0), said(launch) + said(moved)
+            assert "changed in hosts.yaml a moment ago; nothing was started" in launch.stderr
+            continue
+        assert moved.returncode in (0, 8), said(moved)
+        (run,) = [run for run in stored(armada).values() if run["name"] == f"job-{number}"]
+        eventually((armada.folder / f"job-{number}").exists)
+        assert armada.json("show", run["run_id"])["state"] == "running", "armada finds it where it was started"
+        assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0

@@ -99,7 +99,9 @@ def parse_destination(text: str) -> Destination:
     user, at, address = rest.rpartition("@")
     if at:
         _checked(user, "user")
-    match = re.fullmatch(r"\[(?P<v6>[^\[\]]+)\](?::(?P<port>\d+))?|(?P<host>[^:\[\]]+)(?::(?P<port2>\d+))?", address)
+    match = re.fullmatch(
+        r"\[(?P<v6>[^\[\]]+)\](?::(?P<port>[0-9]{1,5}))?|(?P<host>[^:\[\]]+)(?::(?P<port2>[0-9]{1,5}))?", address
+    )
     if match is None:
         if address.count(":") > 1 and re.fullmatch(r"[0-9A-Fa-f:.]+(%[\w.-]+)?", address):
             return Destination(host=address, user=user or None)

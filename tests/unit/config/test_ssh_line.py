@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from armada.config.ssh_line import read_ssh_line
+from armada.config.ssh_line import SshLine, read_ssh_line
 from armada.errors import UsageError
 
 KEY = "~/.ssh/id_ed25519"
@@ -110,3 +113,16 @@ def test_what_an_entry_cannot_hold_is_refused_with_what_to_do(line: str, said: s
         read_ssh_line(line)
     assert said in refused.value.message
     assert hint in (refused.value.hint or "")
+
+
+_WORDS = st.sampled_from(
+    ["ssh", "$", "-p", "-i", "-o", "--", "-J", "-", "me@box", "ssh://a:1", '"', "'", "\\", "\n", "=", ":"]
+)
+
+
+@given(st.lists(_WORDS | st.text(max_size=8), max_size=8).map(" ".join))
+@example("ssh -p " + "9" * 5000 + " me@box")
+@example("me@box:" + "9" * 5000 + " -v")
+def test_whatever_is_pasted_is_an_address_or_a_sentence(line: str) -> None:
+    with contextlib.suppress(UsageError):
+        assert isinstance(read_ssh_line(line), SshLine)

@@ -60,9 +60,9 @@ def test_a_host_does_not_move_under_a_command_that_uses_it(
     with operation(database, kind=kind, host="box", argv=["armada", kind]):
         if refused:
             with pytest.raises(Conflict, match=f"{kind} .*is still running"):
-                change_host(database, "box", keys, lambda: changed.append("during"))
+                change_host(database, "box", lambda: keys, lambda: changed.append("during"))
         else:
-            change_host(database, "box", keys, lambda: changed.append("during"))
-        change_host(database, "other", keys, lambda: changed.append("other"))
-    change_host(database, "box", keys, lambda: changed.append("after"))
+            change_host(database, "box", lambda: keys, lambda: changed.append("during"))
+        change_host(database, "other", lambda: keys, lambda: changed.append("other"))
+    change_host(database, "box", lambda: keys, lambda: changed.append("after"))
     assert changed == [*([] if refused else ["during"]), "other", "after"]
