@@ -118,8 +118,8 @@ def _exec(options: argparse.Namespace) -> int:
     return _attach(context, host, _asked(context, host, run, words), terminal=options.tty)
 
 
-def _asked(context: Context, host: Host, run: Run | None, words: list[str]) -> dict[str, object]:
-    """What the agent's `runs.shell` is told; the agent is on the host afterwards."""
+def asked_of(context: Context, host: Host, run: Run | None) -> dict[str, object]:
+    """Return what a program of the agent's needs to know to act for a person; the agent is on the host afterwards."""
     from armada.rpc.agent_archive import build
 
     with _open(context, host, run) as session:
@@ -128,9 +128,13 @@ def _asked(context: Context, host: Host, run: Run | None, words: list[str]) -> d
         "agent": str(root / "agent" / f"{build()[1]}.pyz"),
         "root": str(root),
         "run_id": run.run_id if run is not None else None,
-        "argv": words,
         "setup": list(host.setup),
     }
+
+
+def _asked(context: Context, host: Host, run: Run | None, words: list[str]) -> dict[str, object]:
+    """Return what the agent's `runs.shell` is told."""
+    return asked_of(context, host, run) | {"argv": words}
 
 
 def _attach(context: Context, host: Host, asked: dict[str, object] | None, *, terminal: bool) -> int:

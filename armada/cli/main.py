@@ -34,6 +34,7 @@ COMMANDS = {
     "remove": ("rm",),
     "why": ("why",),
     "access": ("ssh", "exec", "forward", "code"),
+    "copy": ("cp",),
     "sync": ("sync",),
     "wandb": ("wandb",),
     "hosts": ("hosts",),
@@ -51,6 +52,7 @@ COMMANDS = {
 _ELSEWHERE = {
     "status": "ps", "list": "ps", "ls": "ps", "cancel": "stop", "kill": "stop", "remove": "rm", "delete": "rm", "submit": "launch",
     "run": "launch", "start": "launch", "log": "logs", "tail": "logs", "info": "show", "describe": "show", "download": "pull",
+    "copy": "cp", "scp": "cp",
 }  # fmt: skip
 """Words of other programs, and ours for them."""
 

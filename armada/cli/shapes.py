@@ -117,6 +117,9 @@ SHAPES: Fields = {
     }],
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
     "code": {**_FORMAT, "host": STR, "folder": STR, "include": STR_, "alias": STR_, "command": [STR]},
+    "cp": {
+        **_FORMAT, "host": STR_, "path": STR, "files": INT, "size_bytes": INT, "left": [STR], "left_count": INT,
+    },
     "hosts add": _CHECKED,
     "hosts add --dry-run": {**_TRUSTED, "changes?": [_CHANGE]},
     "hosts set": {

@@ -29,8 +29,8 @@ _PROGRAM = """\
 import json
 asked = json.loads({asked!r})
 sys.path.insert(0, asked["agent"])
-from armada_agent.runs.shell import enter
-sys.exit(enter(asked))
+from armada_agent.runs.{module} import {function}
+sys.exit({function}(asked))
 """
 SSH_FAILED = 255
 
@@ -93,6 +93,11 @@ def find_way(host: HostLike, home: HomePaths, *, deadline_s: float = 30.0) -> Wa
     return SshWay(spec.alias, write_ssh_config(spec, home))
 
 
+def program_text(module: str, function: str, asked: Mapping[str, object]) -> str:
+    """Return the program, in hexadecimal digits, that calls a function of `armada_agent.runs` and exits with its result."""
+    return (BEGIN + _PROGRAM.format(asked=json.dumps(asked), module=module, function=function)).encode().hex()
+
+
 def attach(way: Way, asked: Mapping[str, object] | None, *, terminal: bool) -> int:
     """Run a program on a host with this process's standard streams, and wait for its end.
 
@@ -108,7 +113,7 @@ def attach(way: Way, asked: Mapping[str, object] | None, *, terminal: bool) -> i
     Raises:
         HostUnreachable: This machine has no ssh.
     """
-    program = None if asked is None else (BEGIN + _PROGRAM.format(asked=json.dumps(asked))).encode().hex()
+    program = None if asked is None else program_text("shell", "enter", asked)
     arguments = way.arguments(program, ["-t" if terminal else "-T"])
     # With a terminal, Ctrl-C is for the remote program.
     before = signal.signal(signal.SIGINT, lambda *_: None) if terminal else None

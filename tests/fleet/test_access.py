@@ -144,3 +144,24 @@ def test_the_editors_lines_reach_the_host_by_the_pinned_key(
     said = subprocess.run(asked, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert "agent" in said.stdout.split()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_files_are_copied_to_a_host_and_back(armada: Armada, add: Add, transport: str) -> None:
+    add("workstation", "--transport", transport)
+    folder = armada.folder / "things"
+    (folder / "deep").mkdir(parents=True)
+    content = bytes(range(256)) * 4000
+    (folder / "deep" / "größe 日本").write_bytes(content)
+    there = f"copied-{transport}"
+    sent = armada.run("cp", "things", f"workstation:{there}")
+    assert sent.returncode == 0, sent.stderr
+    again = armada.run("cp", "things", f"workstation:{there}/")
+    assert again.returncode == 0, again.stderr  # into the folder that is there now
+    third = armada.run("cp", "things", f"workstation:{there}/")
+    assert (third.returncode, "is there already" in third.stderr) == (8, True)
+    back = armada.run("cp", f"workstation:{there}", "back")
+    assert back.returncode == 0, back.stderr
+    assert (armada.folder / "back" / "deep" / "größe 日本").read_bytes() == content
+    assert (armada.folder / "back" / "things" / "deep" / "größe 日本").read_bytes() == content
+    assert armada.run("exec", "workstation", "--", "rm", "-r", there).returncode == 0
