@@ -97,7 +97,9 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         code=str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
         secrets=task.settings.secrets,
     )
-    job = job.model_copy(update={"data": parts.links}) if parts.links else job
+    more: dict[str, object] = {"data": parts.links} if parts.links else {}
+    more |= {"setup": task.settings.setup} if task.settings.setup else {}
+    job = job.model_copy(update=more)
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files | _listed(parts.environment)

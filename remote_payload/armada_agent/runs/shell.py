@@ -13,7 +13,7 @@ from armada_agent.host import files
 from armada_agent.paths import RunPaths
 from armada_agent.provision import host_setup
 from armada_agent.rpc import parameters
-from armada_agent.supervisor import job_variables
+from armada_agent.supervisor import job_setup, job_variables
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -76,7 +76,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
         own: The environment of this login, for what belongs to the terminal.
 
     Raises:
-        AgentError: `io` where the run's plan cannot be read.
+        AgentError: `io` where the run's plan cannot be read; `environment` where a line of its `setup` fails.
     """
     try:
         spec = files.read_json(paths.spec) or {}
@@ -92,6 +92,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
     planned = given.get("env")
     if isinstance(planned, dict):
         environment.update({str(name): value for name, value in planned.items() if isinstance(value, str)})
+    environment = job_setup.apply(spec, environment, paths.work, {})
     job_variables.activate(environment, spec)
     programs = _programs(paths, given.get("argv"))
     if programs is not None:
