@@ -213,6 +213,7 @@ class Supervisor:
         self._attempt = _open_attempt(self._paths)
         self._journal.state["attempt"] = self._attempt
         secrets = job.read_secrets(self._paths, self._spec["job"].get("secrets") or [])
+        job.require_environment(self._spec)
         environment = self._set_up(self._compose(secrets), secrets)
         self._prepare_watch()
         self._settle_earlier()
