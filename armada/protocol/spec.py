@@ -35,13 +35,14 @@ class JobLink(Message):
 
 
 class JobSpec(Message):
-    """What is started; `data` are its data and files, where they are linked for it."""
+    """The job. `data` are the links to its data and files; `setup` are lines of shell that a login shell runs before it."""
 
     argv: Annotated[Many[Text], Field(min_length=1)]
     env: dict[str, Text]
     code: Text | None
     secrets: Many[Text]
     data: Annotated[Many[JobLink], MAY_MISS] = ()
+    setup: Annotated[Many[Text], MAY_MISS] = ()
 
 
 class EnvironmentSpec(Message):

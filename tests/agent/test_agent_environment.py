@@ -167,6 +167,27 @@ def test_requirements_that_exclude_each_other_are_told_in_uvs_words(
     assert host.call("environment.status", keys=["own-1"]) == {"own-1": "partial"}
 
 
+def test_a_disk_that_is_full_midway_is_said_and_the_next_build_begins_anew(
+    with_uv: dict[str, str], converse: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    program, full = Path(with_uv["HOME"]) / ".local/bin/uv", tmp_path / "full"
+    program.unlink()
+    refuses = f'[ -e {full} ] && [ "$1 $2" = "pip install" ] && echo "error: No space left on device (os error 28)" >&2 && exit 2'
+    program.write_text(f'#!/bin/sh\n{refuses}\nexec "{UV}" "$@"\n')
+    program.chmod(0o755)
+    full.touch()
+    host = Host(converse(environment=with_uv))
+    wanted: dict[str, Any] = {"requirements": "tiny\n", "constraints": "tiny==1.0\n"}
+    wanted["python"] = sys.base_prefix + "/bin/python3"
+    with pytest.raises(Refused, match="No space left on device") as refused:
+        host.call("environment.ensure", key="own-1", **wanted)
+    assert refused.value.kind == "disk_full"
+    assert "free space" in (refused.value.hint or "")
+    assert host.call("environment.status", keys=["own-1"]) == {"own-1": "partial"}
+    full.unlink()
+    assert host.call("environment.ensure", key="own-1", **wanted)["freeze"] == "tiny==1.0"
+
+
 def test_extra_indexes_mean_what_they_mean_to_pip(
     with_uv: dict[str, str], converse: Callable[..., Conversation], tmp_path: Path
 ) -> None:

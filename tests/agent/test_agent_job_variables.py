@@ -96,6 +96,15 @@ def test_a_job_inside_an_environment_finds_its_programs_first(host: Host, tmp_pa
     assert (seen["PATH"], seen["VIRTUAL_ENV"]) == (f"{folder}/bin:/opt/mine:/bin", str(folder))
 
 
+def test_a_job_whose_environment_is_gone_does_not_run_with_the_hosts_python(this_host: Host, tmp_path: Path) -> None:
+    place = {"key": "existing", "path": str(tmp_path / "gone"), "active": True, "existing": True}
+    this_host.launch("gone-1", "sh", "-c", "touch started", environment=place)
+    ended = this_host.await_end("gone-1")
+    assert (ended["state"], ended["reason"]) == ("failed", "env_error")
+    assert f"{tmp_path}/gone/bin/python does not exist" in ended["message"]
+    assert not (this_host.folder("gone-1") / "work/started").exists()
+
+
 def test_an_environment_of_condas_is_named_as_conda_does(this_host: Host, tmp_path: Path) -> None:
     folder = make_environment(tmp_path / "conda/envs/mine")
     place = {"key": "existing", "path": str(folder), "active": True, "existing": True, "conda": True}

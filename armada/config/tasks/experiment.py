@@ -12,7 +12,7 @@ from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.files import Files
 from armada.config.requirements import Requirement
-from armada.config.schedulers import Duration, Size
+from armada.config.schedulers import Duration, Line, Size
 from armada.config.settings import (
     Environment,
     FilePath,
@@ -71,6 +71,8 @@ class Experiment(Settings):
         "envs": "env",
         "venv": "environment",
         "variables": "env",
+        "modules": "setup",
+        "module": "setup",
     }
 
     also_written: ClassVar[dict[str, SchemaPart]] = {"resume": {"type": "array", "items": {"type": "string"}}}
@@ -103,6 +105,8 @@ class Experiment(Settings):
     """Further variables for the job."""
     environment: EnvironmentChoice = None
     """Python of the job: `profile` or packages of your own; trainings and scripts have the profile's, commands none."""
+    setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Lines of shell that a login shell runs before the job, at each attempt: `[module load cuda/12.4]`."""
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None

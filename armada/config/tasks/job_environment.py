@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from armada.config.requirements import Requirement
 
 _NAMES = Annotated[tuple[FilledText, ...], Field(strict=False)]
-_PROJECT = ".toml"
+_PROJECT, _LOCK = ".toml", ".lock"
 _PROFILE = "profile"
 _HOST_PATH = re.compile(r"(/|~/)[^\x00-\x1f\x7f]{1,1000}")
 _CONDA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _AT = ("environment", "requirements")
 _OTHERS = {
-    ".lock": "uv export --frozen --no-emit-project -o requirements.txt, and name that file",
     ".yml": "name a requirements.txt or pyproject.toml",
     ".yaml": "name a requirements.txt or pyproject.toml",
     ".cfg": "name a requirements.txt or pyproject.toml",
@@ -71,11 +70,11 @@ class JobEnvironment(Settings):
         ]
         | None
     ) = None
-    """A requirements.txt or pyproject.toml, or a list of requirements: `[einops, "transformers>=4.44"]`."""
+    """A requirements.txt, pyproject.toml or uv.lock, or a list of requirements: `[einops, "transformers>=4.44"]`."""
     extras: _NAMES = ()
-    """Extras of the pyproject.toml, in `[project.optional-dependencies]`."""
+    """Extras of the project, in `[project.optional-dependencies]`."""
     groups: _NAMES = ()
-    """Groups of the pyproject.toml, in `[dependency-groups]`."""
+    """Groups of the project, in `[dependency-groups]`."""
     existing: Annotated[FilledText, AfterValidator(_host_path), shaped(_HOST_PATH)] | None = None
     """The folder of an environment on the host, absolute or from `~/`; it is used as it is."""
     conda: Annotated[FilledText, AfterValidator(_conda_name), shaped(_CONDA)] | None = None
@@ -101,7 +100,7 @@ class JobEnvironment(Settings):
     def _only_a_project_has_extras(self) -> JobEnvironment:
         for key in ("extras", "groups"):
             if getattr(self, key) and not self.is_project:
-                raise problem("belongs to a pyproject.toml", key=key, hint="requirements: pyproject.toml")
+                raise problem("belongs to a pyproject.toml or uv.lock", key=key, hint="requirements: pyproject.toml")
         return self
 
     @property
@@ -111,8 +110,8 @@ class JobEnvironment(Settings):
 
     @property
     def is_project(self) -> bool:
-        """Whether the requirements are those of a pyproject.toml."""
-        return isinstance(self.requirements, Path) and self.requirements.suffix == _PROJECT
+        """Whether the requirements are those of a project, which has extras and groups."""
+        return isinstance(self.requirements, Path) and self.requirements.suffix in {_PROJECT, _LOCK}
 
     def read(self, document: Document) -> tuple[Requirement, ...]:
         """Read its requirements.
@@ -137,6 +136,7 @@ class JobEnvironment(Settings):
     def _read(self, document: Document) -> tuple[Requirement, ...]:
         from armada.config.pyproject import read_project
         from armada.config.requirements import read_file, read_lines
+        from armada.config.uv_lock import read_lock
 
         if not isinstance(self.requirements, Path):
             lines = enumerate(self.requirements or ())
@@ -146,6 +146,8 @@ class JobEnvironment(Settings):
             raise place.error(f"`environment.requirements`: there is no file {shown(str(file), 500)}")
         if hint := _OTHERS.get(file.suffix):
             raise place.error(f"`environment.requirements`: a {file.suffix} file cannot be read", hint)
+        if file.suffix == _LOCK:
+            return read_lock(file, self.extras, self.groups)
         if self.is_project:
             return read_project(file, self.extras, self.groups)
         return read_file(file, document.path.absolute().parent)
@@ -156,7 +158,7 @@ def _checked_word(value: Any) -> Any:
         raise problem("is the Python environment; variables belong in `env`", hint="write env: instead")
     if value is None or value == _PROFILE or isinstance(value, dict | JobEnvironment):
         return value
-    is_file = isinstance(value, str) and Path(value).suffix in {".txt", _PROJECT}
+    is_file = isinstance(value, str) and Path(value).suffix in {".txt", _PROJECT, _LOCK}
     hint = f"write environment: {{requirements: {value}}}" if is_file else "write environment: profile"
     raise problem(f"must be profile or a mapping, not {shown(value)}", hint=hint)
 

@@ -102,7 +102,9 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     )
     staged = plan_files(task.settings, snapshot, place, task.order.home, parts.links)
     links = (*parts.links, *staged.links)
-    job = job.model_copy(update={"data": links}) if links else job
+    more: dict[str, object] = {"data": links} if links else {}
+    more |= {"setup": task.settings.setup} if task.settings.setup else {}
+    job = job.model_copy(update=more)
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files | _listed(parts.environment)

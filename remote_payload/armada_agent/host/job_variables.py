@@ -122,16 +122,23 @@ def login_variables(home: str) -> Dict[str, str]:
     return dict(found, HOME=me.pw_dir, USER=me.pw_name, LOGNAME=me.pw_name, SHELL=me.pw_shell or "/bin/sh")
 
 
-def activate(environment: Dict[str, str], spec: Mapping[str, Any]) -> None:
-    """Put the programs of a run's Python environment first, where its plan says that the job works inside it."""
+def active_environment(spec: Mapping[str, Any]) -> Optional[str]:
+    """Name the folder of the Python environment that a run's job works inside; None where it works in none."""
     planned = spec.get("environment")
     if not isinstance(planned, dict) or planned.get("active") is not True:
-        return
+        return None
     folder = planned.get("path")
-    if isinstance(folder, str):
+    return folder if isinstance(folder, str) else None
+
+
+def activate(environment: Dict[str, str], spec: Mapping[str, Any]) -> None:
+    """Put the programs of a run's Python environment first, where its plan says that the job works inside it."""
+    folder = active_environment(spec)
+    if folder is not None:
         programs = os.path.join(folder, "bin")
         environment["PATH"] = join_paths(programs, environment.get("PATH") or _LOGIN_PATH)
-        environment["CONDA_PREFIX" if planned.get("conda") is True else "VIRTUAL_ENV"] = folder
+        is_conda = spec["environment"].get("conda") is True
+        environment["CONDA_PREFIX" if is_conda else "VIRTUAL_ENV"] = folder
 
 
 def _recorded(paths: RunPaths) -> Optional[Dict[str, str]]:

@@ -6,36 +6,16 @@ arguments, one each, nothing is put together. Jobs of a batch system have them i
 """
 
 import os
-import re
-import secrets
-import shutil
-import subprocess
 import threading
 import time
 from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
-from armada_agent.host import job_variables
+from armada_agent.host import job_variables, login_shell
 
 _PATIENCE_S = 25.0  # home waits 30 s for an answer; this sentence should come first
 _AGAIN_S = 60.0
-_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
-# Old module commands say that they failed and return 0.
-_SAID_FAILED = re.compile(r"ModuleCmd_\w+\.c\(\d+\):ERROR|^Lmod has detected the following error", re.MULTILINE)
-_SCRIPT = r"""
-exec 3>&1 1>&2
-armada_mark=$1
-shift
-armada_count=0
-for armada_line do
-  armada_count=$((armada_count + 1))
-  printf '\n%s line %s\n' "$armada_mark" "$armada_count" | tee /dev/fd/2 >&3
-  eval "$armada_line" || { printf '\n%s failed %s\n' "$armada_mark" "$?" >&3; exit 1; }
-done
-printf '\n%s done\n' "$armada_mark" >&3
-exec env -0 >&3
-"""
 
 
 class _State:
@@ -79,7 +59,7 @@ def find_failure() -> Optional[str]:
             return _State.failure
         try:
             before = job_variables.pick_base(os.environ)
-            environment = evaluate(_State.lines, before)
+            environment = login_shell.evaluate(_State.lines, before, patience_s=_PATIENCE_S)
         except AgentError as error:
             _State.failure, _State.failed_at = error.message, time.monotonic()
             return error.message
@@ -89,65 +69,10 @@ def find_failure() -> Optional[str]:
         return None
 
 
-def evaluate(lines: List[str], environment: Dict[str, str]) -> Dict[str, str]:
-    """Run lines in a login shell that starts with an environment, and return the environment after them.
-
-    Raises:
-        AgentError: `environment`.
-    """
-    shell = shutil.which("bash") or "/bin/sh"
-    mark = "armada-" + secrets.token_hex(16)
-    try:
-        child = subprocess.Popen(
-            [shell, "-l", "-c", _SCRIPT, "armada-setup", mark] + lines,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise AgentError("environment", "setup of this host: %s: %s" % (shell, error))
-    with child:
-        try:
-            out, err = child.communicate(timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise AgentError("environment", "setup of this host did not end within %.0f s" % _PATIENCE_S)
-    return _read(lines, mark, out.decode("utf-8", "surrogateescape"), err.decode("utf-8", "replace"), child.returncode)
-
-
-def _read(lines: List[str], mark: str, out: str, err: str, status: int) -> Dict[str, str]:
-    done, is_done, environment = out.partition("\n%s done\n" % mark)
-    count = done.count("\n%s line " % mark)
-    failed = done.partition("\n%s failed " % mark)[2].strip()
-    said = err.rpartition("%s line %d\n" % (mark, count))[2] if count else err
-    words = " ".join(said.replace(mark, "").split())[-600:]
-    if not is_done:
-        if not count:
-            raise AgentError(
-                "environment", "setup of this host: its login shell ends before the first line: %s" % words
-            )
-        how = "failed with exit code %s" % failed if failed.isdigit() else "ended the shell (exit code %d)" % status
-        raise _failed(lines, count, how, words)
-    for number in range(1, count + 1):
-        of_line = err.partition("%s line %d\n" % (mark, number))[2].partition("%s line " % mark)[0]
-        if _SAID_FAILED.search(of_line):
-            raise _failed(lines, number, "failed", " ".join(of_line.split())[:600])
-    pairs = (item.partition("=") for item in environment.split("\0") if "=" in item)
-    return {name: value for name, _, value in pairs if name and name not in _OWN}
-
-
-def _failed(lines: List[str], number: int, how: str, words: str) -> AgentError:
-    line = lines[number - 1] if number <= len(lines) else ""
-    said = ": " + words if words else ""
-    return AgentError("environment", "setup line %d of this host (`%.200s`) %s%s" % (number, line, how, said))
-
-
 def _adopt(before: Dict[str, str], environment: Dict[str, str]) -> None:
     """Take the environment over; what was on PATH before and is not any more is looked through last."""
     for name in set(before) - set(environment):
-        if name not in _OWN:
+        if name not in login_shell.OWN:
             del os.environ[name]
     path = job_variables.join_paths(environment.get("PATH", ""), os.environ.get("PATH", ""))
     os.environ.update(environment)

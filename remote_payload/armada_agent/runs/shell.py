@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, cast
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
-from armada_agent.host import job_variables, setup_lines
+from armada_agent.host import job_setup, job_variables, setup_lines
 from armada_agent.metrics import library
 from armada_agent.paths import RunPaths
 
@@ -75,7 +75,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
         own: The environment of this login, for what belongs to the terminal.
 
     Raises:
-        AgentError: `io` where the run's plan cannot be read.
+        AgentError: `io` where the run's plan cannot be read; `environment` where a line of its `setup` fails.
     """
     try:
         spec = files.read_json(paths.spec) or {}
@@ -91,6 +91,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
     planned = given.get("env")
     if isinstance(planned, dict):
         environment.update({str(name): value for name, value in planned.items() if isinstance(value, str)})
+    environment = job_setup.apply(spec, environment, paths.work, {})
     job_variables.activate(environment, spec)
     programs = _programs(paths, given.get("argv"))
     if programs is not None:

@@ -50,6 +50,18 @@ def compose_environment(
     return environment
 
 
+def require_environment(spec: Dict[str, Any]) -> None:
+    """Refuse to start a job whose Python environment is gone: it would find the host's own `python` instead, and no word said.
+
+    Raises:
+        StartError: It is not on this machine.
+    """
+    folder = job_variables.active_environment(spec)
+    programs = [os.path.join(folder, "bin", name) for name in ("python", "python3")] if folder is not None else []
+    if programs and not any(map(os.path.isfile, programs)):
+        raise StartError("env_error", "the Python environment of this run is not here: %s does not exist" % programs[0])
+
+
 def clean_environment() -> Dict[str, str]:
     """Take what we were started with, less other people's Python and whatever run we may have been started from."""
     return {

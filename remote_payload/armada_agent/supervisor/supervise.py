@@ -6,10 +6,10 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Union
 
-from armada_agent.errors import is_disk_full
+from armada_agent.errors import AgentError, is_disk_full
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
-from armada_agent.host import gpu_tickets, gpus, processes
+from armada_agent.host import gpu_tickets, gpus, job_setup, processes
 from armada_agent.host.telemetry import Telemetry
 from armada_agent.metrics import library
 from armada_agent.metrics.watch import MetricsWatch
@@ -225,7 +225,8 @@ class Supervisor:
         self._attempt = _open_attempt(self._paths)
         self._journal.state["attempt"] = self._attempt
         secrets = job.read_secrets(self._paths, self._spec["job"].get("secrets") or [])
-        environment = self._compose(secrets)
+        job.require_environment(self._spec)
+        environment = self._set_up(self._compose(secrets), secrets)
         self._prepare_watch()
         self._settle_earlier()
         argv = self._spec["job"]["argv"] + self._resume_arguments()
@@ -249,6 +250,21 @@ class Supervisor:
         self._journal.write_json(self._paths.attempt(self._attempt, "run.json"), record)
         self._journal.update(state="running", message=None, gpus=indexes, started_at=started_at)
         return child
+
+    def _set_up(self, environment: Dict[str, str], secrets: Dict[str, str]) -> Dict[str, str]:
+        """Run the experiment's lines of shell; a stop request ends them."""
+        if not job_setup.lines_of(self._spec):
+            return environment
+        self._journal.update(message="running the setup of the experiment")
+
+        def tick() -> None:
+            self._refuse_if_stopped()
+            self._journal.flush()
+
+        try:
+            return job_setup.apply(self._spec, environment, self._paths.work, secrets, tick)
+        except AgentError as error:
+            raise StartError("env_error", error.message)
 
     def _resume_arguments(self) -> List[str]:
         """Say in the job's own words where to go on, if there is a checkpoint to go on from."""

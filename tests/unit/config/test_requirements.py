@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,6 @@ from armada.config.documents import Place
 from armada.config.requirements import Requirement, read_file, read_line
 from armada.errors import ConfigError
 from tests.unit.config.experiments import COMMAND, SFT, load, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HASH = f"--hash=sha256:{'a1' * 32}"
 
@@ -135,7 +133,6 @@ def test_a_file_outside_may_include_what_lies_beside_it(tmp_path: Path) -> None:
     ("environment", "line", "message", "hint"),
     [
         ("{requirements: requirments.txt}", 4, "there is no file '.*requirments.txt'", None),
-        ("{requirements: uv.lock}", 4, "a .lock file cannot be read", "uv export"),
         ("{requirements: conda.yml}", 4, "a .yml file cannot be read", "requirements.txt"),
         ("{requirements: empty.txt}", 4, "names no package", "environment: profile"),
         ("{requirements: []}", 4, "must be filled", None),
@@ -158,8 +155,7 @@ def test_a_wrong_environment_is_told_with_its_line(
     project: Path, environment: str, line: int, message: str, hint: str | None
 ) -> None:
     (project / "empty.txt").write_text("# nothing\n")
-    for name in ("uv.lock", "conda.yml"):
-        (project / name).write_text("x\n")
+    (project / "conda.yml").write_text("x\n")
     with pytest.raises(ConfigError, match=message) as caught:
         load(project, f"{COMMAND}environment: {environment}\n")
     assert caught.value.line == line
@@ -255,3 +251,83 @@ def test_a_training_takes_no_environment_that_armada_did_not_build(project: Path
     assert error.line == 6
     assert "the bundled trainer needs the releases it is tested with" in error.message
     assert "requirements" in (error.hint or "")
+
+
+LOCK = """\
+version = 1
+revision = 3
+requires-python = ">=3.11"
+
+[[package]]
+name = "idna"
+version = "3.20"
+source = { registry = "https://pypi.org/simple" }
+
+[[package]]
+name = "colorama"
+version = "0.4.6"
+source = { registry = "https://pypi.org/simple" }
+
+[[package]]
+name = "x"
+version = "0"
+source = { virtual = "." }
+dependencies = [
+    { name = "idna" },
+]
+
+[package.dev-dependencies]
+dev = [
+    { name = "colorama" },
+]
+
+[package.metadata]
+requires-dist = [{ name = "idna" }]
+
+[package.metadata.requires-dev]
+dev = [{ name = "colorama" }]
+"""
+LOCKED = '[project]\nname = "x"\nversion = "0"\nrequires-python = ">=3.11"\ndependencies = ["idna"]\n'
+LOCKED += '[dependency-groups]\ndev = ["colorama"]\n'
+
+
+def in_lock(project: Path, more: str = "", text: str = LOCK) -> tuple[Requirement, ...]:
+    (project / "pyproject.toml").write_text(LOCKED)
+    (project / "uv.lock").write_text(text)
+    return load(project, f"{COMMAND}environment: {{requirements: uv.lock{more}}}\n").requirement_lines
+
+
+@pytest.fixture
+def with_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find the tests' own uv."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
+@pytest.mark.usefixtures("with_uv")
+def test_a_lock_gives_the_versions_that_it_pins(project: Path) -> None:
+    lines = in_lock(project)
+    assert [(line.text, line.place.line) for line in lines] == [("idna==3.20", 6)]
+    assert lines[0].place.path == project / "uv.lock"
+    assert texts(in_lock(project, ", groups: [dev]")) == ["colorama==0.4.6", "idna==3.20"]
+
+
+@pytest.mark.usefixtures("with_uv")
+@pytest.mark.parametrize(
+    ("more", "old", "new", "said"),
+    [
+        ("", "version = 1", "version = ", "uv does not read it: .*TOML"),
+        (", groups: [docs]", "", "", "uv does not read it: .*`docs`"),
+        ("", 'source = { registry = "https://pypi.org/simple" }', 'source = { editable = "idna" }', "editable package"),
+    ],
+)
+def test_a_lock_that_cannot_be_read_is_said(project: Path, more: str, old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        in_lock(project, more, LOCK.replace(old, new, 1))
+    assert caught.value.path == project / "uv.lock"
+
+
+def test_a_lock_needs_uv(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match=r"only uv can read a uv.lock") as caught:
+        in_lock(project)
+    assert "uv export" in (caught.value.hint or "")

@@ -68,6 +68,7 @@ task: command
 command: [torchrun, a.py]
 resources: {gpus: 2, cpus: 4}
 secrets: [TOKEN]
+setup: [module load cuda/12.4]
 environment: {requirements: [einops, "transformers>=4.44"]}
 """
 HOSTS = """

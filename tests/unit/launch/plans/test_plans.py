@@ -261,6 +261,13 @@ def test_a_command_takes_any_environment_of_its_host_and_needs_no_profile(
     assert plan.spec.job.argv == ("echo", "hi")
 
 
+@pytest.mark.parametrize("text", [SFT, SCRIPT, COMMAND])
+def test_lines_of_shell_are_part_of_the_plan_of_every_task(resolve: Resolve, text: str) -> None:
+    plan = resolve(f"{text}setup: ['module load cuda/12.4', 'export A=\"b c\"']\n", DESK)
+    assert plan.spec.job.setup == ("module load cuda/12.4", 'export A="b c"')
+    assert "setup" not in resolve(text, DESK).spec.job.model_dump(exclude_unset=True)
+
+
 def test_a_command_with_an_environment_needs_a_profile_on_a_cluster(resolve: Resolve) -> None:
     bare = {key: value for key, value in CLUSTER.items() if key != "profile"}
     assert resolve(COMMAND, bare).profile is None

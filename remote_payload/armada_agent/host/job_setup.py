@@ -1,0 +1,53 @@
+"""Run an experiment's shell lines (`setup:`) before its job, and hand on the environment that they leave."""
+
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from armada_agent.foundation import parameters
+from armada_agent.host import job_variables, login_shell
+
+_PATIENCE_S = 600.0
+_OURS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def lines_of(spec: Mapping[str, Any]) -> List[str]:
+    """List the lines of a run's plan."""
+    job = spec.get("job")
+    lines = job.get("setup") if isinstance(job, dict) else None
+    return [line for line in lines if parameters.is_text(line)] if isinstance(lines, list) else []
+
+
+def apply(
+    spec: Mapping[str, Any],
+    environment: Dict[str, str],
+    folder: str,
+    secrets: Mapping[str, str],
+    tick: Optional[Callable[[], None]] = None,
+) -> Dict[str, str]:
+    """Run the lines in a login shell, and return the job's environment after them.
+
+    The lines do not see the secrets: what they print travels home when one fails.
+
+    Args:
+        spec: The run's plan.
+        environment: Of the job.
+        folder: That the job works in.
+        secrets: Names and values.
+        tick: Called while the lines run; what it raises ends them.
+
+    Raises:
+        AgentError: `environment`, naming the line that failed and what it said.
+    """
+    lines = lines_of(spec)
+    if not lines:
+        return environment
+    before = {name: value for name, value in environment.items() if name not in secrets}
+    there = folder if os.path.isdir(folder) else None
+    after = login_shell.evaluate(lines, before, "this experiment", there, _PATIENCE_S, tick)
+    after["PATH"] = job_variables.join_paths(after.get("PATH", ""), environment.get("PATH", ""))
+    after.update(secrets)
+    ours = {name: value for name, value in environment.items() if name.startswith("ARMADA_") or name in _OURS}
+    after = {name: value for name, value in after.items() if not name.startswith("ARMADA_")}
+    after.update(ours)
+    job_variables.activate(after, spec)
+    return after
