@@ -6,10 +6,13 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.host import files
+from armada_agent.metrics import trainer_state
+from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder, Report
 from armada_agent.metrics.records import ReportedSource
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.metrics.tables import TableSource
+from armada_agent.metrics.trainer_state import StateSource
 from armada_agent.paths import RunPaths
 
 _INTERVAL_S = 1.0
@@ -57,12 +60,17 @@ class MetricsWatch:
         kept = _read_record(paths, say)
         sources = kept.get("sources")
         marks: Dict[str, Any] = sources if isinstance(sources, dict) else {}
+        is_first = attempt == 1 and kept.get("attempt") != attempt
         is_taken_over = kept.get("attempt") == attempt
         self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
+        self._finder = Finder(paths.work, {TableSource.name: patterns, StateSource.name: [trainer_state.PATTERN]})
+        self._finder.refresh(at_once=is_first)
+        log = LogSource(paths.output, marks.get("log") if is_taken_over else None, clock)
         self._sources: List[Source] = [
-            ReportedSource(paths.reported, marks.get("armada_log"), clock),
-            TableSource(paths.work, patterns, marks.get("file"), attempt == 1 and not is_taken_over, clock),
-            LogSource(paths.output, marks.get("log") if is_taken_over else None, clock),
+            ReportedSource(paths.reported, marks.get(ReportedSource.name), clock),
+            TableSource(paths.work, self._finder, marks.get(TableSource.name), is_first, clock),
+            log,
+            StateSource(paths.work, self._finder, marks.get(StateSource.name), is_first, log, clock),
         ]
         self._save()
 
@@ -102,6 +110,11 @@ class MetricsWatch:
         if self._is_broken or not self._is_ours():
             return
         try:
+            self._finder.refresh(at_once=final)
+            if self._finder.is_cut:
+                self._recorder.tell(
+                    "cut", "the work folder has too many files: those for curves that no path names may be missed"
+                )
             for source in self._sources:
                 if not self._recorder.is_full:
                     source.look(self._recorder, final)
