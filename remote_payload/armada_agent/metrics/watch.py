@@ -6,7 +6,8 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.host import files
-from armada_agent.metrics import trainer_state
+from armada_agent.metrics import event_files, trainer_state
+from armada_agent.metrics.event_files import EventSource
 from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder, Report
 from armada_agent.metrics.records import ReportedSource
@@ -63,7 +64,14 @@ class MetricsWatch:
         is_first = attempt == 1 and kept.get("attempt") != attempt
         is_taken_over = kept.get("attempt") == attempt
         self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
-        self._finder = Finder(paths.work, {TableSource.name: patterns, StateSource.name: [trainer_state.PATTERN]})
+        self._finder = Finder(
+            paths.work,
+            {
+                TableSource.name: patterns,
+                StateSource.name: [trainer_state.PATTERN],
+                EventSource.name: [event_files.PATTERN],
+            },
+        )
         self._finder.refresh(at_once=is_first)
         log = LogSource(paths.output, marks.get("log") if is_taken_over else None, clock)
         self._sources: List[Source] = [
@@ -71,6 +79,7 @@ class MetricsWatch:
             TableSource(paths.work, self._finder, marks.get(TableSource.name), is_first, clock),
             log,
             StateSource(paths.work, self._finder, marks.get(StateSource.name), is_first, log, clock),
+            EventSource(paths.work, self._finder, marks.get(EventSource.name), is_first, clock),
         ]
         self._save()
 
