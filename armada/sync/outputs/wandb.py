@@ -39,8 +39,9 @@ class OfflineRun:
 def offline_runs(home: HomePaths, run_id: str) -> list[OfflineRun]:
     """What is home, in order of time. Links, and folders without records, are none."""
     found = []
-    # W&B makes `wandb` below WANDB_DIR; a command's own program may have put it into its work folder.
-    for top in (home.run(run_id) / FOLDER / "wandb", home.run(run_id) / FOLDER / "work" / "wandb"):
+    # W&B makes `wandb` below WANDB_DIR; a command's own program may have put it anywhere in its work folder.
+    outputs = home.run(run_id) / FOLDER
+    for top in (outputs / "wandb", *sorted((outputs / "work").rglob("wandb"))):
         for folder in sorted(top.iterdir()) if top.is_dir() else []:
             if not _OFFLINE.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
                 continue
