@@ -26,6 +26,8 @@ def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada
     run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", LOGS))["run_id"]
     eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"))
     assert armada.json("ps")[0]["state"] == "succeeded", armada.run("logs", run_id).stdout
+    shown = armada.json("show", run_id)
+    assert (shown["step"], shown["loss"]) == (2, pytest.approx(1 / 3))  # read from W&B's own file, while it ran
     early = armada.run("wandb", "sync", run_id)
     assert (early.returncode, "are home" in early.stdout) == (0, True)
     assert armada.run("sync", "now", run_id).returncode == 0

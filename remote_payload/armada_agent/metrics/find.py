@@ -43,16 +43,23 @@ class Finder:
         self._found: Dict[str, List[str]] = {}
         self.is_cut = False
 
+    @property
+    def _is_moved(self) -> bool:
+        """Whether the folder is a link: what is behind it is not the job's."""
+        return os.path.islink(self._folder)
+
     def refresh(self, at_once: bool = False) -> None:
         """Search again if it is time."""
         began = self._clock()
-        if self._patterns and (at_once or began >= self._due):
+        if self._patterns and not self._is_moved and (at_once or began >= self._due):
             self._found = self._search()
             took = max(0.0, self._clock() - began)
             self._due = began + max(_SHORTEST_PAUSE_S, _PAUSES_TO_WORK * took)
 
     def find(self, kind: str) -> List[str]:
         """Give the paths, relative to the folder, of the files of a kind: the 32 that changed last, the newest at the end."""
+        if self._is_moved:
+            return []
         return [path for path in self._plain.get(kind, ()) if self._changed_at(path)] + self._found.get(kind, [])
 
     def _search(self) -> Dict[str, List[str]]:

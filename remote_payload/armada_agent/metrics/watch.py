@@ -6,7 +6,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.host import files
-from armada_agent.metrics import event_files, trainer_state
+from armada_agent.metrics import event_files, trainer_state, wandb_files
 from armada_agent.metrics.event_files import EventSource
 from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder, Report
@@ -14,9 +14,11 @@ from armada_agent.metrics.records import ReportedSource
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.metrics.tables import TableSource
 from armada_agent.metrics.trainer_state import StateSource
+from armada_agent.metrics.wandb_files import WandbSource
 from armada_agent.paths import RunPaths
 
 _INTERVAL_S = 1.0
+_WANDB_DIR = "wandb_dir"  # the folder that WANDB_DIR names, where armada sets it
 _SAVE_EVERY_S = 10.0
 _LAST_LOOK_S = 30.0
 _RECORD_LIMIT = 4 * 1024 * 1024
@@ -70,9 +72,11 @@ class MetricsWatch:
                 TableSource.name: patterns,
                 StateSource.name: [trainer_state.PATTERN],
                 EventSource.name: [event_files.PATTERN],
+                WandbSource.name: [wandb_files.PATTERN],
             },
         )
         self._finder.refresh(at_once=is_first)
+        self._wandb_finder = Finder(paths.wandb, {WandbSource.name: [wandb_files.BELOW]})
         log = LogSource(paths.output, marks.get("log") if is_taken_over else None, clock)
         self._sources: List[Source] = [
             ReportedSource(paths.reported, marks.get(ReportedSource.name), clock),
@@ -80,6 +84,8 @@ class MetricsWatch:
             log,
             StateSource(paths.work, self._finder, marks.get(StateSource.name), is_first, log, clock),
             EventSource(paths.work, self._finder, marks.get(EventSource.name), is_first, clock),
+            WandbSource(paths.work, self._finder, marks.get(WandbSource.name), is_first, clock),
+            WandbSource(paths.wandb, self._wandb_finder, marks.get(_WANDB_DIR), False, clock, _WANDB_DIR),
         ]
         self._save()
 
@@ -120,6 +126,7 @@ class MetricsWatch:
             return
         try:
             self._finder.refresh(at_once=final)
+            self._wandb_finder.refresh(at_once=final)
             if self._finder.is_cut:
                 self._recorder.tell(
                     "cut", "the work folder has too many files: those for curves that no path names may be missed"
