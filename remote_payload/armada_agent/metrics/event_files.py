@@ -68,6 +68,8 @@ class EventSource(Source):
             try:
                 for events in self._open(path).pieces(final):
                     self._give(path, events, recorder)
+                    if recorder.is_full:
+                        break
             except ValueError as error:
                 recorder.note_unreadable(path[-60:], str(error))
 

@@ -202,6 +202,8 @@ class Recorder:
             self.note_progress(source[0], step)
         line.update(numbers)
         self._pending.append(line)
+        if len(self._pending) >= _MOST_AT_ONCE:
+            self.flush()
         self.count += 1
         loss = numbers.get("loss")
         if kind == "train" and loss is not None and loss - loss != 0:

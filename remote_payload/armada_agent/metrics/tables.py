@@ -102,7 +102,7 @@ class Table:
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Take the new rows."""
-        for lines in pieces(self._tail, final):
+        for lines in pieces(self._tail, final, recorder):
             if self._tail.generation != self._generation:
                 self._generation, self._header, self._rows = self._tail.generation, [], 0
             for line in lines:

@@ -80,6 +80,8 @@ class WandbSource(Source):
                 for rows in file.pieces(final):
                     for row in rows:
                         self._add(row, file, recorder)
+                    if recorder.is_full:
+                        break
             except ValueError as error:
                 recorder.note_unreadable(path[-60:], str(error))
 
@@ -93,7 +95,7 @@ class WandbSource(Source):
         is_counted = said is None and file.counts(step)
         moment = now_or(values.number(found.get("_timestamp")), self._clock)
         numbers = {name: value for name, value in found.items() if not name.startswith("_") and name not in _STEPS}
-        recorder.add((self.rank, self.name), step, values.numbers(numbers), moment, is_counted=is_counted)
+        recorder.add((self.rank, WandbSource.name), step, values.numbers(numbers), moment, is_counted=is_counted)
 
     def _open(self, path: str) -> "WandbFile":
         if path not in self._files:

@@ -77,17 +77,26 @@ class MetricsWatch:
         )
         self._finder.refresh(at_once=is_first)
         self._wandb_finder = Finder(paths.wandb, {WandbSource.name: [wandb_files.BELOW]})
-        log = LogSource(paths.output, marks.get("log") if is_taken_over else None, clock)
-        self._sources: List[Source] = [
-            ReportedSource(paths.reported, marks.get(ReportedSource.name), clock),
-            TableSource(paths.work, self._finder, marks.get(TableSource.name), is_first, clock),
-            log,
-            StateSource(paths.work, self._finder, marks.get(StateSource.name), is_first, log, clock),
-            EventSource(paths.work, self._finder, marks.get(EventSource.name), is_first, clock),
-            WandbSource(paths.work, self._finder, marks.get(WandbSource.name), is_first, clock),
-            WandbSource(paths.wandb, self._wandb_finder, marks.get(_WANDB_DIR), False, clock, _WANDB_DIR),
-        ]
+        try:
+            self._sources = self._open(marks, is_first, is_taken_over)
+        except Exception:  # a job may have written the marks
+            say(traceback.format_exc())
+            self._sources = self._open({}, is_first, is_taken_over)
         self._save()
+
+    def _open(self, marks: Dict[str, Any], is_first: bool, is_taken_over: bool) -> List[Source]:
+        """Open every source where it was left."""
+        work, finder, clock = self._paths.work, self._finder, self._clock
+        log = LogSource(self._paths.output, marks.get(LogSource.name) if is_taken_over else None, clock)
+        return [
+            ReportedSource(self._paths.reported, marks.get(ReportedSource.name), clock),
+            TableSource(work, finder, marks.get(TableSource.name), is_first, clock),
+            log,
+            StateSource(work, finder, marks.get(StateSource.name), is_first, log, clock),
+            EventSource(work, finder, marks.get(EventSource.name), is_first, clock),
+            WandbSource(work, finder, marks.get(WandbSource.name), is_first, clock),
+            WandbSource(self._paths.wandb, self._wandb_finder, marks.get(_WANDB_DIR), False, clock, _WANDB_DIR),
+        ]
 
     @property
     def step(self) -> Optional[int]:
