@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING, Any
 
 from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -59,10 +63,8 @@ def _sync(options: argparse.Namespace) -> int:
         if options.json:
             print_json(told, indent=None)
         return 0
-    tracking = (runs.spec(context.database, run.run_id).get("training") or {}).get("tracking") or {}
-    command = compose_command(
-        find_program(), wanted, run_id=tracking.get("id"), project=options.project, entity=options.entity
-    )
+    one_run = _id_there(runs.spec(context.database, run.run_id), run.run_id)
+    command = compose_command(find_program(), wanted, run_id=one_run, project=options.project, entity=options.entity)
     if options.dry_run:
         if options.json:
             print_json({**told, "command": command}, indent=None)
@@ -78,7 +80,15 @@ def _sync(options: argparse.Namespace) -> int:
         reporter.stage(
             "uploaded",
             f"{counted(len(wanted), 'offline record')} of {run.run_id}, as one run of W&B"
-            if tracking.get("id")
+            if one_run
             else f"{counted(len(wanted), 'offline record')} of {run.run_id}",
         )
     return 0
+
+
+def _id_there(spec: Mapping[str, Any], run_id: str) -> str | None:
+    """What all records of a run are one run of, at W&B; None where its job may make several."""
+    tracking = (spec.get("training") or {}).get("tracking") or {}
+    if found := tracking.get("id"):
+        return str(found)
+    return run_id if (spec.get("experiment") or {}).get("tracking") else None

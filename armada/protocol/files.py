@@ -133,10 +133,11 @@ class MetricsLine(Message):
     """A line of metrics.jsonl; each further number in it is a point of a curve.
 
     `source`: where the supervisor found it, for jobs that do not write this file. `steps` is `counted` where the job named none.
+    A `reset` takes back the points of the curves in `names`.
     """
 
     open_ended = True
-    kind: Literal["train", "eval", "summary"]
+    kind: Literal["train", "eval", "summary", "reset"]
     step: Count
     time: UnixTime
     attempt: Count

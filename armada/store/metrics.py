@@ -28,7 +28,8 @@ def record_metrics(
 ) -> bool:
     """Store metric lines that lie between two offsets of the host's file.
 
-    A step that was repeated after a resume replaces the former one. The newest loss and speed go into the run's row.
+    A step that was repeated after a resume replaces the former one. A `reset` removes all points of the curves that it
+    names, because their steps were counted; the right ones follow. The newest loss and speed go into the run's row.
 
     Returns:
         Whether the lines were new; False if another process has already read past `offset`.
@@ -41,9 +42,14 @@ def record_metrics(
         series = {
             r["name"]: r["id"] for r in connection.execute("SELECT name, id FROM series WHERE run_id = ?", (run_id,))
         }
-        points = []
+        points: list[tuple[int | None, int, float, float | None]] = []
         paces = []
         for line in lines:
+            if line.get("kind") == "reset":
+                gone = _series_of(line.get("names"), series)
+                connection.executemany("DELETE FROM points WHERE series = ?", [(each,) for each in gone])
+                points = [point for point in points if point[0] not in gone]
+                continue
             step, at, kind = whole(line.get("step")), moment(line.get("time")), str(line.get("kind"))
             if step is None or at is None:
                 continue
@@ -66,6 +72,15 @@ def record_metrics(
         names = ", ".join(f"{name} = ?" for name in newest)
         connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*newest.values(), run_id))  # noqa: S608
         return True
+
+
+def _series_of(names: object, series: dict[str, int]) -> set[int]:
+    """The curves that a host names, of those that the run has."""
+    return (
+        {series[name] for name in names if isinstance(name, str) and name in series}
+        if isinstance(names, list)
+        else set()
+    )
 
 
 def record_events(

@@ -49,6 +49,7 @@ class RunPaths:
         self.given_up = self._file("given-up.json")
         self.checkpoint_watch = self._file("harvest.json")
         self.metrics_watch = self._file("curves.json")
+        self.wandb = self._file("wandb")
         self.reported = self._file("reported.jsonl")
         self.library = self._file("lib")
         self.supervisor_log = self._file("supervisor.log")

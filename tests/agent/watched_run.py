@@ -66,7 +66,14 @@ class WatchedRun:
         return found
 
     def curve(self, name: str) -> list[tuple[int, float]]:
-        return [(line["step"], line[name]) for line in self.lines() if name in line]
+        """The points of a curve in the order in which home is told of them."""
+        found: list[tuple[int, float]] = []
+        for line in self.lines():
+            if name in line.get("names", ()):
+                found.clear()
+            elif name in line:
+                found.append((line["step"], line[name]))
+        return found
 
     def findings(self) -> list[str]:
         return self.said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada
     run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", LOGS))["run_id"]
     eventually(lambda: armada.json("ps")[0]["state"] in ("succeeded", "failed"))
     assert armada.json("ps")[0]["state"] == "succeeded", armada.run("logs", run_id).stdout
+    shown = armada.json("show", run_id)
+    assert (shown["step"], shown["loss"]) == (2, pytest.approx(1 / 3))  # read from W&B's own file, while it ran
     early = armada.run("wandb", "sync", run_id)
     assert (early.returncode, "are home" in early.stdout) == (0, True)
     assert armada.run("sync", "now", run_id).returncode == 0
@@ -38,6 +41,17 @@ def test_what_a_run_logs_offline_comes_home_and_is_named_to_wandb(armada: Armada
     assert keyless.returncode == 2, keyless.stderr
     assert "no key" in keyless.stderr
     assert list(folder.glob("*.synced")) == []
+
+
+def test_all_records_of_a_script_that_says_tracking_are_uploaded_as_one_run_wherever_they_lie(armada: Armada) -> None:
+    folder = "sub/wandb/offline-run-20260101_000000-a"
+    script = f"mkdir -p {folder}; echo x > {folder}/run-a.wandb"
+    said: list[tuple[dict[str, Any], bool]] = [({"tracking": {"project": "p"}}, True), ({}, False)]
+    for tracking, is_one in said:
+        launched = armada.json("launch", "--host", "local", armada.command("sh", "-c", script, **tracking), "--follow")
+        told = armada.json("wandb", "sync", launched["run_id"], "--dry-run")
+        assert [Path(each).name for each in told["home"]] == [Path(folder).name]
+        assert (f"--id={launched['run_id']}" in told["command"]) is is_one
 
 
 def test_wandb_online_is_refused_where_no_run_has_internet(armada: Armada) -> None:

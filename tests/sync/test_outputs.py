@@ -28,6 +28,24 @@ def test_logs_and_chosen_files_come_home_and_only_what_changed_comes_again(place
     assert place.sync().outputs.fetched == ()
 
 
+def test_tensorboards_and_wandbs_files_come_home_without_being_named(place: Place) -> None:
+    place.create()
+    names = (
+        "logs/events.out.tfevents.1.vm",
+        "deep/wandb/offline-run-1-a/run-a.wandb",
+        "wandb/run-2-b/files/config.yaml",
+    )
+    others = ("wandb/settings", "events.txt", "runs/wandb.txt")
+    for name in (*names, *others):
+        (place.remote / "work" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.remote / "work" / name).write_text(name)
+    came = place.remote / "work" / "events.out.tfevents.0.came.with.the.code"
+    came.write_text("old")
+    os.utime(came, (1, 1))
+    fetched = set(place.sync().outputs.fetched)
+    assert {name for name in fetched if name.startswith("work/")} == {f"work/{name}" for name in names}
+
+
 def test_a_long_log_that_grew_and_one_that_was_begun_anew_come_right(place: Place) -> None:
     place.create()
     log = place.remote / "output.log"

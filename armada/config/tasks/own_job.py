@@ -9,10 +9,11 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.documents import shown
 from armada.config.settings import FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment
+from armada.config.tracking import Tracking
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _MOST_TABLES = 32
-_TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation", "tracking"})
+_TRAINING_ONLY = frozenset({"model", "train", "lora", "start_from", "evaluation"})
 
 
 class OwnJob(Experiment):
@@ -20,6 +21,9 @@ class OwnJob(Experiment):
 
     metrics: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """CSV or JSONL files below the work folder that curves are read from; a path or a list, `*` and `**` allowed."""
+
+    tracking: Tracking | None = None
+    """Where the script's or command's own calls of W&B report; sets the variables that W&B reads."""
 
     also_written: ClassVar[dict[str, SchemaPart]] = {**Experiment.also_written, "metrics": {"type": "string"}}
 

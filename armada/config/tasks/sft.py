@@ -10,19 +10,13 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.checkpoints import Checkpoint, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.model_names import mistyped_folder
-from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem
+from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file
+from armada.config.tracking import Tracking
 from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, TinyChoice, Train
 
 _NEEDED = ("model", "data", "train")
 _WITH_DEFAULTS = ("checkpoint", "resume", "evaluation", "tracking")
-
-
-class Tracking(Settings):
-    wandb: Literal["auto", "online", "offline", "off"] = "auto"
-    """`auto` uses W&B where the key is, and writes offline where runs have no internet."""
-    project: FilledText | None = None
-    """Project at W&B."""
 
 
 class Sft(Experiment):

@@ -26,7 +26,8 @@ def check_checkpoints(subject: Subject) -> Answer:
 def check_wandb(subject: Subject) -> Answer:
     """Check that W&B is not online on hosts whose runs have no internet."""
     host = subject.host
-    wandb = subject.trained.section.tracking.wandb if subject.trained else None
+    own = getattr(subject.experiment, "tracking", None)  # of a script or command, where it says any
+    wandb = subject.trained.section.tracking.wandb if subject.trained else own.wandb if own else None
     if wandb is None or wandb == "off":
         return ok("the payload reports nothing to W&B")
     if host.has_internet:

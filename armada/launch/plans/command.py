@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from armada.config.tasks.command import Command
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
+from armada.launch.plans.tracking import tracking_variables
 from armada.launch.plans.watch import watch_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class CommandTask(Task[Command]):
             environment=environment,
             is_active=is_built or existing is not None,
             existing=existing,
+            variables=tracking_variables(self.settings, place),
             contents=tuple(data.contents),
             links=tuple(data.links),
             watch=watch_of(self.settings),

@@ -8,6 +8,7 @@ from armada.config.tasks.script import Script
 from armada.errors import ConfigError
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
+from armada.launch.plans.tracking import tracking_variables
 from armada.launch.plans.watch import watch_of
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
@@ -87,6 +88,7 @@ class ScriptTask(Task[Script]):
         device: Literal["cuda", "cpu"] = "cuda" if place.gpus else "cpu"
         found = {
             "PYTHONPATH": f"{ours}:{own}" if own else ours,
+            **tracking_variables(self.settings, place),
             "TOKENIZERS_PARALLELISM": "false",  # forked workers and the tokenizer's own threads deadlock
             **launch_environment(processes=place.processes, device=device, cpu_count=place.cores),
         }

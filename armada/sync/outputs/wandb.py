@@ -39,8 +39,9 @@ class OfflineRun:
 def offline_runs(home: HomePaths, run_id: str) -> list[OfflineRun]:
     """Return the offline folders at home, ordered by time. Links and folders without records do not count."""
     found = []
-    # W&B creates `wandb` below WANDB_DIR; the program of a command may have put it into its work folder.
-    for top in (home.run(run_id) / FOLDER / "wandb", home.run(run_id) / FOLDER / "work" / "wandb"):
+    # W&B creates `wandb` below WANDB_DIR; the program of a command may have put it anywhere in its work folder.
+    outputs = home.run(run_id) / FOLDER
+    for top in (outputs / "wandb", *sorted((outputs / "work").rglob("wandb"))):
         for folder in sorted(top.iterdir()) if top.is_dir() else []:
             if not _OFFLINE.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
                 continue

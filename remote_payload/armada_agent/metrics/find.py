@@ -4,7 +4,7 @@ import fnmatch
 import os
 import stat
 import time
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
 MOST_FILES = 32
 _MOST_LOOKED_AT = 20000
@@ -14,37 +14,56 @@ _IGNORED = frozenset(("__pycache__", ".git", ".venv", "node_modules"))
 
 
 class Finder:
-    """Looks for files by patterns, again and again; each search that took long is followed by a longer pause.
+    """Looks for files of several kinds, again and again; a search that took long is followed by a longer pause.
 
     Args:
         folder: Where the job works.
-        patterns: Paths below it: `*` and `?` stay within a folder, `**` does not.
+        kinds: Paths below it by kind: `*` and `?` stay within a folder, `**` does not.
         clock: Seconds, never set back.
 
     Attributes:
         is_cut: Whether the last search ended before it had seen everything.
     """
 
-    def __init__(self, folder: str, patterns: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, folder: str, kinds: Dict[str, Sequence[str]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._folder = folder
-        self._plain = [pattern for pattern in patterns if not is_pattern(pattern) and is_below(pattern)]
-        self._patterns = [pattern.split("/") for pattern in patterns if is_pattern(pattern) and is_below(pattern)]
+        self._plain = {
+            kind: [path for path in paths if not is_pattern(path) and is_below(path)] for kind, paths in kinds.items()
+        }
+        self._patterns = [
+            (kind, path.split("/"))
+            for kind, paths in kinds.items()
+            for path in paths
+            if is_pattern(path) and is_below(path)
+        ]
         self._clock = clock
         self._due = clock()
-        self._found: List[str] = []
+        self._found: Dict[str, List[str]] = {}
         self.is_cut = False
 
-    def find(self, at_once: bool = False) -> List[str]:
-        """Give the paths, relative to the folder, of the files that are there: the 32 that changed last."""
+    @property
+    def _is_moved(self) -> bool:
+        """Whether the folder is a link: what is behind it is not the job's."""
+        return os.path.islink(self._folder)
+
+    def refresh(self, at_once: bool = False) -> None:
+        """Search again if it is time."""
         began = self._clock()
-        if self._patterns and (at_once or began >= self._due):
+        if self._patterns and not self._is_moved and (at_once or began >= self._due):
             self._found = self._search()
             took = max(0.0, self._clock() - began)
             self._due = began + max(_SHORTEST_PAUSE_S, _PAUSES_TO_WORK * took)
-        return [path for path in self._plain if self._changed_at(path)] + self._found
 
-    def _search(self) -> List[str]:
-        dated: List[Tuple[float, str]] = []
+    def find(self, kind: str) -> List[str]:
+        """Give the paths, relative to the folder, of the files of a kind: the 32 that changed last, the newest at the end."""
+        if self._is_moved:
+            return []
+        return [path for path in self._plain.get(kind, ()) if self._changed_at(path)] + self._found.get(kind, [])
+
+    def _search(self) -> Dict[str, List[str]]:
+        dated: Dict[str, List[Tuple[float, str]]] = {}
         left = _MOST_LOOKED_AT
         for parent, folders, names in os.walk(self._folder):
             folders[:] = sorted(name for name in folders if name not in _IGNORED)
@@ -52,13 +71,13 @@ class Finder:
             parts = [] if below == "." else below.split(os.sep)
             left -= len(names) + len(folders)
             for name in names:
-                path = parts + [name]
-                if any(matches(path, pattern) for pattern in self._patterns):
-                    dated.append((self._changed_at("/".join(path)), "/".join(path)))
+                for kind in {kind for kind, pattern in self._patterns if matches(parts + [name], pattern)}:
+                    path = "/".join(parts + [name])
+                    dated.setdefault(kind, []).append((self._changed_at(path), path))
             if left < 0:
                 break
         self.is_cut = left < 0
-        return [path for moment, path in sorted(dated)[-MOST_FILES:] if moment]
+        return {kind: [path for moment, path in sorted(found)[-MOST_FILES:] if moment] for kind, found in dated.items()}
 
     def _changed_at(self, path: str) -> float:
         try:

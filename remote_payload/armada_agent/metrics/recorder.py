@@ -2,7 +2,7 @@
 
 import collections
 import os
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.metrics import values
@@ -46,6 +46,7 @@ class Recorder:
         self.step: Optional[int] = None
         self.total: Optional[int] = None
         self.count = 0
+        self._counted: Set[str] = set()
         self._unreadable: Dict[str, int] = {}
         self._step_rank = self._total_rank = _LOWEST_RANK
         self._pending: List[Dict[str, Any]] = []
@@ -79,6 +80,7 @@ class Recorder:
         moment: float,
         kind: Optional[str] = None,
         is_counted: bool = False,
+        is_past: bool = False,
     ) -> None:
         """Take the numbers of one record.
 
@@ -89,6 +91,7 @@ class Recorder:
             moment: Unix time.
             kind: `summary`; None parts them into those of the training and those of an evaluation.
             is_counted: The job said no step: this is the number of the record.
+            is_past: It is told later than it was: it says nothing of the pace, nor of how far the job is.
         """
         if is_counted:  # home joins evaluations and checkpoints by their steps, and this is none
             found = {"counted/" + name if name.startswith("eval_") else name: value for name, value in found.items()}
@@ -96,7 +99,7 @@ class Recorder:
         for each, numbers in parts.items():
             mine = {name: value for name, value in numbers.items() if self._owns(source[0], name)}
             if mine and self._is_new((source[1], each, step), mine):
-                self._take(each, source, step, mine, moment, is_counted)
+                self._take(each, source, step, mine, moment, is_counted, is_past)
 
     def note_progress(self, rank: int, step: Optional[int], total: Optional[int] = None) -> None:
         """Take how far a source says that the job is; where several say so, the one of the lowest rank counts."""
@@ -111,6 +114,22 @@ class Recorder:
         if what not in self._told:
             self._told.add(what)
             self._report(message)
+
+    def has(self, source: str, kind: str, step: int) -> bool:
+        """Tell whether a source told of a step, as far back as is remembered."""
+        return (source, kind, step) in self._seen
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether curves of this attempt have steps that only count their points."""
+        return bool(self._counted)
+
+    def take_back_counted(self) -> None:
+        """Have home forget the points whose steps were counted, because the right ones follow."""
+        line = {"kind": "reset", "step": 0, "time": 0.0, "attempt": self._attempt, "source": "armada"}
+        self._pending.append(dict(line, names=sorted(self._counted)))
+        self._counted.clear()
+        self._seen.clear()
 
     def note_unreadable(self, where: str, problem: str, count: int = 1) -> None:
         """Count records that are none; the first is said at once, how many there were at the end."""
@@ -166,6 +185,7 @@ class Recorder:
         numbers: Dict[str, float],
         moment: float,
         is_counted: bool,
+        is_past: bool,
     ) -> None:
         line: Dict[str, Any] = {
             "kind": kind,
@@ -176,11 +196,14 @@ class Recorder:
         }
         if is_counted:
             line["steps"] = "counted"
-        if kind == "train" and "loss" in numbers:
+            self._counted.update(numbers if kind == "train" else ("%s/%s" % (kind, name) for name in numbers))
+        if kind == "train" and "loss" in numbers and not is_past:
             line.update(self._pace(step, numbers, moment))
             self.note_progress(source[0], step)
         line.update(numbers)
         self._pending.append(line)
+        if len(self._pending) >= _MOST_AT_ONCE:
+            self.flush()
         self.count += 1
         loss = numbers.get("loss")
         if kind == "train" and loss is not None and loss - loss != 0:

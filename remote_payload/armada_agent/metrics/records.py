@@ -35,9 +35,11 @@ def _whole(word: str) -> int:
     return int(word)
 
 
-def pieces(tail: Tail, final: bool) -> Iterator[List[bytes]]:
-    """Give the new lines of a file: one piece at each look, and all that is left at the last."""
+def pieces(tail: Tail, final: bool, recorder: Recorder) -> Iterator[List[bytes]]:
+    """Give the new lines of a file: one piece at each look, and all that is left at the last, while there is room for them."""
     for _ in range(_MOST_PIECES if final else 1):
+        if recorder.is_full:
+            return
         before = tail.offset
         lines = tail.lines(PIECE_BYTES, final)
         yield lines
@@ -68,7 +70,7 @@ class ReportedSource(Source):
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Take the new lines."""
-        for lines in pieces(self._tail, final):
+        for lines in pieces(self._tail, final, recorder):
             for line in lines:
                 try:
                     self._take(parse(line), recorder)

@@ -75,6 +75,10 @@ class LogSource(Source):
             self._reader.settle()
         self._give(recorder)
 
+    def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
+        """Take from the Trainer's state how epochs and steps go together."""
+        self._reader.learn(per_epoch, total, every)
+
     def _give(self, recorder: Recorder) -> None:
         for printed in self._reader.found:
             recorder.add(

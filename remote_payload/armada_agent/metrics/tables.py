@@ -3,7 +3,7 @@
 import csv
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent.metrics import values
 from armada_agent.metrics.find import MOST_FILES, Finder
@@ -21,7 +21,7 @@ class TableSource(Source):
 
     Args:
         work: The folder the job works in.
-        patterns: Paths below it.
+        finder: Finds files below it.
         mark: Where an earlier supervisor stopped, by path.
         is_first: No job of the run has written yet: what lies there came with the code, and counts from its end on.
         clock: Gives unix time, for rows without one.
@@ -33,18 +33,18 @@ class TableSource(Source):
     def __init__(
         self,
         work: str,
-        patterns: Sequence[str],
+        finder: Finder,
         mark: Optional[Dict[str, Any]],
         is_first: bool,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._work = work
-        self._finder = Finder(work, patterns)
+        self._finder = finder
         self._clock = clock
         self._marks: Dict[str, Any] = dict(mark) if isinstance(mark, dict) else {}
         self._files: Dict[str, Table] = {}
         if is_first:
-            for path in self._finder.find(at_once=True):
+            for path in self._finder.find(self.name):
                 self._open(path).skip_to_end()
 
     @property
@@ -54,15 +54,11 @@ class TableSource(Source):
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Take the new rows of each file."""
-        for path in self._finder.find(at_once=final):
+        for path in self._finder.find(self.name):
             if path in self._files or len(self._files) < MOST_FILES:
                 self._open(path).look(recorder, final)
             else:
                 recorder.tell("files", "more than %d files fit `metrics`; the others are not read" % MOST_FILES)
-        if self._finder.is_cut:
-            recorder.tell(
-                "cut", "the work folder has too many files to search for `metrics`: name one without a pattern"
-            )
 
     def _open(self, path: str) -> "Table":
         if path not in self._files:
@@ -106,7 +102,7 @@ class Table:
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Take the new rows."""
-        for lines in pieces(self._tail, final):
+        for lines in pieces(self._tail, final, recorder):
             if self._tail.generation != self._generation:
                 self._generation, self._header, self._rows = self._tail.generation, [], 0
             for line in lines:
@@ -144,15 +140,12 @@ class Table:
                 "counted " + self._path, "%.60s names no steps: those of its curves count its rows" % self._path
             )
         recorder.add(
-            (self.rank, self.name),
+            (TableSource.rank, TableSource.name),
             self._rows if step is None else step,
             numbers,
             moment,
             is_counted=step is None,
         )
-
-    rank = TableSource.rank
-    name = TableSource.name
 
 
 def _cells(line: str) -> List[str]:

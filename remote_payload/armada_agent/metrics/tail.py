@@ -22,16 +22,26 @@ class Tail:
         path: The file; it may not be there yet.
         within: A folder that the file may not lie outside of, whatever links lead there. None: it is armada's own.
         mark: Where an earlier reader stopped, as `mark` gave it.
+        may_jump: Pass over the middle of what grew faster than it is read; its records must be lines.
 
     Attributes:
+        size: Of the file, when it was last read.
         generation: Goes up whenever the file begins anew.
         too_long: How many lines were passed over because they are longer than 64 KiB.
         skipped_bytes: How much was passed over because the file grew faster than it is read.
     """
 
-    def __init__(self, path: str, within: Optional[str] = None, mark: Optional[Dict[str, Any]] = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        within: Optional[str] = None,
+        mark: Optional[Dict[str, Any]] = None,
+        may_jump: bool = True,
+    ) -> None:
         self.path = path
         self._within = within
+        self._may_jump = may_jump
+        self.size = 0
         known = mark if isinstance(mark, dict) else {}
         offset, head = known.get("offset"), known.get("head")
         self.offset, self._head = 0, ""
@@ -62,11 +72,11 @@ class Tail:
             return b""
         try:
             with files.open_regular(self.path) as stream:
-                size = os.fstat(stream.fileno()).st_size
+                size = self.size = os.fstat(stream.fileno()).st_size
                 if self.offset and (size < self.offset or not self._is_same(stream)):
                     self.generation += 1
                     self.offset, self._head, self._in_long_line = 0, "", False
-                if size - self.offset > MOST_BEHIND:
+                if self._may_jump and size - self.offset > MOST_BEHIND:
                     self.skipped_bytes += size - _JUMP_TO - self.offset
                     self.offset = size - _JUMP_TO
                     self._in_long_line = True

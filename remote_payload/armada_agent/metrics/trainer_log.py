@@ -47,7 +47,8 @@ class TrainerLog:
         self._is_complete = False
         self._waiting: List[Dict[str, float]] = []
         self._count = 0
-        self._per_epoch: Optional[int] = None
+        self._per_epoch: Optional[float] = None
+        self._every = 0
         self._announced: Optional[int] = None
 
     def take(self, line: str) -> None:
@@ -71,6 +72,16 @@ class TrainerLog:
         for numbers in self._waiting:
             self._finish(numbers)
         self._waiting = []
+
+    def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
+        """Take what the Trainer's state says, for a log without a bar.
+
+        Args:
+            per_epoch: Steps of an epoch.
+            total: Of the training.
+            every: Steps between two losses; 0 where nobody knows.
+        """
+        self._per_epoch, self._announced, self._every = per_epoch, total or self._announced, every
 
     def _take_dictionary(self, line: str) -> None:
         start, end = line.find("{'"), line.rfind("}")
@@ -123,16 +134,19 @@ class TrainerLog:
             self._append(self.step, numbers, is_counted=False)
             return
         self.total = self._announced
-        step = self._from_epoch(numbers.get("epoch"))
+        step = self._from_epoch(numbers.get("epoch"), "loss" in numbers)
         if step is not None:
             self._append(step, numbers, is_counted=False)
         else:
             self._append(self._count, numbers, is_counted=True)
 
-    def _from_epoch(self, epoch: Optional[float]) -> Optional[int]:
+    def _from_epoch(self, epoch: Optional[float], has_loss: bool) -> Optional[int]:
         if not self._announced or not self._per_epoch or epoch is None or not 0 <= epoch <= values.MOST_STEP:
             return None
-        return min(self._announced, int(round(epoch * self._per_epoch)))
+        step = int(round(epoch * self._per_epoch))
+        if self._every > 1 and has_loss:  # epochs are printed with four digits
+            step = int(round(epoch * self._per_epoch / self._every)) * self._every
+        return min(self._announced, step)
 
     def _append(self, step: int, numbers: Dict[str, float], is_counted: bool) -> None:
         kind = "summary" if "train_runtime" in numbers else None

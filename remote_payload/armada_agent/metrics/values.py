@@ -23,6 +23,12 @@ _SYNONYMS = {
     "valid_loss": "eval_loss",
     "validation_loss": "eval_loss",
     "test_loss": "eval_loss",
+    "loss/train": "loss",
+    "loss/val": "eval_loss",
+    "loss/valid": "eval_loss",
+    "loss/validation": "eval_loss",
+    "loss/eval": "eval_loss",
+    "loss/test": "eval_loss",
     "tokens_per_sec": "tokens_per_s",
     "tokens_per_second": "tokens_per_s",
 }
@@ -64,9 +70,12 @@ def clean_name(name: Any) -> Optional[str]:
     for prefix in _EVALUATIONS:
         if found.startswith(prefix):
             found = "eval_" + found[len(prefix) :]
-    if found.startswith("train/"):
-        found = found[len("train/") :]
-    found = _SYNONYMS.get(found, found)[:LONGEST_NAME]
+    if found.startswith("train/train_"):
+        found = found[len("train/") :]  # of all steps together, as the Trainer reports its end
+    else:
+        found = found[len("train/") :] if found.startswith("train/") else found
+        found = _SYNONYMS.get(found.lower(), found)
+    found = found[:LONGEST_NAME]
     return found if found and found not in _RESERVED else None
 
 

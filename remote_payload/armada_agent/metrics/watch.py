@@ -6,13 +6,19 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.foundation import files
+from armada_agent.metrics import event_files, trainer_state, wandb_files
+from armada_agent.metrics.event_files import EventSource
+from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder, Report
 from armada_agent.metrics.records import ReportedSource
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.metrics.tables import TableSource
+from armada_agent.metrics.trainer_state import StateSource
+from armada_agent.metrics.wandb_files import WandbSource
 from armada_agent.paths import RunPaths
 
 _INTERVAL_S = 1.0
+_WANDB_DIR = "wandb_dir"  # the folder that WANDB_DIR names, where armada sets it
 _SAVE_EVERY_S = 10.0
 _LAST_LOOK_S = 30.0
 _RECORD_LIMIT = 4 * 1024 * 1024
@@ -57,14 +63,40 @@ class MetricsWatch:
         kept = _read_record(paths, say)
         sources = kept.get("sources")
         marks: Dict[str, Any] = sources if isinstance(sources, dict) else {}
+        is_first = attempt == 1 and kept.get("attempt") != attempt
         is_taken_over = kept.get("attempt") == attempt
         self._recorder = Recorder(paths.metrics, attempt, report, say, _kept_recorder(kept))
-        self._sources: List[Source] = [
-            ReportedSource(paths.reported, marks.get("armada_log"), clock),
-            TableSource(paths.work, patterns, marks.get("file"), attempt == 1 and not is_taken_over, clock),
-            LogSource(paths.output, marks.get("log") if is_taken_over else None, clock),
-        ]
+        self._finder = Finder(
+            paths.work,
+            {
+                TableSource.name: patterns,
+                StateSource.name: [trainer_state.PATTERN],
+                EventSource.name: [event_files.PATTERN],
+                WandbSource.name: [wandb_files.PATTERN],
+            },
+        )
+        self._finder.refresh(at_once=is_first)
+        self._wandb_finder = Finder(paths.wandb, {WandbSource.name: [wandb_files.BELOW]})
+        try:
+            self._sources = self._open(marks, is_first, is_taken_over)
+        except Exception:  # a job may have written the marks
+            say(traceback.format_exc())
+            self._sources = self._open({}, is_first, is_taken_over)
         self._save()
+
+    def _open(self, marks: Dict[str, Any], is_first: bool, is_taken_over: bool) -> List[Source]:
+        """Open every source where it was left."""
+        work, finder, clock = self._paths.work, self._finder, self._clock
+        log = LogSource(self._paths.output, marks.get(LogSource.name) if is_taken_over else None, clock)
+        return [
+            ReportedSource(self._paths.reported, marks.get(ReportedSource.name), clock),
+            TableSource(work, finder, marks.get(TableSource.name), is_first, clock),
+            log,
+            StateSource(work, finder, marks.get(StateSource.name), is_first, log, clock),
+            EventSource(work, finder, marks.get(EventSource.name), is_first, clock),
+            WandbSource(work, finder, marks.get(WandbSource.name), is_first, clock),
+            WandbSource(self._paths.wandb, self._wandb_finder, marks.get(_WANDB_DIR), False, clock, _WANDB_DIR),
+        ]
 
     @property
     def step(self) -> Optional[int]:
@@ -102,6 +134,12 @@ class MetricsWatch:
         if self._is_broken or not self._is_ours():
             return
         try:
+            self._finder.refresh(at_once=final)
+            self._wandb_finder.refresh(at_once=final)
+            if self._finder.is_cut:
+                self._recorder.tell(
+                    "cut", "the work folder has too many files: those for curves that no path names may be missed"
+                )
             for source in self._sources:
                 if not self._recorder.is_full:
                     source.look(self._recorder, final)

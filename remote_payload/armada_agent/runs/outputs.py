@@ -27,13 +27,16 @@ _SHOWN = 20
 _MOST_OTHERS = 2000
 _LONGEST_MANIFEST = 64 * 1024
 _MOST_MANIFESTS = 512 * 1024
+_UNNAMED = re.compile(
+    r"work/(?:.*/)?(?:events\.out\.tfevents\.[^/]*|wandb/(?:offline-)?run-[^/]+/.+)", re.DOTALL
+)  # come home all the same
 _IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
 _BLOCK = 1024 * 1024
 Found = Tuple[str, os.stat_result]
 
 
 def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """List, for each run asked about, its outbox and the files that should come home.
+    """List, for each run asked about, its outbox and the files that should come home: TensorBoard's and W&B's without being named.
 
     `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
     counts files that the run wrote below work/ and that no pattern covers: they stay behind; where a question says `list_others`,
@@ -131,12 +134,14 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["homes"] = homes.describe(paths)
     born = _birth(paths)
     for path, found in _files(paths):
-        if not path.startswith("work/") or any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns):
+        is_own = found.st_mtime > born
+        is_named = any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns)
+        if not path.startswith("work/") or is_named or (is_own and _UNNAMED.fullmatch(path)):
             if len(answer["outputs"]) < _MOST_FILES:
                 answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
             else:
                 answer["truncated"] = True
-        elif found.st_mtime > born:
+        elif is_own:
             _count(answer["others"], path, found.st_size)
     answer["submission"] = newest(paths.submissions()) or 0  # last: a home that knows it has seen all of the one before
 

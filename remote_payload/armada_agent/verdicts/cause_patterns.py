@@ -65,7 +65,7 @@ _DISK = (
     r"|database or disk is full|[Nn]ot enough (?:free )?disk space"
 )
 _NAN = (
-    r"\bloss\s?(?:is|was|became|becomes|has become|=|:)?\s?(?:a )?(?:infinite or )?(?:nan|inf)\b|the loss is not a number"
+    r"\bloss'?\s?(?:is|was|became|becomes|has become|=|:)?\s?'?(?:a )?(?:infinite or )?(?:nan|inf)\b|the loss is not a number"
     r"|\bnan (?:loss|gradients?)\b|returned nan values|found nan in|nan (?:detected|encountered|or inf found)"
     r"|(?:inf|infinity) (?:detected|encountered|found) in|loss scale already at minimum|minimum loss scale reached"
     r"|^FloatingPointError\b"

@@ -86,7 +86,8 @@ def test_a_command_has_nothing_of_training(project: Path) -> None:
     assert isinstance(experiment, Command)
     assert experiment.command == ("sh", "-c", "echo hi")
     assert experiment.checkpoint is None
-    assert not {"model", "train", "lora", "tracking"} & set(experiment.model_dump())
+    assert not {"model", "train", "lora"} & set(experiment.model_dump())
+    assert experiment.tracking is None
 
 
 @pytest.mark.parametrize("text", [SFT, COMMAND, SFT.replace("Qwen/Qwen2.5-0.5B-Instruct", "{tiny: {}}") + "lora: {}\n"])

@@ -184,7 +184,7 @@ def test_what_is_added_wrongly_is_told_with_its_line(project: Path, added: str, 
     assert hint is None or hint in (error.hint or "")
 
 
-@pytest.mark.parametrize("key", ["model: a/b", "train: {}", "lora: {}", "evaluation: {}", "tracking: {}"])
+@pytest.mark.parametrize("key", ["model: a/b", "train: {}", "lora: {}", "evaluation: {}"])
 def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
     error = refused(project, COMMAND + key + "\n")
     assert "belongs to `task: sft`" in error.message

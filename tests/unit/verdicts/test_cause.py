@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from armada_agent.verdicts.cause import Facts, Said, find_cause
-from armada_agent.verdicts.cause_patterns import SENTENCES
+from armada_agent.verdicts.cause_patterns import SENTENCES, classify
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*/*.txt"))
 GLOO = "RuntimeError: [pair.cc:537] gloo: Read error [127.0.0.1]:3366: Connection reset by peer"
@@ -188,3 +188,9 @@ def test_hostile_output_is_read_to_an_end(text: str) -> None:
     cause = find_cause(facts(text, 3))
     assert cause.reason == "exit_3"
     assert all(len(line) <= 300 for line in cause.lines)
+
+
+@pytest.mark.parametrize("line", ["{'loss': nan, 'epoch': 1.0}", "{'loss': 'nan', 'grad_norm': 'nan'}", "loss: nan"])
+def test_a_loss_that_was_printed_last_and_is_no_number_is_the_cause(line: str) -> None:
+    assert classify(line) == "nan_loss"
+    assert classify(line.replace("nan", "0.5")) is None

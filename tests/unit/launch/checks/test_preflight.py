@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -10,6 +10,7 @@ from armada.config.hosts import Host
 from armada.config.tasks.command import Command
 from armada.config.tasks.experiment import Experiment
 from armada.config.tasks.sft import Sft
+from armada.config.tracking import Tracking
 from armada.launch.checks.check import Answer, Check, SchedulerAnswer
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject, Trained
@@ -27,6 +28,17 @@ DISK = {"total_bytes": 10**12, "free_bytes": 67_000_000_000}
 def checks(experiment: Experiment, host: Host, **changes: Any) -> dict[str, Check]:
     subject = Subject(experiment, host, None, facts(disk=DISK, tools={**TOOLS, "rsync": None}), 0, 1)
     return {check.code: check for check in check_launch(dataclasses.replace(subject, **changes))}
+
+
+@pytest.mark.parametrize(
+    ("wandb", "host", "outcome"),
+    [("online", CLUSTER, "fail"), ("auto", CLUSTER, "ok"), ("off", CLUSTER, "ok"), ("online", DESK, "ok")],
+)
+def test_a_command_that_wants_wandb_online_where_there_is_no_internet_is_refused(
+    wandb: Literal["online", "auto", "off"], host: Host, outcome: str
+) -> None:
+    command = Command.model_construct(name="c", task="command", command=("true",), tracking=Tracking(wandb=wandb))
+    assert checks(command, host)["ARM013"].outcome == outcome
 
 
 def of_hub(experiment: Sft, answer: HubAnswer | None = None) -> Answer | None:

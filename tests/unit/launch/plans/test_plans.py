@@ -145,6 +145,28 @@ def test_a_script_travels_with_its_project_and_finds_its_data(resolve: Resolve) 
     assert "train.py" in plan.contents[0].files
 
 
+TRACKED = 'tracking: {wandb: online, project: mine}\nenv: {WANDB_NAME: "own", A: "1"}\n'
+
+
+@pytest.mark.parametrize("text", [SCRIPT, COMMAND])
+def test_a_script_or_command_is_told_where_wandb_reports_and_its_own_words_count(resolve: Resolve, text: str) -> None:
+    plan = resolve(text + TRACKED, DESK)
+    told = {name: value for name, value in plan.spec.job.env.items() if name.startswith("WANDB")}
+    assert told == {
+        "WANDB_PROJECT": "mine",
+        "WANDB_MODE": "online",
+        "WANDB_NAME": "own",
+        "WANDB_RUN_ID": plan.run_id,
+        "WANDB_RESUME": "allow",
+        "WANDB_DIR": told["WANDB_DIR"],
+    }
+    assert told["WANDB_DIR"].endswith(plan.run_id)
+    off = resolve(text + "tracking: {wandb: off}\n", DESK).spec.job.env
+    assert off["WANDB_MODE"] == "disabled"
+    assert "WANDB_MODE" not in resolve(text + "tracking: {}\n", DESK).spec.job.env
+    assert "WANDB_DIR" not in resolve(text, DESK).spec.job.env
+
+
 def test_a_command_is_started_as_it_is_and_brings_no_environment(resolve: Resolve) -> None:
     plan = resolve(COMMAND, A100, gpus=8)
     assert plan.spec.job.argv == ("echo", "hi")

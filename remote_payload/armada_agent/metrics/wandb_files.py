@@ -1,0 +1,265 @@
+"""Read the metrics of W&B's own files (`run-*.wandb`), which it writes online and offline: records in the log format of LevelDB.
+
+A file begins with seven bytes and consists of blocks of 32 KiB. Each piece in a block has a checksum, a length and a type: a whole
+record, or its first, middle or last piece. A record is a `Record` of Protocol Buffers; what counts here is its history.
+"""
+
+import json
+import os
+import struct
+import time
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from armada_agent.metrics import values, wire
+from armada_agent.metrics.find import MOST_FILES, Finder
+from armada_agent.metrics.recorder import Recorder, now_or
+from armada_agent.metrics.source import Source
+from armada_agent.metrics.tail import Tail
+
+BELOW = "*run-*/run-*.wandb"
+PATTERN = "**/wandb/" + BELOW
+_BLOCK = 32768
+_HEAD, _PIECE_HEAD = 7, 7
+_IDENT = b":W&B"
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_PIECE_BYTES = 32 * _BLOCK
+_MOST_PIECES = 256
+_LONGEST_RECORD = 1024 * 1024
+_MOST_ITEMS = 500
+_STEPS = ("train/global_step", "trainer/global_step", "global_step", "step", "iteration")
+
+
+class WandbSource(Source):
+    """All files of W&B below a run's work folder, and below the folder that armada names to it.
+
+    Args:
+        top: The folder below which they are.
+        finder: Finds files below it.
+        mark: Where an earlier supervisor stopped, by path.
+        is_first: No job of the run has written yet: what lies there came with the code.
+        clock: Gives unix time, for records without one.
+        name: Of this source, where there are two.
+    """
+
+    rank = 6
+    name = "wandb"
+
+    def __init__(
+        self,
+        top: str,
+        finder: Finder,
+        mark: Optional[Dict[str, Any]],
+        is_first: bool,
+        clock: Callable[[], float] = time.time,
+        name: str = name,
+    ) -> None:
+        self.name = name
+        self._top = top
+        self._finder = finder
+        self._clock = clock
+        self._marks: Dict[str, Any] = dict(mark) if isinstance(mark, dict) else {}
+        self._files: Dict[str, WandbFile] = {}
+        if is_first:
+            for path in finder.find(WandbSource.name):
+                self._open(path).skip_to_end()
+
+    @property
+    def mark(self) -> Any:
+        """Where each file was left."""
+        return dict(self._marks, **{path: each.mark for path, each in self._files.items()})
+
+    def look(self, recorder: Recorder, final: bool = False) -> None:
+        """Take the new rows of each file's history."""
+        for path in self._finder.find(WandbSource.name):
+            if path not in self._files and len(self._files) >= MOST_FILES:
+                recorder.tell("wandb files", "more than %d files of W&B: the others are not read" % MOST_FILES)
+                continue
+            try:
+                file = self._open(path)
+                for rows in file.pieces(final):
+                    for row in rows:
+                        self._add(row, file, recorder)
+                    if recorder.is_full:
+                        break
+            except ValueError as error:
+                recorder.note_unreadable(path[-60:], str(error))
+
+    def _add(self, row: "Row", file: "WandbFile", recorder: Recorder) -> None:
+        counted, found = row
+        counted = values.whole(found.get("_step")) if counted is None else counted
+        said = next((step for step in (values.whole(found.get(name)) for name in _STEPS) if step is not None), None)
+        step = counted if said is None else said
+        if step is None:
+            return
+        is_counted = said is None and file.counts(step)
+        moment = now_or(values.number(found.get("_timestamp")), self._clock)
+        numbers = {name: value for name, value in found.items() if not name.startswith("_") and name not in _STEPS}
+        recorder.add((self.rank, WandbSource.name), step, values.numbers(numbers), moment, is_counted=is_counted)
+
+    def _open(self, path: str) -> "WandbFile":
+        if path not in self._files:
+            self._files[path] = WandbFile(self._top, path, self._marks.pop(path, None))
+        return self._files[path]
+
+
+Row = Tuple[Optional[int], Dict[str, Any]]
+
+
+class WandbFile:
+    """One file.
+
+    Args:
+        top: The run's folder.
+        path: Below it.
+        mark: Where it was left.
+    """
+
+    def __init__(self, top: str, path: str, mark: Any) -> None:
+        self._tail = Tail(os.path.join(top, path), within=top, mark=mark, may_jump=False)
+        self._begun: Optional[List[bytes]] = None
+        self._last: Optional[int] = None
+        self._is_given = False
+        self._is_broken = False
+        self.mark = self._tail.mark if mark else {}
+
+    def skip_to_end(self) -> None:
+        """Pass over the rows that are there now; no later run of W&B writes on in this file."""
+        self._tail.skip_to_end()
+        self._is_broken = True
+        self.mark = self._tail.mark
+
+    def counts(self, step: int) -> bool:
+        """Tell whether W&B may have counted its calls up to a row's step, because the job gave it none (0, 1, 2, …)."""
+        expected = (0, 1) if self._last is None else (self._last, self._last + 1)
+        self._is_given = self._is_given or step not in expected
+        self._last = step
+        return not self._is_given
+
+    def pieces(self, final: bool) -> Iterator[List[Row]]:
+        """Give the new rows: one piece of the file at each look, and all that is left at the last.
+
+        Raises:
+            ValueError: It is no file of W&B, or damaged; it is not read on.
+        """
+        for _ in range(_MOST_PIECES if final else 1):
+            if self._is_broken:
+                return
+            before = self._tail.offset
+            try:
+                yield self._read()
+            except ValueError:
+                self._is_broken = True
+                raise
+            if self._tail.offset == before:
+                return
+
+    def _read(self) -> List[Row]:
+        block = self._tail.read(_PIECE_BYTES)
+        start, place = self._tail.offset, 0
+        found: List[Row] = []
+        if start == 0:
+            if len(block) < _HEAD:
+                return []
+            if not block.startswith(_IDENT):
+                raise ValueError("not a file of W&B")
+            place = _HEAD
+        while True:
+            left = _BLOCK - (start + place) % _BLOCK
+            if left < _PIECE_HEAD:
+                place += left  # a block's end that no piece fits in
+                continue
+            if len(block) - place < _PIECE_HEAD:
+                break
+            check, length, kind = struct.unpack_from("<IHB", block, place)
+            if not check and not length and not kind:
+                break  # room that was made and not written yet
+            if kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST) or length > left - _PIECE_HEAD:
+                raise ValueError("a damaged file of W&B")
+            if len(block) - place < _PIECE_HEAD + length:
+                break
+            data = block[place + _PIECE_HEAD : place + _PIECE_HEAD + length]
+            place += _PIECE_HEAD + length
+            if check not in _checks(kind, data):
+                self._begun = None  # this record is lost, and the next begins where its length says
+                continue
+            record = self._join(kind, data)
+            found.extend(() if record is None else history(record))
+        self._tail.go_past(min(place, len(block)))
+        if self._begun is None:
+            self.mark = self._tail.mark  # a later supervisor begins with a whole record
+        return found
+
+    def _join(self, kind: int, data: bytes) -> Optional[bytes]:
+        """Put a record's pieces together; gives it with its last."""
+        if kind == _WHOLE:
+            self._begun = None
+            return data
+        if kind == _FIRST:
+            self._begun = [data]
+            return None
+        if self._begun is None:
+            return None
+        self._begun.append(data)
+        if sum(map(len, self._begun)) > _LONGEST_RECORD:
+            self._begun = None
+            return None
+        if kind == _MIDDLE:
+            return None
+        whole, self._begun = b"".join(self._begun), None
+        return whole
+
+
+def history(record: bytes) -> List[Row]:
+    """Read the row of a record's history: its step, and values by key; one that cannot be read has none."""
+    found: List[Row] = []
+    try:
+        for number, kind, value in wire.fields(record):
+            if number == 2 and kind == wire.BYTES:
+                found.append(_row(value))
+    except ValueError:
+        return []
+    return found
+
+
+def _row(data: bytes) -> Row:
+    step: Optional[int] = None
+    row: Dict[str, Any] = {}
+    for number, kind, value in wire.fields(data):
+        if number == 1 and kind == wire.BYTES and len(row) < _MOST_ITEMS:
+            name, text = _item(value)
+            if name:
+                row[name] = _number(text)
+        elif number == 2 and kind == wire.BYTES:
+            step = 0  # a zero is not written
+            for inner, inner_kind, each in wire.fields(value):
+                if inner == 1 and inner_kind == wire.VARINT:
+                    step = wire.signed(each)
+    return (step if step is not None and 0 <= step <= values.MOST_STEP else None), row
+
+
+def _item(data: bytes) -> Tuple[str, bytes]:
+    parts: List[str] = []
+    text = b""
+    for number, kind, value in wire.fields(data):
+        if kind == wire.BYTES and number in (1, 2) and len(parts) < 8 and value:
+            parts.append(value[:200].decode("utf-8", "replace"))
+        elif kind == wire.BYTES and number == 16:
+            text = value
+    return "/".join(parts), text
+
+
+def _number(text: bytes) -> Any:
+    """Read a value as JSON, if it is a number; W&B writes NaN as a text."""
+    if len(text) > 40:
+        return None
+    try:
+        return values.number(json.loads(text.decode("utf-8")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _checks(kind: int, data: bytes) -> Tuple[int, int]:
+    """Compute the checksum of a piece as W&B's Python wrote it, and as its Go writes it since 0.18."""
+    crc = zlib.crc32(data, zlib.crc32(bytes([kind]))) & 0xFFFFFFFF
+    return crc, ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
