@@ -1,4 +1,4 @@
-"""The errors that the agent sends to home."""
+"""Errors that the agent reports to home."""
 
 import errno
 from typing import Optional
@@ -11,12 +11,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AgentError(Exception):
-    """A request that failed for a reason home can act on.
+    """A request that failed for a reason that home can act on.
 
     Args:
         kind: One of `KINDS`.
-        message: One sentence for a person.
-        hint: What to do now.
+        message: One sentence for the user.
+        hint: What the user can do about it.
     """
 
     def __init__(self, kind: str, message: str, hint: Optional[str] = None) -> None:
@@ -31,7 +31,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def from_os_error(error: OSError) -> AgentError:
-    """Say an operating system's error in the agent's words."""
+    """Convert an error of the operating system to an `AgentError`."""
     if is_disk_full(error):
         return AgentError("disk_full", str(error), "free space on the host's root folder, then try again")
     return AgentError("io", str(error))
