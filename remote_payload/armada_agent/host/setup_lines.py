@@ -1,8 +1,9 @@
 """Run a host's shell lines (`setup:` in hosts.yaml, such as `module load cuda/12.4`), once per connection.
 
-A login shell runs them and says which environment they left; from then on it is ours, and so that of builds, of a batch
-system's tools, of supervisors and their jobs. The lines are a person's own and meant for a shell: they reach it as
-arguments, one each, nothing is put together. Jobs of a batch system have them in their job file as well.
+A login shell runs them and prints the resulting environment. This process adopts it, and with it builds, a batch
+system's
+tools, supervisors and their jobs. The user wrote the lines for a shell: each reaches it as one argument, and armada
+concatenates nothing. Jobs of a batch system have the lines in their job file, too.
 """
 
 import os
@@ -18,10 +19,10 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
 from armada_agent.host import job_variables
 
-_PATIENCE_S = 25.0  # home waits 30 s for an answer; this sentence should come first
+_PATIENCE_S = 25.0  # home waits 30 s for an answer; this error should arrive before that
 _AGAIN_S = 60.0
 _OWN = ("_", "SHLVL", "PWD", "OLDPWD")
-# Old module commands say that they failed and return 0.
+# Old module commands print that they failed and exit with 0.
 _SAID_FAILED = re.compile(r"ModuleCmd_\w+\.c\(\d+\):ERROR|^Lmod has detected the following error", re.MULTILINE)
 _SCRIPT = r"""
 exec 3>&1 1>&2
@@ -50,15 +51,15 @@ _lock = threading.Lock()
 
 
 def use(lines: Any) -> None:
-    """Take the lines that home sent; nothing is run before something needs them."""
+    """Store the lines that home sent. They run only when something needs them."""
     _State.lines = [line for line in lines if parameters.is_text(line)] if isinstance(lines, list) else []
 
 
 def apply() -> None:
-    """Make the environment that the lines leave ours, unless it is.
+    """Make the environment that the lines produce this process's own, once.
 
     Raises:
-        AgentError: `environment`, naming the line that failed and what it said.
+        AgentError: `environment`, with the line that failed and its output.
     """
     failure = find_failure()
     if failure:
@@ -66,12 +67,12 @@ def apply() -> None:
 
 
 def exported() -> Dict[str, str]:
-    """Say what the lines, and the login shell that ran them, set; empty unless they were applied."""
+    """Return the variables that the lines and their login shell set; empty before they were applied."""
     return dict(_State.exported)
 
 
 def find_failure() -> Optional[str]:
-    """Run the lines unless that was done, and say which failed; None when all is well."""
+    """Run the lines if they have not run yet. Return the failure, or None."""
     with _lock:
         if not _State.lines or _State.is_done:
             return None
@@ -145,7 +146,7 @@ def _failed(lines: List[str], number: int, how: str, words: str) -> AgentError:
 
 
 def _adopt(before: Dict[str, str], environment: Dict[str, str]) -> None:
-    """Take the environment over; what was on PATH before and is not any more is looked through last."""
+    """Adopt the environment. Folders that were on PATH before and no longer are become its last entries."""
     for name in set(before) - set(environment):
         if name not in _OWN:
             del os.environ[name]
