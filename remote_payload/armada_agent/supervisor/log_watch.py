@@ -12,13 +12,13 @@ _INTERVAL_S = 1.0
 
 
 class LogWatch:
-    """Writes heartbeat-0.json, whose time is when the job last said something.
+    """Writes heartbeat-0.json, whose time is that of the job's last output.
 
     Args:
         paths: The run's files.
-        attempt: Its number.
-        find_step: Says which step the last checkpoint was of.
-        clock: Gives unix time.
+        attempt: The number of the attempt.
+        find_step: Returns the step of the last checkpoint.
+        clock: Returns unix time.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class LogWatch:
         self._said: Optional[Tuple[int, Optional[int]]] = None
 
     def look(self) -> None:
-        """Beat if the log has grown, or a checkpoint was taken, since the last look; looks once a second at most."""
+        """Write a heartbeat if the log has grown or a checkpoint was taken since the last check. Check at most once a second."""
         now = self._clock()
         if 0 <= now - self._looked_at < _INTERVAL_S:
             return
