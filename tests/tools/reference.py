@@ -1,7 +1,8 @@
-"""Write docs/schemas, protocol.json, and the pages of docs/reference that are made from the code: `make reference`.
+"""Write docs/schemas, protocol.json, and the generated pages of docs/reference: `make reference`.
 
-Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from `armada.errors`,
-JSON shapes from `armada.cli.shapes`, launch checks from the table that stands where they are numbered.
+Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from
+`armada.errors`,
+JSON shapes from `armada.cli.shapes`, launch checks from the table in which they are numbered.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CHECK_ROW = re.compile(r"^\| (ARM\d{3}) \| (.+?) *\|$", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
-    """Each page's text by its file name in docs/reference."""
+    """Return each page's text by its file name in docs/reference."""
     return {
         **{f"keys-{kind}.md": _keys_page(kind) for kind in _FILES},
         "commands.md": _commands_page(),
@@ -73,7 +74,7 @@ def _keys_page(kind: str) -> str:
 
 
 def _reached(top: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
-    """The definitions that a file refers to, in the order of their first mention."""
+    """Return the definitions that a file refers to, in the order of their first mention."""
     found: list[str] = []
     waiting = [top]
     while waiting:
@@ -89,14 +90,14 @@ def _keys_table(definition: dict[str, Any]) -> str:
     required = definition.get("required", [])
     rows = []
     for key, value in definition["properties"].items():
-        if kind := _type(value):  # a key of other tasks may only be empty
+        if kind := _type(value):  # a key that belongs to another task may only be empty
             default = "required" if key in required else _default(value)
             rows.append((f"`{key}`", kind, default, _meaning(value)))
     return _table(("Key", "Value", "Default", "Meaning"), rows)
 
 
 def _meaning(value: dict[str, Any]) -> str:
-    """What the model says of a key, or the first of several models that say it apart."""
+    """Return the model's description of a key, or the first one if several models describe it."""
     said = (value.get("description"), *(_meaning(each) for each in value.get("anyOf", []) if "$ref" not in each))
     return next(filter(None, said), "")
 
@@ -105,7 +106,7 @@ def _default(value: dict[str, Any]) -> str:
     default = value.get("default")
     if (
         default is None or default in ([], "") or isinstance(default, dict)
-    ):  # what a part has by default stands with its keys
+    ):  # the defaults of a section are listed with its keys
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
@@ -115,7 +116,7 @@ def _type(value: dict[str, Any]) -> str:
 
 
 def _kinds(value: dict[str, Any]) -> Iterator[str]:
-    """What a value may be, each in a few words."""
+    """Yield the possible types of a value, each in a few words."""
     if several := value.get("anyOf") or value.get("allOf") or value.get("oneOf"):
         for each in several:
             yield from _kinds(each)
@@ -148,7 +149,7 @@ def _word(value: object) -> str:
 
 
 def _bounds(value: dict[str, Any]) -> str:
-    """What a number may be; limits that only keep it inside 32 bits are left out."""
+    """Return the range of a number, without limits that only keep it within 32 bits."""
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     said = [f"{sign} {value[key]:g}" for key, sign in signs.items() if key in value and value[key] < 1 << 31]
     return f" {', '.join(said)}" if said else ""
@@ -169,7 +170,7 @@ def _commands_page() -> str:
 
 def _walk(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public names for what was added
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public names for its added actions
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for choice in action.choices.values():
                 yield from _walk(choice)
@@ -180,7 +181,7 @@ def _is_shown(action: argparse.Action) -> bool:
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
-    """Our own: what argparse writes differs between versions of Python."""
+    """Return the usage in a format of our own: argparse's differs between versions of Python."""
     shown = [action for action in parser._actions if _is_shown(action)]  # noqa: SLF001
     needed = [
         f"{action.option_strings[0]} {_metavar(action)}"
@@ -278,7 +279,7 @@ def _fields(shape: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Write every schema and page that is not what it should be."""
+    """Write every schema and page that has changed."""
     schemas = {f"{kind}.schema.json": schema_of(kind) for kind in FILES} | {"output.schema.json": all_schemas()}
     wanted = {
         ROOT / "docs/schemas" / name: f"{json.dumps(schema, indent=1, ensure_ascii=name == 'output.schema.json')}\n"
