@@ -53,8 +53,7 @@ def replacing(path: Path, *, durable: bool = False, unique: bool = True, keep_fi
         path: The file to create or to replace.
         durable: Flush file and folder to disk.
         unique: Give the temporary file a unique name. False gives it always the same name, for callers that hold a
-            lock: the
-            next one then overwrites what a killed process left.
+            lock: the next one then overwrites what a killed process left.
         keep_first: Keep a file that another process created meanwhile: the first one counts for all.
 
     Raises:

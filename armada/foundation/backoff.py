@@ -18,8 +18,7 @@ class Backoff:
         first_s: The pause after the first failure, before jitter.
         longest_s: The longest pause, before jitter.
         jitter: The smallest and the largest random factor. It spreads clients that wait for the same host, so that they
-            do not
-            all return at the same moment.
+            do not all return at the same moment.
     """
 
     first_s: float

@@ -8,9 +8,8 @@
 | share it with other readers        | `lock.try_acquire(shared=True)`  | returns False if the other is exclusive   |
 
 These are flock locks: they belong to the opened file. Threads of one process exclude each other, because each opens the
-file itself.
-A child process that inherits the descriptor (`pass_fds`) holds the lock together with its parent, and keeps it after
-the parent's end.
+file itself. A child process that inherits the descriptor (`pass_fds`) holds the lock together with its parent, and
+keeps it after the parent's end.
 """
 
 from __future__ import annotations

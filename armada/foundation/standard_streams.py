@@ -7,8 +7,7 @@
 | it cannot be written (a full disk)    | the same; reports it on standard error   | its own; `UNWRITTEN` instead of 0       |
 
 An unwritable standard error has no effect. A closed standard descriptor is opened on /dev/null. Otherwise the next
-opened file, such as
-the store, would get its number, and a program started later would print into that file.
+opened file, such as the store, would get its number, and a program started later would print into that file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The base class of all messages, the types of their fields, and the one function that parses an answer.
 
 A message with an invalid field is refused, unless the field's type says otherwise: `Unsaid` reads it as None, `Word`
-reads an
-unknown word as `unknown`, `Entries` refuses one entry of a list and keeps the others.
+reads an unknown word as `unknown`, `Entries` refuses one entry of a list and keeps the others.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class Message(BaseModel):
     """Something that home or a host sends, or that a file on a host contains.
 
     The models describe what is written: a message contains every field that is not marked `MAY_MISS`. Home may accept
-    less: a
-    field with a default may be missing when home parses it, because an older agent does not write it.
+    less: a field with a default may be missing when home parses it, because an older agent does not write it.
     """
 
     model_config = ConfigDict(

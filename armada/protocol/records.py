@@ -117,8 +117,7 @@ class RunRecord(Message):
     """attempts/<n>/run.json: how an attempt began.
 
     `log_offset` is the size of output.log in bytes at the job's start. `clock_s` is CLOCK_MONOTONIC at that time, which
-    the kernel's log
-    uses.
+    the kernel's log uses.
     """
 
     attempt: Unsaid[Count] = None
@@ -184,8 +183,7 @@ class Evidence(Message):
 
     `supervisor`: `none` if no supervisor has started, `unknown` if it is on another machine or its record is damaged.
     `may_have_succeeded` is about a job that ended without a recorded exit. `stopped` lists processes of the run,
-    including its
-    supervisor, that SIGSTOP has suspended.
+    including its supervisor, that SIGSTOP has suspended.
     """
 
     submission: UnsaidOrNull[Submission] = None

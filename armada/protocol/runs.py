@@ -50,8 +50,7 @@ class SubmitRun(Request[Submitted]):
     """Submit a run once more.
 
     `secrets` are for a second or later submission: those of the former were deleted at its end. `keep_secrets`: the
-    former
-    submission was lost without an end, and its secrets must still be there.
+    former submission was lost without an end, and its secrets must still be there.
     """
 
     method = "run.submit"

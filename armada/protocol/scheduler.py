@@ -70,7 +70,7 @@ class ClusterQueue(Message):
 
 
 class AskQueue(Request[ClusterQueue]):
-    """Return a batch system's free resources, or its answer if that is at most `no_older_than_s` seconds old."""
+    """Return a batch system's free resources. An answer at most `no_older_than_s` seconds old is reused."""
 
     method = "scheduler.queue"
     answer = ClusterQueue

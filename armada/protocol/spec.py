@@ -56,8 +56,7 @@ class SchedulerSpec(Message):
     """The settings of the host's batch system that the agent needs.
 
     `max_attempts_without_progress`: how many attempts in a row may reach the time limit without a newer checkpoint.
-    `quota`: the
-    site's own command that prints the rest of an allowance.
+    `quota`: the site's own command that prints the rest of an allowance.
     """
 
     kind: Literal["slurm", "htcondor"]

@@ -53,8 +53,7 @@ class RunListing(Message):
     """The files of one run that may come home.
 
     `problem`: why the listing is incomplete; `truncated` is then true. `manifests` contains files byte for byte.
-    `submission` is the
-    newest one, 0 before the first: a home that knows an older number has not seen everything.
+    `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
     """
 
     run_id: RunId

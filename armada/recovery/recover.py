@@ -1,8 +1,7 @@
 """`armada recover`: read hosts and home, and record in the store what they have. Repeating it adds what was missing.
 
 As much of a damaged store as SQLite can read is copied into a new one next to it. The new one then takes its place, and
-the
-damaged one keeps another name. A sound store only gets additions.
+the damaged one keeps another name. A sound store only gets additions.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class Recovery:
     """What the recovery found and did.
 
     `salvaged`: rows of the damaged store by table. `recognised`: checkpoints at home that the store did not know.
-    `wrong`: folders
-    with wrong content, each with the reason and its new name. `gone`: checkpoints that are recorded but missing.
+    `wrong`: folders with wrong content, each with the reason and its new name. `gone`: checkpoints that are recorded
+    but missing.
     """
 
     found: StoreFile
@@ -142,7 +141,7 @@ def _refuse_while_operations_run(database: Database) -> None:
 
 
 def _prepare(store: Path, workshop: Path, recovery: Recovery, progress: Progress, *, dry_run: bool) -> Path:
-    """Return the path of the store to work on. A new store first replaces a damaged one; otherwise work on a copy."""
+    """Return the path of the store to work on: the new store that replaces the damaged one or, in a dry run, a copy."""
     new = workshop / store.name
     condition = recovery.found.condition
     if condition == "missing":

@@ -1,10 +1,9 @@
 """The agent as one file to send: a zipapp of its sources, with the bytecode of home's own Python next to them.
 
 A host whose python3 has the same version as home's then compiles nothing. Compilation is most of the work of an agent
-or supervisor at
-its start (0.1 to 0.3 s of CPU time). Any other version ignores the bytecode and compiles the sources. Two compilations
-give different
-bytecode, so the archive is cached in `__pycache__` and built again only if the sources change.
+or supervisor at its start (0.1 to 0.3 s of CPU time). Any other version ignores the bytecode and compiles the sources.
+Two compilations give different bytecode, so the archive is cached in `__pycache__` and built again only if the sources
+change.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ def build() -> tuple[bytes, str]:
 
     Returns:
         The archive and its SHA-256. Both stay the same until the sources or this Python change. If bytecode cannot be
-        cached
-        (`sys.dont_write_bytecode`, another user's folder), the archive contains only the sources.
+        cached (`sys.dont_write_bytecode`, another user's folder), the archive contains only the sources.
     """
     folder = bundled("remote_payload", "armada_agent")
     sources = read_sources(folder)

@@ -60,8 +60,7 @@ class Agent:
     """An agent on a host, reached over its own channel.
 
     Requests are sent without waiting for the hello, so that a call over an open connection costs one round trip. All
-    methods may
-    be called from any thread.
+    methods may be called from any thread.
     """
 
     def __init__(
@@ -182,8 +181,7 @@ class Agent:
 
         Returns:
             The answer to each call: the model that the call names, or a JSON object; an `ArmadaError` if the agent
-            answered with an
-            error or the answer is invalid.
+            answered with an error or the answer is invalid.
 
         Raises:
             LinkLost: As for `call`.

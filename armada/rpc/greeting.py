@@ -1,4 +1,4 @@
-"""The first lines from a host: its bootstrap may request the agent's program, then the agent sends its hello. All clients use it."""
+"""Parse the first lines from a host, for all clients: its bootstrap may request the agent's program, then the agent says hello."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Messages to the user while a link is down, for all commands that wait for a host.
 
 Sessions and fetches report here when a link fails, while it is retried, and when it works again. The command line
-registers a
-listener. Without a listener nothing is reported, as in the daemon, which has its own messages.
+registers a listener. Without a listener nothing is reported, as in the daemon, which has its own messages.
 """
 
 from __future__ import annotations

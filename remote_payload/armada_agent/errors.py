@@ -5,7 +5,7 @@ from typing import Optional
 
 KINDS = (
     *("not_found", "conflict", "bad_request", "environment", "disk_full", "io", "internal", "unsupported"),
-    *("scheduler", "outcome_unknown"),  # the batch system refused, or may have done what was asked
+    *("scheduler", "outcome_unknown"),  # the batch system refused; it may have done what was asked
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -8,8 +8,7 @@
     environments.py --key FOLDER      only print a hash of what the environment would contain
 
 This tool uses only the standard library and the agent's own parser of pip's configuration: uv installs with a fifth of
-pip's CPU
-time, and must use the same package indexes. If uv is not available, pip installs.
+pip's CPU time, and must use the same package indexes. If uv is not available, pip installs.
 """
 
 from __future__ import annotations

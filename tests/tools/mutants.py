@@ -3,10 +3,9 @@
     python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [WORD …]
 
 Each mutant gets a copy of the tree in a temporary folder. First, the stories of tests/simulation that reach its line
-are run: all that
-were found once, then N random ones. Then its module's unit tests run. The first failure ends the run. A WORD selects
-mutants by a part
-of their name, such as `proof.py` or `state.py:120`. Exit code 1: a mutant that is not in `EQUIVALENT` was not detected.
+are run: all that were found once, then N random ones. Then its module's unit tests run. The first failure ends the run.
+A WORD selects mutants by a part of their name, such as `proof.py` or `state.py:120`. Exit code 1: a mutant that is not
+in `EQUIVALENT` was not detected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Write docs/schemas, protocol.json, and the generated pages of docs/reference: `make reference`.
 
 Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from
-`armada.errors`,
-JSON shapes from `armada.cli.shapes`, launch checks from the table in which they are numbered.
+`armada.errors`, JSON shapes from `armada.cli.shapes`, launch checks from the table in which they are numbered.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Wrap paragraphs of Markdown that have a line beyond 120 characters: `python -m tests.tools.reflow [FILE ...]`.
 
 Only paragraphs and list items with such a line change. Code, tables, headings, comments and text between the markers of
-a generated
-part stay unchanged. An inline code span or the target of a link is never broken, so a line that contains nothing else
-may be longer.
+a generated part stay unchanged. An inline code span or the target of a link is never broken, so a line that contains
+nothing else may be longer.
 """
 
 from __future__ import annotations

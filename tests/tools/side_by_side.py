@@ -3,10 +3,8 @@
     side_by_side.py NAME AFTER COMMAND [NAME AFTER COMMAND ...]
 
 AFTER names the steps that must have passed, separated by blanks. The output of a step is kept in .ci-logs/NAME and
-shown after its
-end; that of the last step is shown while it runs. The end of the output shows the time of each step, and the number of
-tests that
-passed in all of them. A failure, Ctrl-C or SIGTERM leaves no process running.
+shown after its end; that of the last step is shown while it runs. The end of the output shows the time of each step,
+and the number of tests that passed in all of them. A failure, Ctrl-C or SIGTERM leaves no process running.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """List the tests that the changes in this checkout affect, or run them: touched.py [--run COMMAND ...].
 
 Changes are those since the branch left `main`, and those not committed yet. A changed test runs itself. A changed
-module runs the
-tests under tests/unit that import it or have its name. Tests beyond the budget are listed and not run. The last
-duration of each is in
-.durations.jsonl; for a test that was never measured, the folder's estimate counts.
+module runs the tests under tests/unit that import it or have its name. Tests beyond the budget are listed and not run.
+The last duration of each is in .durations.jsonl; for a test that was never measured, the folder's estimate counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Print which tests cannot run on this machine, and why, before they start. Tests that can run are not listed.
 
 If ARMADA_REQUIRE_FLEET is set, a missing requirement of real hosts or of a browser is a failure; with
-ARMADA_REQUIRE_CLUSTERS,
-also one of batch systems. This tool uses only the standard library.
+ARMADA_REQUIRE_CLUSTERS, also one of batch systems. This tool uses only the standard library.
 """
 
 from __future__ import annotations

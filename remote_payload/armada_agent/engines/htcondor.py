@@ -80,8 +80,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     """Decide the state of a submission from its event log and the job's signs of life.
 
     Reading the log costs the pool nothing, so it has no polling interval. The queue is asked only if the log is
-    missing, empty
-    or unreadable, or if it reports a running job whose files no longer change.
+    missing, empty or unreadable, or if it reports a running job whose files no longer change.
     """
     log = _Log(handed)
     seen = log.read()

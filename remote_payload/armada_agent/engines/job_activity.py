@@ -1,8 +1,7 @@
 """A batch job's activity: what its files show, and what each polling machine remembers of them.
 
 The files are read only if the scheduler and the supervisor disagree. Each reader measures time by its own clock since
-its own
-boot: login nodes share the run's folder but no clock.
+its own boot: login nodes share the run's folder but no clock.
 """
 
 import hashlib
@@ -131,8 +130,7 @@ def sign(paths: RunPaths) -> str:
     """Return a signature of the files that the supervisor and its job write. Any change of them changes it.
 
     The files are opened because an NFS client asks the server for size and time only when it opens a file. A plain stat
-    may
-    return those of a minute ago.
+    may return those of a minute ago.
     """
     names = [paths.telemetry, paths.output, paths.state, paths.events, paths.metrics]
     names += paths.heartbeats()[:_MOST_HEARTBEATS]

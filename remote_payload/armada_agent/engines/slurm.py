@@ -1,8 +1,7 @@
 """Slurm: sbatch, squeue, scancel, scontrol and, if there is an accounting database, sacct.
 
 Every query names its output format: the JSON of newer versions changes from release to release and costs the controller
-a
-hundred times more. One squeue answers for all runs of a host, and all clients share its answer.
+a hundred times more. One squeue answers for all runs of a host, and all clients share its answer.
 """
 
 import os
@@ -166,8 +165,7 @@ def check(text: str) -> Dict[str, Any]:
     """Check whether a job script could ever run.
 
     `--test-only` is stricter than sbatch, which queues a job even if all its nodes are drained. Nodes that are only
-    unavailable
-    now are no reason to refuse.
+    unavailable now are no reason to refuse.
 
     Returns:
         `wait`: why the job could not start now, or None; `starts_in_s`: Slurm's estimate in seconds, or None.

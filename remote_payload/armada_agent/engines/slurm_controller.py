@@ -1,9 +1,8 @@
 """Query Slurm's controller without a long wait if it is down.
 
 Each of Slurm's programs tries for 9 to 18 s before it reports that the controller does not answer, and for minutes at
-sites
-with a longer MessageTimeout. `scontrol ping` reports within 10 ms that nothing listens, so it runs when an answer is
-late.
+sites with a longer MessageTimeout. `scontrol ping` reports within 10 ms that nothing listens, so it runs when an answer
+is late.
 """
 
 import os

@@ -71,8 +71,7 @@ def _parse(text: str) -> Any:
 
     Raises:
         ValueError: The text is not JSON (NaN and infinite numbers are not), or it has deeper nesting or longer numbers
-            than
-            any record.
+            than any record.
         RecursionError: The nesting is deeper still.
     """
     value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
@@ -134,7 +133,7 @@ def write_json(path: str, value: Any, mode: int = 0o600) -> None:
 
 
 def keep_json(path: str, value: Any) -> None:
-    """Write a cache file. On a full disk the file is not written; the caller is neither delayed nor told."""
+    """Write a cache file. On a full disk the file is not written, and no error is raised."""
     try:
         write_json(path, value)
     except OSError as error:
@@ -323,8 +322,7 @@ def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
     """Take an flock.
 
     Some NFS mounts have no locks. The descriptor is then returned without a lock. Callers therefore rely on exclusive
-    links
-    and folders for correctness, and on locks only for order.
+    links and folders for correctness, and on locks only for order.
 
     Args:
         path: The lock file.

@@ -75,7 +75,7 @@ def list_gpus() -> List[Dict[str, Any]]:
     try:
         rows = _query("gpu", _INVENTORY + ("compute_cap",))
     except GpuError:
-        rows = _query("gpu", _INVENTORY)  # drivers before 2021 do not know compute_cap
+        rows = _query("gpu", _INVENTORY)  # drivers before 2021 do not support compute_cap
     return [describe(row) for row in rows if row["index"].isdigit()]
 
 

@@ -1,10 +1,9 @@
 """Choose which variables of the supervisor's environment a job sees: the same at every attempt.
 
 The base is a list of names that describe the user and the machine's folders. Their values are recorded when a run is
-first
-submitted, so a retry by the daemon sees the same values as the launch. The variables that the host's `setup:` exports
-are
-added each time. All other variables of the shell that launched the run must be named in its plan (`env:`, `secrets:`).
+first submitted, so a retry by the daemon sees the same values as the launch. The variables that the host's `setup:`
+exports are added each time. All other variables of the shell that launched the run must be named in its plan (`env:`,
+`secrets:`).
 """
 
 import os

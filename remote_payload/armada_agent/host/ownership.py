@@ -1,9 +1,8 @@
 """Refuse files and folders that another user could have replaced before the agent executes them.
 
 The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a
-table.
-The bootstrap sends this file to the host as text and applies it before any agent runs there. So it must work alone: it
-imports no other module of armada, and its names do not clash with the bootstrap's.
+table. The bootstrap sends this file to the host as text and applies it before any agent runs there. So it must work
+alone: it imports no other module of armada, and its names do not clash with the bootstrap's.
 """
 
 import os

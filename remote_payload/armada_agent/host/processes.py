@@ -72,8 +72,8 @@ def members(
     """Find the processes of a run.
 
     A process belongs to the run if it carries the run's marker, is in its job's session (a program that rewrites its
-    title
-    overwrites the marker), descends from such a process, or was inherited by the run's guardian when its parent ended.
+    title overwrites the marker), descends from such a process, or was inherited by the run's guardian when its parent
+    ended.
 
     Args:
         paths: The run's files. A run of the same name under another root is a different run.

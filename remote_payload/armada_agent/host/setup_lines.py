@@ -1,9 +1,8 @@
 """Run a host's shell lines (`setup:` in hosts.yaml, such as `module load cuda/12.4`), once per connection.
 
 A login shell runs them and prints the resulting environment. This process adopts it, and with it builds, a batch
-system's
-tools, supervisors and their jobs. The user wrote the lines for a shell: each reaches it as one argument, and armada
-concatenates nothing. Jobs of a batch system have the lines in their job file, too.
+system's tools, supervisors and their jobs. The user wrote the lines for a shell: each reaches it as one argument, and
+armada concatenates nothing. Jobs of a batch system have the lines in their job file, too.
 """
 
 import os

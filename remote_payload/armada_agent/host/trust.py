@@ -38,8 +38,7 @@ def require_environment(folder: str) -> None:
     """Check a Python environment: its own folder, and the folders where Python and its start-up files are found.
 
     It does not check each of the 40,000 files: only armada writes into a folder that is ours and closed to others. It
-    does not
-    check the host's Python to which the environment links: clusters keep theirs under a software account.
+    does not check the host's Python to which the environment links: clusters keep theirs under a software account.
 
     Raises:
         AgentError: `environment`.

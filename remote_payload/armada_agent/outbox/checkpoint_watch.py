@@ -1,10 +1,8 @@
 """Find checkpoints of jobs that do not announce them, by a pattern, once they have not changed for a while.
 
 They are hard-linked into the outbox, where a cleanup by the job does not delete them. A job that overwrites its last
-checkpoint
-in place overwrites the linked bytes, too. The watch detects that, withdraws the damaged copy, and from then on copies
-instead of
-linking.
+checkpoint in place overwrites the linked bytes, too. The watch detects that, withdraws the damaged copy, and from then
+on copies instead of linking.
 """
 
 import glob
@@ -65,10 +63,8 @@ class CheckpointWatch:
         """Process existing files before a job starts, because the job may delete them.
 
         Files that came with the code are not checkpoints of this run. A checkpoint of an earlier attempt is taken if it
-        had not
-        changed for a while when that attempt was last seen alive. Otherwise that attempt may have been writing it: it
-        is kept aside
-        and not taken.
+        had not changed for a while when that attempt was last seen alive. Otherwise that attempt may have been writing
+        it: it is kept aside and not taken.
         """
         silent_since = self._silent_since()
         found = self._find()
@@ -109,8 +105,7 @@ class CheckpointWatch:
 
         Args:
             is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
-                died while
-                it wrote a checkpoint, and only checkpoints that had not changed for a while count.
+                died while it wrote a checkpoint, and only checkpoints that had not changed for a while count.
         """
         self.look()
         for path, inventory in self._find():
@@ -129,8 +124,7 @@ class CheckpointWatch:
         """Return the attempt and the unix time of the first occurrence of a checkpoint; the arguments if it is new.
 
         A resumed job may write an earlier checkpoint again. Same step and same bytes mean the same checkpoint. Another
-        attempt number
-        would change its manifest and so its name, and home would fetch it a second time.
+        attempt number would change its manifest and so its name, and home would fetch it a second time.
         """
         known = self._record["origins"].get(identity)
         if known is None:

@@ -1,10 +1,8 @@
 """Finish announced checkpoints: hash them at idle priority and name them by their manifest.
 
 Training continues meanwhile, so everything here runs in one thread at nice 19. (On Linux each thread has its own
-niceness, and
-the disk scheduler derives its priority from it.) A folder left by a killed supervisor is still announced: the next
-supervisor
-finishes it, or `orphans` if there is none. A lock keeps the two apart.
+niceness, and the disk scheduler derives its priority from it.) A folder left by a killed supervisor is still announced:
+the next supervisor finishes it, or `orphans` if there is none. A lock keeps the two apart.
 """
 
 import contextlib
@@ -140,7 +138,7 @@ class Outbox:
         return [folder for folder in self._paths.announced() if self._failures.get(folder, 0) < _TRIES]
 
     def given_up(self) -> List[str]:
-        """List the announced checkpoints that failed at every try."""
+        """List the announced checkpoints that have failed too often."""
         return [folder for folder in self._paths.announced() if folder not in self.waiting()]
 
     def _try(self, folder: str) -> None:

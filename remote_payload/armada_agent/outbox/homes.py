@@ -1,8 +1,7 @@
 """The homes that registered for a run, and what each has reported about its checkpoints.
 
 Only one home writes to `runs/<id>/homes/<home>/`, one file per report, so that two homes that report at once do not
-overwrite each
-other.
+overwrite each other.
 """
 
 import os

@@ -1,9 +1,8 @@
 """Finish announced checkpoints whose supervisor died, in a separate process at idle priority.
 
 A job may outlive its supervisor (the kernel killed it for memory, or a user by mistake) and continue to announce
-checkpoints. A
-job that died with it may have announced one just before. An announced checkpoint is complete, so it comes home like any
-other.
+checkpoints. A job that died with it may have announced one just before. An announced checkpoint is complete, so it
+comes home like any other.
 """
 
 import os

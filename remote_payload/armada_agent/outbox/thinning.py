@@ -16,8 +16,7 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
     """Delete checkpoints on a nearly full disk: first those that every home of the run holds, then intermediate ones that some home lacks.
 
     While there is space, nothing is deleted here: an acknowledgement may be out of date. Home can verify its copies,
-    and requests
-    deletions itself (`outbox.prune`).
+    and requests deletions itself (`outbox.prune`).
 
     Args:
         paths: The run's files.

@@ -21,7 +21,7 @@ _BLOCK = 1024 * 1024
 
 
 def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Report whether a content is on this host and matches its hash. If it is missing, create the parent of its staging folder.
+    """Report whether a content is on this host and matches its hash. If it is missing, create its staging folder.
 
     Raises:
         AgentError: `environment`: what lies there belongs to another user, or its files do not match.
@@ -40,8 +40,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Check staged files against their manifest and move them to their final name. Repeating this does no harm.
 
     Wrong files are deleted from the staging folder before the answer, so that sending them again repairs them: rsync
-    treats a
-    file of the right size as complete.
+    treats a file of the right size as complete.
 
     Raises:
         AgentError: `bad_request`: the manifest does not match `sha`; `io`: files do not match the manifest.

@@ -16,7 +16,7 @@ from armada_agent.paths import list_folder
 from armada_agent.provision import flash_attention, pip_configuration, uv
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # what uv takes; no option
+_PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # a version for uv, not an option
 _INDEX = re.compile(r"https://[A-Za-z0-9][A-Za-z0-9._:/~-]{0,300}")
 _VERSION = re.compile(r"\d+(\.\d+)+(\.post\d+)?")
 _WHEEL = re.compile(r"(https|file)://[A-Za-z0-9._:/~{}+%-]{1,500}\.whl")
@@ -114,8 +114,7 @@ def compose_environment(
         surroundings: The agent's own environment variables.
         prefix: `sys.prefix` of the Python whose pip is configured.
         torch_index: The index of torch's build for this machine. It is ignored if the host names its own sources: a
-            mirror's
-            owner has already chosen, and the host may not reach any other index.
+            mirror's owner has already chosen, and the host may not reach any other index.
     """
     environment = uv.clean_environment(surroundings)
     # Users keep their settings elsewhere and link to them.

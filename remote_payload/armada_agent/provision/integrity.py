@@ -1,10 +1,8 @@
 """Verify that a content's folder matches its hash: every byte, and no additional files.
 
 Code is read completely at each check: it is executed, and it is at most 200 MB. Data and models may be terabytes. They
-are
-read completely on arrival; later, size, both times and inode show whether a file changed. Contents of an older armada
-have
-no record of these; they are read completely once.
+are read completely on arrival; later, size, both times and inode show whether a file changed. Contents of an older
+armada have no record of these; they are read completely once.
 """
 
 import hashlib

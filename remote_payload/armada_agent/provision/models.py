@@ -55,8 +55,7 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Returns:
         `commit` and `path`, null if unknown; `present`; `size_bytes` to download; `error` if the hub did not answer;
-        `refused`
-        if it answered with an error.
+        `refused` if it answered with an error.
     """
     repo, revision = _checked(params)
     answer: Dict[str, Any] = {"commit": None, "path": None, "present": False, "size_bytes": None, "error": None}

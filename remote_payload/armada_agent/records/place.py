@@ -14,10 +14,8 @@ class Place:
     """Whether a run's folder is still the one in which its supervisor started.
 
     Somebody may delete the folder, or only its content (`rm -r` while the job writes). A job, or another supervisor of
-    the
-    same run, may then create it again. If the file system was mounted again, the folder has another device number but
-    is the
-    same folder.
+    the same run, may then create it again. If the file system was mounted again, the folder has another device number
+    but is the same folder.
     """
 
     def __init__(self, paths: RunPaths, submission: int) -> None:

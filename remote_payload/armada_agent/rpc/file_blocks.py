@@ -19,7 +19,7 @@ def read(call: Call, params: Dict[str, Any]) -> None:
     """Answer with `{"size_bytes": n}` and, after that line, exactly n bytes of a regular file.
 
     Raises:
-        AgentError: `not_found`; `bad_request` for a path that may not travel or reaches through a link.
+        AgentError: `not_found`; `bad_request`: the file may not be sent, or its path contains a link.
     """
     offset = parameters.integer(params, "offset")
     length = min(LONGEST_BLOCK, parameters.integer(params, "length"))

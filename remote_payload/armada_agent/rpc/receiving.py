@@ -1,8 +1,7 @@
 """Receive contents as one tar stream after a request's line, for hosts without a usable rsync.
 
 An arrived file is not trusted: `content.publish` checks every hash, as after rsync. What a broken connection left is
-kept,
-and home sends only the rest of it: a member with an `ARMADA.offset` is appended to the file's end.
+kept, and home sends only the rest of it: a member with an `ARMADA.offset` is appended to the file's end.
 """
 
 import contextlib

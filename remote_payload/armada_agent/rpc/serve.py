@@ -1,8 +1,7 @@
 """The connection with home: JSON-RPC 2.0, one object per line, many requests at once.
 
 This module imports only what a hello needs. If the host's Python version is not home's, it compiles every module (1 ms
-per
-100 lines on a slow login node).
+per 100 lines on a slow login node).
 """
 
 import importlib

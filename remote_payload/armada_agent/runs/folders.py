@@ -99,8 +99,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: a process of the run lives, or another home would lose something and `despite_homes`
-            does not
-            say that the user accepts that; `not_found`.
+            does not say that the user accepts that; `not_found`.
     """
     asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))

@@ -20,7 +20,7 @@ from armada_agent.verdicts import doubt, following
 
 _TEXT_LIMIT = 65536
 _ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not need longer than a deadline
-_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
+_LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
 _RECORD_LIMIT = 64 * 1024  # most records are part of the answer and have a few hundred bytes
 _PLAN_LIMIT = 1024 * 1024
 _MOST_RUNS = 1000
@@ -287,8 +287,7 @@ def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Return part of a job's output.
 
     Offsets count bytes. The text ends at a whole character. With `tail_lines`, the text starts that many lines before
-    the end,
-    but at most `limit_bytes` before it.
+    the end, but at most `limit_bytes` before it.
 
     Raises:
         AgentError: `not_found`.

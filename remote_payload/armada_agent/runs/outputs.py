@@ -36,12 +36,10 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each requested run, its outbox and the files to bring home.
 
     `finishing` counts announced checkpoints whose supervisor is dead and that another process hashes now. `others`
-    counts files
-    that the run wrote below work/ and that no pattern matches: they stay on the host. A request with `list_others` also
-    gets
-    their names. `manifests` are those of the newest checkpoints that this home lacks: at most the requested number, and
-    only
-    short ones. A home that identifies itself is registered for these runs; `homes` lists all registered homes.
+    counts files that the run wrote below work/ and that no pattern matches: they stay on the host. A request with
+    `list_others` also gets their names. `manifests` are those of the newest checkpoints that this home lacks: at most
+    the requested number, and only short ones. A home that identifies itself is registered for these runs; `homes` lists
+    all registered homes.
     """
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)

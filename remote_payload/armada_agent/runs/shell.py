@@ -1,8 +1,7 @@
 """Run a user's own program in a run's folder with the environment of its job: `armada ssh` and `armada exec`.
 
 The program does not carry the run's marker: when the job ends, the supervisor ends every process with the marker, and a
-user's
-shell is not part of the job.
+user's shell is not part of the job.
 """
 
 import os

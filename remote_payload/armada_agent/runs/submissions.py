@@ -28,19 +28,15 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Start a supervisor for a run, or submit the run to the host's batch system, unless that has been done.
 
     The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the
-    job.
-    However often this is called, and wherever it is killed, one job starts. The batch system is asked for the
-    submission's name
-    before anything is submitted again. Of two jobs of one submission, only the first may run. Secrets are deleted at
-    the end of
-    a submission: a later one brings them again or, if that one was lost without an end, sets `keep_secrets`.
+    job. However often this is called, and wherever it is killed, one job starts. The batch system is asked for the
+    submission's name before anything is submitted again. Of two jobs of one submission, only the first may run. Secrets
+    are deleted at the end of a submission: a later one brings them again or, if that one was lost without an end, sets
+    `keep_secrets`.
 
     Raises:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
-            secrets
-            to keep are gone; `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know whether
-            the
-            batch system has the job.
+            secrets to keep are gone; `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know
+            whether the batch system has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
@@ -100,7 +96,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {
             "outcome": "already_ended",
             "submission": number,
-        }  # it was submitted again before the stop request was there
+        }  # it was submitted again before the stop request was written
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
 
@@ -115,7 +111,7 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
         return _cancel_unstarted(paths, number or 0)
     if evidence.settings is not None and evidence.supervisor != "dead":
         answer = _cancel_job(paths, number, evidence, grace_s)
-        if evidence.is_gone:  # a person asks for the end of what the batch system does not know: nobody else writes it
+        if evidence.is_gone:  # the batch system does not know the job: no other process writes its end
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
     if evidence.supervisor == "dead":

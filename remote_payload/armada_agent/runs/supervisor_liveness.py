@@ -1,17 +1,16 @@
 """Decide whether a run's supervisor is alive, as far as this machine can know: first by its identity, then by its lock.
 
-| recorded place                              | lock | verdict | rebooted |
-|---------------------------------------------|------|---------|----------|
-| this boot, this container                   |      | by pid  | no       |
-| an earlier boot, or a restarted container   | free | dead    | yes      |
-| another host name, on a disk of this machine| free | dead    | yes      |
-| another host name, on a shared file system  | free | unknown | no       |
-| another boot, container or name             | held | unknown | no       |
+| the record is from                           | lock | verdict | rebooted |
+|----------------------------------------------|------|---------|----------|
+| this boot, this container                    |      | by pid  | no       |
+| an earlier boot, or a restarted container    | free | dead    | yes      |
+| another host name, on a disk of this machine | free | dead    | yes      |
+| another host name, on a shared file system   | free | unknown | no       |
+| another boot, container or name              | held | unknown | no       |
 
-The lock distinguishes two running containers with one name and one volume. It also distinguishes a machine that was
-renamed at
-a restart from a different machine. A free lock on a shared file system proves nothing: many such file systems lock only
-within one machine.
+The lock distinguishes two running containers with one name and one volume. It also shows that another host name is this
+machine, renamed at a restart, and not a different machine. A free lock on a shared file system proves nothing: many such
+file systems lock only within one machine.
 """
 
 from typing import Any, Tuple

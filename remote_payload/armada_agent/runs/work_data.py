@@ -1,8 +1,7 @@
 """Link the data and files of a job into its working folder.
 
 Each file is a link of its own to a content that runs share and never write to. Folders are real, so files that a job
-writes next
-to its data stay in its own run.
+writes next to its data stay in its own run.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Run the supervisor as a batch job: on a worker, possibly several times, with signals that have several meanings.
 
 One submission may be executed several times: after preemption, a requeue, or the failure of a node. Each execution is
-an
-attempt. A batch system that ends an attempt restarts it later, so that end is not the end of the run.
+an attempt. A batch system that ends an attempt restarts it later, so that end is not the end of the run.
 """
 
 import os

@@ -1,11 +1,9 @@
 """The supervisor's parent process. If the supervisor is killed, the guardian takes over the job and thus gets its exit code.
 
 Until then, it only waits. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose
-supervisor died.
-Then it becomes the run's supervisor. If the kernel or this Python does not support that, the supervisor works alone,
-and a job
-that outlives it ends without an exit code. A batch system needs no guardian: it ends a job together with its
-supervisor.
+supervisor died. Then it becomes the run's supervisor. If the kernel or this Python does not support that, the
+supervisor works alone, and a job that outlives it ends without an exit code. A batch system needs no guardian: it ends
+a job together with its supervisor.
 """
 
 import os

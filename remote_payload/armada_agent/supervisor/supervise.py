@@ -51,8 +51,7 @@ class Supervisor:
 
     Attributes:
         adopter: The guardian's pid, if there is a guardian. The job's daemonized processes are its children, whatever
-            their
-            environment contains.
+            their environment contains.
     """
 
     def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any]) -> None:
@@ -368,7 +367,7 @@ def supervise(root: str, run_id: str, submission: int) -> int:
 
 
 def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
-    """Lock the run until the end of this process. On a file system without locks, only job.json decides."""
+    """Wait for the former supervisor's lock, and hold it until this process ends. Without locks, only job.json decides."""
     deadline = time.monotonic() + _PREDECESSOR_S
     while not os.path.exists(record):
         if files.lock(paths.supervisor_lock, timeout_s=0.2) is not None:

@@ -49,8 +49,7 @@ def plan_stop(limit_s: float, grace_s: float, has_scheduler: bool) -> Tuple[floa
     """Return after how many seconds a job gets SIGTERM, and how many seconds it then has to save.
 
     If a batch system ends everything at the limit, the job must finish before it. If the limit is too short for that,
-    half of it
-    remains for the job's work.
+    half of it remains for the job's work.
 
     Args:
         limit_s: The time limit.
