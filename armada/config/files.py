@@ -1,4 +1,4 @@
-"""`files:` of an experiment: names in the folder the job works in, and where each file or folder comes from."""
+"""`files:` of an experiment: names in the job's working folder, and the source of each file or folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STORE = re.compile(r"(?:s3|gs)://[^/\s]+(?:/.*)?")
 
 
 class HubAddress(Settings):
-    """What `hf://[datasets/]owner/name[@revision][/path]` says."""
+    """The parts of `hf://[datasets/]owner/name[@revision][/path]`."""
 
     collection: Literal["models", "datasets"]
     repo: str
@@ -33,7 +33,7 @@ class HubAddress(Settings):
 
 
 class FileSource(Settings):
-    """Where a file or folder comes from: one of `path`, `host` and `url`."""
+    """The source of a file or folder: one of `path`, `host` and `url`."""
 
     other_names: ClassVar[dict[str, str]] = {"source": "path", "file": "path", "sha": "sha256", "checksum": "sha256"}
 
@@ -44,11 +44,11 @@ class FileSource(Settings):
     url: FilledText | None = None
     """`https://…`, `hf://[datasets/]owner/name[@revision][/path]`, `s3://bucket/path` or `gs://bucket/path`."""
     sha256: Annotated[FilledText, shaped(_SHA256)] | None = None
-    """Of the file at `url`: another one is refused."""
+    """The SHA-256 of the file at `url`: another file is refused."""
 
     @property
     def hub(self) -> HubAddress | None:
-        """The hub's repository, if `url` names one."""
+        """The repository on the hub, if `url` names one."""
         found = _HUB.fullmatch(self.url or "")
         if found is None:
             return None
@@ -62,12 +62,12 @@ class FileSource(Settings):
 
     @property
     def is_stored(self) -> bool:
-        """Whether `url` leads to an object store, which home reads."""
+        """Whether `url` is on an object store, which home reads."""
         return (self.url or "").startswith(("s3://", "gs://"))
 
     @property
     def written(self) -> str:
-        """The source as a person would write it; a query, which may hold a key, is left out."""
+        """The source as the user writes it, without its query, which may contain a key."""
         if self.url is not None:
             return self.url.partition("?")[0]
         return f"host:{self.host}" if self.host is not None else str(self.path)
@@ -135,7 +135,7 @@ def _web_address(value: str) -> str:
 
 
 def _source(value: Any) -> Any:
-    """Read the short form, one string."""
+    """Parse the short form, a single string."""
     if not isinstance(value, str):
         return value
     if value.startswith("host:"):
@@ -169,4 +169,4 @@ Files = Annotated[
     AfterValidator(_apart),
     Field(max_length=1000),
 ]
-"""By the name that the job finds each under."""
+"""Sources by the names under which the job finds them."""

@@ -18,9 +18,9 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        subject: A word or two, the same in every report: scripts match it.
+        subject: A word or two, the same in every report, so that scripts can match it.
         outcome: `fail`: launches there fail or cannot be trusted; `warn`: worth knowing.
-        message: A sentence for a person.
+        message: A sentence for the user.
         remedy: A command, or what to change in which file.
     """
 
@@ -35,9 +35,9 @@ class Report:
     """All findings about home or one host.
 
     Attributes:
-        exit_code: What this report alone would end the command with, by the table in errors.py.
-        noise: What start-up files print before the agent speaks, cleaned.
-        banner: What sshd says of itself and shows before the login, cleaned.
+        exit_code: The command's exit code for this report alone, by the table in errors.py.
+        noise: What start-up files print before the agent's first line, sanitized.
+        banner: sshd's version and the banner before the login, sanitized.
     """
 
     name: str

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOW_BYTES = 5_000_000_000
 OLDEST_RSYNC = (3, 1)
-OLDEST_SSH = (7, 3)  # ProxyJump and Include
+OLDEST_SSH = (7, 3)  # the first with ProxyJump and Include
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 BAD_FILE = 2
 CANNOT_WORK = 3
@@ -39,11 +39,11 @@ def examine_home(home: HomePaths, project: Path) -> tuple[Report, dict[str, Host
     """Check this machine.
 
     Args:
-        home: Its folders.
-        project: Where armada.yaml may lie.
+        home: Home's folders.
+        project: The folder that may contain armada.yaml.
 
     Returns:
-        What was found, and the hosts that could be read.
+        The report, and the hosts whose configuration is valid.
     """
     findings = [
         _python(),
@@ -82,7 +82,7 @@ def _program(name: str, argv: list[str], oldest: tuple[int, int]) -> Finding:
 
 
 def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[str, Host]]:
-    """Every file a person wrote, read as commands read it."""
+    """Read every file that the user wrote, as commands read it."""
     from armada.config.hosts import PROJECT_FILE, load_hosts
     from armada.config.profiles import list_profiles, load_profile
 
@@ -178,7 +178,7 @@ def _daemon(home: HomePaths) -> Finding:
 
 
 def _permissions(home: HomePaths, hosts: Mapping[str, Host]) -> list[Finding]:
-    """Files that hold secrets, or say whom to trust, are for their owner alone."""
+    """Check that only the owner can access files with secrets, and that only the owner can change files that establish trust."""
     private = [home.config, home.state, home.ssh, home.store, home.known_hosts, home.notifications_file]
     private += [host.identity for host in hosts.values() if host.identity is not None]
     found = []

@@ -31,7 +31,7 @@ _DOUBTS_SHOWN = 20
 
 
 def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
-    """Log in, check everything, measure the connection. Never raises for what a host does."""
+    """Log in, check everything, and measure the connection. A host's behaviour never raises an error."""
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
     from armada.protocol.facts import AskFacts
@@ -58,7 +58,7 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
             findings.append(_refusal(host, error))
             code = error.exit_code
         except (KeyError, TypeError, ValueError) as error:
-            # Whatever answers there is not our agent, or is not let do its work: the other hosts are still looked at.
+            # Something else than our agent answers, or the agent may not work there: still check the other hosts.
             findings.append(
                 fail("agent", f"its answer is not a valid agent's answer ({type(error).__name__}: {error})")
             )
@@ -68,7 +68,7 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
 
 
 def _refusal(host: Host, error: ArmadaError) -> Finding:
-    """What keeps armada from getting as far as looking."""
+    """Return the finding for an error that prevents the examination."""
     subject = "agent"
     if isinstance(error, HostKeyChanged):
         subject = "host key"
@@ -89,15 +89,15 @@ def judge(
     queue: ClusterQueue | None = None,
     noise: str = "",
 ) -> list[Finding]:
-    """Turn a host's answer into findings. All of it is untrusted until sanitized.
+    """Convert a host's answers to findings. The answers are untrusted until they are sanitized.
 
     Args:
-        host: As configured.
+        host: The host's configuration.
         facts: The answer to `host.facts`.
         seen: The answer to `host.examine`.
-        measured: The link.
-        queue: What its batch system said, if it has one.
-        noise: What start-up files printed.
+        measured: The measurements of the link.
+        queue: The answer of its batch system, if it has one.
+        noise: The output of its start-up files.
     """
     who = f"{sanitize_line(facts.user, 60)} at {sanitize_line(facts.hostname, 100)}"
     findings = [ok("connection", f"{who}; {_link(measured)}"), _key(host)]
@@ -228,7 +228,7 @@ def _root(host: Host, seen: Examination) -> Finding:
 
 
 def _owners(facts: Facts) -> list[Finding]:
-    """Who may write there; what armada refuses never gets as far as this."""
+    """Report who else may write to folders above the root. Folders that armada refuses end the examination earlier."""
     away = "use a `root:` in your own folder, or ask that folder's owner to run the command above"
     found = [warn("owners", doubt, away) for doubt in facts.doubts[:_DOUBTS_SHOWN]]
     return found or [ok("owners", "no other user can write in the root or replace it")]
@@ -268,7 +268,7 @@ def _quota(seen: Examination) -> list[Finding]:
         return []
     text = str(seen.quota)
     lines = [sanitize_line(line, 200) for line in text.splitlines() if line.strip()]
-    # quota(1) marks what is over its soft limit with a star.
+    # quota(1) marks a value above its soft limit with a star.
     if any("*" in line for line in lines):
         return [warn("quota", f"over: {lines[-1]}", "quota -s  # on the host; then delete, or ask for more")]
     return [ok("quota", lines[-1] if lines else "none")]

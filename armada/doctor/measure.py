@@ -31,12 +31,13 @@ class Measured:
     """The measured connection to one host.
 
     Attributes:
-        round_trip_s: Median of seven questions to the agent, its own work included.
+        round_trip_s: Median of seven requests to the agent, including the agent's own work.
         spread_s: The shortest and the longest of them.
-        clock_off_s: The host's clock less ours, give or take half the shortest round trip; positive: it is ahead.
-        down_bytes_per_s: From the host to home, one connection.
-        up_bytes_per_s: To it.
-        limited: A `bwlimit` of hosts.yaml held it back.
+        clock_off_s: The host's clock minus home's; positive if the host's clock is ahead. The error is at most half the
+            shortest round trip.
+        down_bytes_per_s: From the host to home, over one connection.
+        up_bytes_per_s: From home to the host.
+        limited: A `bwlimit` in hosts.yaml limited the measurement.
     """
 
     round_trip_s: float
@@ -48,11 +49,11 @@ class Measured:
 
 
 def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = time.time) -> Measured:
-    """Measure a host that answers.
+    """Measure the connection to a host that answers.
 
     Raises:
-        HostUnreachable: It went away meanwhile.
-        ConfigError: The limits in hosts.yaml are wrong.
+        HostUnreachable: The connection was lost.
+        ConfigError: The limits in hosts.yaml are invalid.
     """
     samples = []
     for _ in range(ROUND_TRIPS):
@@ -65,7 +66,7 @@ def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = 
     down = up = None
     if not session.host.local:
         with closing(session.open_stream()) as stream:
-            _exchange(stream, 0, 0)  # the handshake and the agent's start are no part of it
+            _exchange(stream, 0, 0)  # exclude the handshake and the agent's start
             down = _rate(lambda size: _take(stream, session, home, size), min(limits, default=None))
             up = _rate(lambda size: _exchange(stream, 0, size), min(limits, default=None))
     return Measured(
@@ -79,7 +80,7 @@ def measure(session: HostSession, home: HomePaths, clock: Callable[[], float] = 
 
 
 def _rate(move: Callable[[int], float], limit: float | None) -> float:
-    """Bytes a second: a small piece says how large one may be that takes a second."""
+    """Return the rate in bytes per second. A small transfer determines the size of one that takes about a second."""
     most = _MOST_BYTES if limit is None else max(4096, min(_MOST_BYTES, int(limit * _AIM_S)))
     size = min(_FIRST_BYTES, most)
     took_s = move(size)
@@ -90,7 +91,7 @@ def _rate(move: Callable[[int], float], limit: float | None) -> float:
 
 
 def _take(stream: Stream, session: HostSession, home: HomePaths, size: int) -> float:
-    """Fetch under the limits that transfers are under, so that others get their share."""
+    """Fetch under the limits of transfers, so that other transfers keep their share."""
     took_s = _exchange(stream, size, 0)
     began = time.perf_counter()
     allowance_for(home, session.host, None).take(size, lambda: None)
@@ -98,7 +99,7 @@ def _take(stream: Stream, session: HostSession, home: HomePaths, size: int) -> f
 
 
 def _exchange(stream: Stream, down_bytes: int, up_bytes: int) -> float:
-    # Random, so that a connection that compresses does not flatter itself; base64, because it travels in JSON.
+    # Random, so that a compressing connection does not look faster than it is; base64, because it travels in JSON.
     padding = base64.b64encode(os.urandom(up_bytes * 3 // 4)).decode("ascii")
     request = Probe(send_bytes=down_bytes, padding=padding)
     began = time.perf_counter()

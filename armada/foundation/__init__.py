@@ -1,1 +1,1 @@
-"""What every other room stands on, one copy of each: locks, atomic files, back-off, process identity, progress, text from elsewhere."""
+"""Parts that all other packages share: locks, atomic files, back-off, process identity, progress, untrusted text."""

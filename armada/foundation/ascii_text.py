@@ -1,4 +1,4 @@
-"""Text for terminals without UTF-8: each sign becomes the nearest one of ASCII, so that it still says something."""
+"""Convert text for terminals without UTF-8: each character becomes the nearest one in ASCII, so that it stays readable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import unicodedata
 
 ERRORS = "armada.ascii"
-"""The name under which `register` makes this known to streams."""
+"""The name of the error handler that `register` registers."""
 
 _SIGNS = {
     **dict.fromkeys("●◆•", "*"),
@@ -42,7 +42,7 @@ _SIGNS = {
 
 @functools.lru_cache(4096)
 def _of_sign(sign: str) -> str:
-    """The characters that take its place, as many as the cells it fills."""
+    """Return the ASCII characters for a character, as many as the cells that it fills."""
     if sign in _SIGNS:
         return _SIGNS[sign]
     if unicodedata.combining(sign):
@@ -54,18 +54,18 @@ def _of_sign(sign: str) -> str:
 
 
 def in_ascii(text: str) -> str:
-    """The text in ASCII, every cell of it in its place."""
+    """Convert text to ASCII and keep the position of every cell."""
     return text if text.isascii() else "".join(sign if sign.isascii() else _of_sign(sign) for sign in text)
 
 
 def is_utf8_terminal() -> bool:
-    """Go by the locale's words for the encoding; a terminal cannot be asked."""
+    """Return whether the locale's encoding is UTF-8. A terminal itself cannot be asked."""
     words = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
     return not words or "utf" in words.casefold()
 
 
 def register() -> None:
-    """Let streams write what their encoding does not have with `errors=ERRORS`."""
+    """Register the error handler `ERRORS`, with which streams write characters that their encoding lacks."""
 
     def replace(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):

@@ -1,6 +1,7 @@
-"""Files that are written whole or not at all: into a temporary neighbour, then renamed or linked to their name.
+"""Write files completely or not at all: first to a temporary file next to it, which is then renamed or linked.
 
-A reader, and a crash of the process, see the former file or the new one. With `durable` a power cut does, too.
+A reader sees the old or the new file, also after the process was killed. With `durable`, that holds after a power
+failure, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".tmp"
-"""Temporary files are hidden and end so: `.NAME.RANDOM.tmp`, or `.NAME.tmp` where they are not `unique`."""
+"""The suffix of temporary files, which are hidden: `.NAME.RANDOM.tmp`, or `.NAME.tmp` if they are not `unique`."""
 
 
 def write_atomically(
@@ -26,17 +27,17 @@ def write_atomically(
     durable: bool = True,
     unique: bool = True,
 ) -> None:
-    """Put a file in the place of the one with that name, if any. Its folder must be there.
+    """Create or replace a file. Its folder must exist.
 
     Args:
-        path: The file; a symbolic link is replaced, not followed.
+        path: The file. A symbolic link is replaced, not followed.
         content: Text is written as UTF-8.
-        mode: Its permissions; the umask is taken from them.
-        durable: Force file and folder out to the disk. Without, a power cut may leave an empty file.
+        mode: Its permissions before the umask.
+        durable: Flush file and folder to disk. Without this, a power failure may leave an empty file.
         unique: See `replacing`.
 
     Raises:
-        OSError: The disk would not take it; the former file stays.
+        OSError: The disk refuses the file; the old file stays.
     """
     with replacing(path, durable=durable, unique=unique) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
@@ -46,17 +47,17 @@ def write_atomically(
 
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = False, unique: bool = True, keep_first: bool = False) -> Iterator[Path]:
-    """Give the name of a temporary file to write; it becomes `path` when the block ends, and goes when the block fails.
+    """Yield the path of a temporary file to write. It becomes `path` at the end of the block, and is deleted if the block fails.
 
     Args:
-        path: The file to make or to replace.
-        durable: Force file and folder out to the disk.
-        unique: Give the temporary file a name that nobody else uses. Without, it has always the same: where a lock keeps others
-            out, so that what a killed process left is written over by the next.
-        keep_first: Leave the file that somebody else made meanwhile: who is first is everybody's.
+        path: The file to create or to replace.
+        durable: Flush file and folder to disk.
+        unique: Give the temporary file a unique name. False gives it always the same name, for callers that hold a
+            lock: the next one then overwrites what a killed process left.
+        keep_first: Keep a file that another process created meanwhile: the first one counts for all.
 
     Raises:
-        OSError: The disk would not take it; the former file stays.
+        OSError: The disk refuses the file; the old file stays.
     """
     hidden = path.name if path.name.startswith(".") else f".{path.name}"
     temporary = path.with_name(f"{hidden}.{secrets.token_hex(8)}{SUFFIX}" if unique else f"{hidden}{SUFFIX}")
@@ -71,12 +72,12 @@ def replacing(path: Path, *, durable: bool = False, unique: bool = True, keep_fi
         if durable:
             fsync(path.parent)
     finally:
-        with contextlib.suppress(OSError):  # renamed, or never made; what is raised already says more
+        with contextlib.suppress(OSError):  # renamed, or never created; an error that is raised explains more
             temporary.unlink()
 
 
 def fsync(path: Path) -> None:
-    """Force a file's bytes, or a folder's names, out to the disk."""
+    """Flush a file's bytes, or a folder's names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,10 +86,10 @@ def fsync(path: Path) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Put a file that only its owner may read at `path`, unless it is there already; its folder is made, too.
+    """Write a file that only its owner may read, unless it is already the same. Create its folder if it is missing.
 
     Raises:
-        OSError: The disk would not take it.
+        OSError: The disk refuses the file.
     """
     try:
         if path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == 0o600:

@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again: each time twice as long, up to a limit, and random."""
+"""Pauses before retries: each is twice as long as the one before, up to a limit, with a random factor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 _MOST_DOUBLINGS = 60
-"""Beyond any limit in use, and still a float."""
+"""Enough for any limit in use, and small enough for a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class Backoff:
 
     Attributes:
         first_s: The pause after the first failure, before jitter.
-        longest_s: No pause grows beyond this, before jitter.
-        jitter: The factors between which a roll of the dice chooses. It spreads many that wait for one host, so that they do not
-            come back all at the same moment.
+        longest_s: The longest pause, before jitter.
+        jitter: The smallest and the largest random factor. It spreads clients that wait for the same host, so that they
+            do not all return at the same moment.
     """
 
     first_s: float
@@ -26,7 +26,7 @@ class Backoff:
     jitter: tuple[float, float] = (1.0, 1.0)
 
     def pause_s(self, failures: int, roll: float = 1.0) -> float:
-        """Give the pause after so many failures in a row.
+        """Return the pause in seconds after a number of failures in a row.
 
         Args:
             failures: At least 1.
@@ -38,5 +38,5 @@ class Backoff:
 
 
 def jitter_roll() -> float:
-    """Roll the dice for `Backoff.pause_s`: between 0 and 1."""
+    """Return a random number between 0 and 1 for `Backoff.pause_s`."""
     return random.random()  # noqa: S311  # jitter, not a secret

@@ -1,16 +1,16 @@
-"""What armada can use and does not bring, and the command that installs it."""
+"""Optional dependencies of armada, and the command that installs them."""
 
 from __future__ import annotations
 
 DISTRIBUTION = "armada-gpu"
-"""What pip calls armada: `armada` on PyPI is a project of strangers. pyproject.toml has the same."""
+"""The distribution's name: `armada` on PyPI is an unrelated project. pyproject.toml has the same name."""
 
 EXTRAS = ("notify", "stores", "wandb", "web")
-"""The extras of that distribution, as in pyproject.toml; `docs` and `dev` are for who works on armada."""
+"""The extras of that distribution, as in pyproject.toml. `docs` and `dev` are for armada's developers."""
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs one of `EXTRAS` beside this armada."""
+    """Return the command that installs one of `EXTRAS` for this armada."""
     import shlex
     import sys
 

@@ -1,14 +1,15 @@
 """Locks on files: one process or thread at a time does something. The kernel frees a lock when its holder dies.
 
-| asked for                          | call                             | held by another                           |
+| purpose                            | call                             | if another process holds the lock         |
 |------------------------------------|----------------------------------|-------------------------------------------|
 | hold it for a block                | `with locked(path):`             | waits                                     |
-| hold it, or know at once           | `lock.try_acquire()`             | returns False                             |
-| hold it, or give up                | `lock.acquire(timeout_s=5.0)`    | raises `TimeoutError` after 5 s           |
-| read under it, beside other readers| `lock.try_acquire(shared=True)`  | returns False if the other is exclusive   |
+| try to get it                      | `lock.try_acquire()`             | returns False                             |
+| wait for a limited time            | `lock.acquire(timeout_s=5.0)`    | raises `TimeoutError` after 5 s           |
+| share it with other readers        | `lock.try_acquire(shared=True)`  | returns False if the other is exclusive   |
 
-The locks are flock's: they belong to the opened file. Threads of one process exclude each other, because each opens the file anew.
-A child process that inherits the descriptor (`pass_fds`) holds the lock with its parent, and keeps it after the parent ends.
+These are flock locks: they belong to the opened file. Threads of one process exclude each other, because each opens the
+file itself. A child process that inherits the descriptor (`pass_fds`) holds the lock together with its parent, and
+keeps it after the parent's end.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_S = 0.02
-"""flock cannot wait with a time-out, so `acquire` asks again after so long."""
+"""Seconds between attempts in `acquire`: flock has no timeout."""
 
 _RECORD_BYTES = 4096
 
 
 class FileLock:
-    """A file that is locked; open within `with`, closed and so unlocked after it.
+    """A lock file. `with` opens it, and closes and thereby unlocks it at the end.
 
     Args:
         path: The lock file.
-        create: Make the file, mode 0600, and its folder, mode 0700, where they are missing; otherwise open it to read.
-        follow_links: Whether the path may be a symbolic link; False where others could have put one there.
+        create: Create a missing file with mode 0600 and its folder with mode 0700; otherwise open it for reading.
+        follow_links: Whether the path may be a symbolic link. Use False if other users could have created one.
     """
 
     def __init__(self, path: Path, *, create: bool = True, follow_links: bool = True) -> None:
@@ -46,13 +47,13 @@ class FileLock:
         if not follow_links:
             self._flags |= os.O_NOFOLLOW
         self.descriptor = -1
-        """Of the opened file; closed on exec, unless a child is given it by `pass_fds`."""
+        """The descriptor of the opened file. It is closed on exec unless `pass_fds` passes it to a child."""
 
     def __enter__(self) -> Self:
-        """Open the file; nothing is locked yet.
+        """Open the file without locking it.
 
         Raises:
-            OSError: It cannot be opened; `FileNotFoundError` where it is missing and not to be made.
+            OSError: It cannot be opened; `FileNotFoundError` if it is missing and `create` is False.
         """
         if self._create:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,10 +65,10 @@ class FileLock:
         self.descriptor = -1
 
     def try_acquire(self, *, shared: bool = False) -> bool:
-        """Lock it without waiting; return whether it is ours now.
+        """Lock the file without waiting. Return whether that succeeded.
 
         Args:
-            shared: Hold it beside others that hold it shared, rather than alone.
+            shared: Allow other shared locks.
 
         Raises:
             OSError: The file system has no locks.
@@ -79,14 +80,14 @@ class FileLock:
         return True
 
     def acquire(self, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> None:
-        """Lock it exclusively, and wait for whoever holds it.
+        """Lock the file exclusively, and wait for another holder.
 
         Args:
-            timeout_s: Wait at most so long; None is as long as it takes.
-            poll_s: With a time-out: ask so often.
+            timeout_s: How many seconds to wait; None waits without limit.
+            poll_s: Seconds between attempts, if there is a timeout.
 
         Raises:
-            TimeoutError: Another held it all the time.
+            TimeoutError: Another process held the lock all the time.
             OSError: The file system has no locks.
         """
         if timeout_s is None:
@@ -99,16 +100,16 @@ class FileLock:
             time.sleep(poll_s)
 
     def release(self) -> None:
-        """Unlock it; the file stays open."""
+        """Unlock the file. It stays open."""
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def write_holder(self, record: Mapping[str, Any]) -> None:
-        """Write who holds it into the file, for those who wait."""
+        """Write the holder's record into the file, for processes that wait."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, json.dumps(record).encode(), 0)
 
     def read_holder(self) -> dict[str, Any] | None:
-        """What the last holder wrote of itself; None where nothing readable is there, as for an instant after locking."""
+        """Return the record of the last holder; None if it is missing or unreadable, as it is for a moment after locking."""
         try:
             found = json.loads(os.pread(self.descriptor, _RECORD_BYTES, 0))
         except ValueError:
@@ -118,7 +119,7 @@ class FileLock:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[FileLock]:
-    """Hold a lock file for the length of a block, waiting for it as long as it takes.
+    """Hold a lock file during a block; wait for it without limit.
 
     Raises:
         OSError: The file cannot be opened, or its file system has no locks.
@@ -129,12 +130,12 @@ def locked(path: Path) -> Iterator[FileLock]:
 
 
 def try_lock_range(descriptor: int, start: int, length: int) -> bool:
-    """Lock a range of a file's bytes exclusively, as SQLite locks its own (POSIX record locks), without waiting.
+    """Lock a byte range of a file exclusively without waiting, as SQLite locks its files (POSIX record locks).
 
-    Closing any descriptor of the file in this process drops the lock.
+    If this process closes any descriptor of the file, the lock is lost.
 
     Returns:
-        Whether the range is ours now.
+        Whether that succeeded.
     """
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)

@@ -1,4 +1,4 @@
-"""Which process at home this is, so that somebody can tell later whether it still lives: a pid alone is used again."""
+"""Identify a process at home, to check later whether it is still alive: a pid alone may be reused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this machine; None is what could not be read. `start_time` is opaque, only compared."""
+    """A process of this machine. None means that a value could not be read. `start_time` is opaque and only compared."""
 
     pid: int
     start_time: str | None
@@ -19,17 +19,17 @@ class Process:
 
 
 def current() -> Process:
-    """The process that asks."""
+    """Return this process."""
     return process_info(os.getpid())
 
 
 def process_info(pid: int) -> Process:
-    """The process that has this pid now, or had it until a moment ago."""
+    """Return the process that has this pid now, or had it a moment ago."""
     return Process(pid, _start_time(pid), boot_id())
 
 
 def lives(process: Process) -> bool:
-    """Whether it is still there. One that has ended but was not waited for is not."""
+    """Return whether the process is alive. A zombie is not."""
     if process.boot_id is not None and process.boot_id != boot_id():
         return False
     found = _start_time(process.pid)
@@ -39,7 +39,7 @@ def lives(process: Process) -> bool:
 
 
 def boot_id() -> str | None:
-    """What changes when the machine is restarted."""
+    """Return an id that changes when the machine is restarted."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -47,10 +47,10 @@ def boot_id() -> str | None:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a living process began, as the system says it; None where there is none."""
+    """Return when a process started, as the system reports it; None if there is no such process."""
     if sys.platform == "linux":
         try:
-            # After the name, which may hold spaces and parentheses: state is the 3rd field, start the 22nd.
+            # After the name, which may contain spaces and parentheses: state is field 3, start is field 22.
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             return None

@@ -1,7 +1,8 @@
-"""How work that takes time says how far it is: one protocol for whoever works, shows progress or records it.
+"""The protocol by which long operations report their progress to code that displays or records it.
 
-Launches, syncs, provisioning, recovery and release report to a `Progress`. `armada.cli.progress.Reporter` prints what it is told,
-`armada.store.running_operations.OperationProgress` records it.
+Launches, syncs, provisioning, recovery and release report to a `Progress`. `armada.cli.progress.Reporter` prints the
+reports,
+`armada.store.running_operations.OperationProgress` records them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TransferProgress:
-    """How far a transfer is; the total is None where only the far side knows it."""
+    """The progress of a transfer. The total is None if only the sender knows it."""
 
     done_bytes: int
     total_bytes: int | None
@@ -21,26 +22,26 @@ class TransferProgress:
 
 
 class Progress(Protocol):
-    """Whoever wants to know how work goes on; `name` is one word for the part of it: plan, provision, sync."""
+    """A receiver of progress reports. `name` is one word for the part of the work: plan, provision, sync."""
 
     def stage(self, name: str, message: str) -> None:
-        """Hear that a part is done."""
+        """Report that a part is done."""
 
     def now(self, name: str, message: str, fraction: float | None = None) -> None:
-        """Hear what is going on, until the next call.
+        """Report the current activity, which lasts until the next call.
 
         Args:
             name: The part.
             message: A sentence.
-            fraction: How much of it is done, between 0 and 1, where that is known.
+            fraction: The completed fraction between 0 and 1, if known.
         """
 
     def transfer(self, name: str, what: str, seen: TransferProgress) -> None:
-        """Hear how far the transfer of something is."""
+        """Report the progress of one transfer."""
 
 
 class NullProgress:
-    """Nobody wants to know."""
+    """Ignores all reports."""
 
     def stage(self, name: str, message: str) -> None: ...
 
@@ -50,7 +51,7 @@ class NullProgress:
 
 
 class JoinedProgress:
-    """Tells several what it hears, in their order."""
+    """Passes reports on to several receivers, in their order."""
 
     def __init__(self, *all_of: Progress) -> None:
         self._all = all_of
@@ -69,7 +70,7 @@ class JoinedProgress:
 
 
 class SerialProgress:
-    """Lets several threads tell one `Progress`, which hears them one at a time."""
+    """Lets several threads report to one `Progress`, one at a time."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -89,11 +90,11 @@ class SerialProgress:
 
 
 class TransfersAs:
-    """Passes on what is going on, transfers under a name of its own, and no stages: whoever asked for the work says what is done.
+    """Passes on activities, and transfers under one name, but no completed parts: the caller reports those.
 
     Args:
-        name: The part that all transfers are of.
-        progress: Who hears of it.
+        name: The part to which all transfers belong.
+        progress: The receiver.
     """
 
     def __init__(self, name: str, progress: Progress) -> None:
@@ -111,5 +112,5 @@ class TransfersAs:
 
 
 def with_fraction(message: str, fraction: float | None) -> str:
-    """Add to a sentence how much is done, in percent, where that is known."""
+    """Append the completed fraction in percent to a sentence, if known."""
     return message if fraction is None else f"{message}, {fraction:.0%}"

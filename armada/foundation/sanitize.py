@@ -1,60 +1,60 @@
-"""Text from a host, made harmless: what a terminal, a log or a screen would obey is taken out before it is stored or shown."""
+"""Sanitize text from a host: characters that a terminal, a log or a screen would obey are replaced before it is stored or shown."""
 
 from __future__ import annotations
 
 import re
 
-# C0 but tab and newline, DEL, C1, bidi controls, and lone surrogates (they cannot be encoded): terminals act on the first
-# three, readers are deceived by the fourth. Sources: OSC 52 clipboard writes; CVE-2021-42574.
+# C0 except tab and newline, DEL, C1, bidi controls, and lone surrogates (they cannot be encoded). Terminals obey the
+# first three; the fourth deceive readers. Sources: OSC 52 clipboard writes; CVE-2021-42574.
 _LINE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _WORD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def sanitize_text(text: str, limit: int = 65_536) -> str:
-    """Keep newlines and tabs; show every other control character as `�`; cut at `limit` characters."""
+    """Replace every control character except newline and tab by `�`, and truncate the text to `limit` characters."""
     return _LINE.sub("�", text[:limit].replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def sanitize_line(text: object, limit: int = 500) -> str:
-    """The same on one line: newlines and tabs become spaces."""
+    """Sanitize as `sanitize_text` does, and replace newlines and tabs by spaces."""
     line = str(text)[: limit + 1]
     line = _WORD.sub(lambda m: " " if m[0] in "\n\r\t" else "�", line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-# Colours, movements of the cursor, erasing: what programs print for terminals. Titles and clipboards (OSC) are not among them.
+# Colours, cursor movements, erasing: what programs print for terminals. Titles and clipboard writes (OSC) are excluded.
 _SEQUENCE = re.compile(r"\x1b\[[0-9:;<=>?]{0,40}[ -/]?[@-~]")
 _BEGUN = re.compile(r"\x1b(?:\[[0-9:;<=>?]{0,40})?\Z")
 
 
 def last_state(line: str) -> str:
-    """Give what a terminal shows of a line in the end: what follows its last carriage return, without colours.
+    """Return what a terminal finally shows of a line: the text after its last carriage return, without colours.
 
-    A progress bar writes its line over with each step: the first of its states says nothing of the last.
+    A progress bar overwrites its line at each step, so the line's first state is not its present one.
     """
     return _SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2])
 
 
 def last_states(text: str) -> str:
-    """Do the same for each line of a text; it is not made inert."""
+    """Apply `last_state` to each line of a text. The result is not sanitized."""
     return "\n".join(last_state(line) for line in text.split("\n"))
 
 
 class OutputText:
-    """What a job printed, piece by piece as it comes: inert, without colours, of rewritten lines the newest state.
+    """Converts a job's output piece by piece: sanitized, without colours, and with the newest state of lines that are overwritten.
 
     Args:
-        rewrite: What is written before a newer state of the line that was written last.
+        rewrite: Written before a newer state of the line that was written last.
     """
 
     def __init__(self, rewrite: str = "\r") -> None:
         self._rewrite = rewrite
         self._held = ""
-        """The end of the last piece, of which the next one says what it is: a carriage return, half a colour."""
+        """The end of the last piece, whose meaning depends on the next one: a carriage return, or half a colour sequence."""
         self._begun = False
 
     def take(self, text: str) -> str:
-        """Give what can be shown of the next piece."""
+        """Return what can be shown of the next piece."""
         first, newline, rest = (self._held + text).partition("\n")
         whole, _, last = rest.rpartition("\n") if newline else ("", "", first)
         shown = ""

@@ -1,13 +1,13 @@
-"""Standard streams that cannot end a command in its middle.
+"""Standard streams that cannot end a command before its work is done.
 
-| what becomes of standard output       | the command                              | its exit code                           |
+| standard output                       | the command                              | its exit code                           |
 |---------------------------------------|------------------------------------------|-----------------------------------------|
-| closed before the start (`>&-`)       | does all it does, and prints nowhere     | its own                                 |
-| its reader has gone (`| head -1`)     | the same; `logs` ends                    | its own                                 |
-| it takes no more (a full disk)        | the same; says so on standard error      | its own; `UNWRITTEN` instead of 0       |
+| closed before the start (`>&-`)       | does its work and prints nothing         | its own                                 |
+| its reader has closed it (`| head -1`)| the same; `logs` ends                    | its own                                 |
+| it cannot be written (a full disk)    | the same; reports it on standard error   | its own; `UNWRITTEN` instead of 0       |
 
-Standard error that takes nothing changes nothing. A descriptor that was closed is opened on /dev/null, because the next file opened, such
-as the store, would get its number, and a program started later would print into it.
+An unwritable standard error has no effect. A closed standard descriptor is opened on /dev/null. Otherwise the next
+opened file, such as the store, would get its number, and a program started later would print into that file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 UNWRITTEN = 10
-"""The exit code of a command that did its work and could not print what it found; see `armada.errors.EXIT_CODES`."""
+"""The exit code of a command that did its work but could not print its result; see `armada.errors.EXIT_CODES`."""
 
 
 class _Descriptor(io.FileIO):
-    """A descriptor that takes everything; `trouble` is the first error of those that were met."""
+    """A descriptor that accepts everything. `trouble` is the first error that occurred."""
 
     trouble: OSError | None = None
 
@@ -40,12 +40,12 @@ class _Descriptor(io.FileIO):
             else:
                 if written is not None:
                     return written
-                select.select([], [self], [])  # somebody else made it non-blocking, as programs on one terminal do
+                select.select([], [self], [])  # another program on the same terminal made it non-blocking
         return memoryview(data).nbytes
 
 
 class _Text(io.TextIOWrapper):
-    """Text that knows whether anything was written."""
+    """A text stream that records whether anything was written."""
 
     has_printed = False
 
@@ -58,12 +58,12 @@ _guarded: dict[int, _Descriptor] = {}
 
 
 def guard() -> None:
-    """Make the standard streams safe; what is not on the standard descriptors, such as a test's, is left alone."""
+    """Make the standard streams safe. Streams on other descriptors, such as those of a test, stay unchanged."""
     for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # takes the lowest number that is free: this one
+            os.open(os.devnull, mode)  # it gets the lowest free number, which is this one
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # None where 0 was closed
     sys.stdout = _guard(sys.stdout, 1)
@@ -80,7 +80,7 @@ def _guard(stream: object, number: int) -> io.TextIOWrapper:
     return _Text(
         io.BufferedWriter(raw),
         encoding=kept.encoding if kept is not None else "utf-8",
-        errors="replace",  # a terminal without UTF-8 shows `?`, it does not end the program
+        errors="replace",  # a terminal without UTF-8 shows `?` and does not end the program
         line_buffering=kept is None or kept.line_buffering or kept.write_through,
     )
 
@@ -93,12 +93,12 @@ def _number(stream: io.TextIOWrapper) -> int | None:
 
 
 def takes_no_more() -> bool:
-    """Whether nothing more can be printed: nobody reads it, or the disk is full."""
+    """Return whether nothing more can be printed: the reader has closed the stream, or the disk is full."""
     return _trouble() is not None
 
 
 def checked(code: int) -> int:
-    """The exit code of a command that has ended with `code`, once it is known whether all that it printed has arrived."""
+    """Return the exit code of a command that ended with `code`, after checking that all its output was written."""
     trouble = _trouble()
     if trouble is None or trouble.errno == errno.EPIPE:
         return code

@@ -1,1 +1,1 @@
-"""Notify a person who is not at the screen: which events count, where messages go, and that each arrives once."""
+"""Notify a user who is not at the screen: which events count, where messages go, and that each arrives once."""

@@ -20,17 +20,17 @@ _SCRIPT = "on run argv\ndisplay notification (item 2 of argv) with title (item 1
 
 
 class NotDelivered(ArmadaError):
-    """A destination did not accept a message; delivery is retried."""
+    """A destination did not accept a message. The delivery is retried."""
 
 
 def deliver(url: str, title: str, body: str) -> None:
     """Send a message to an apprise URL.
 
     Raises:
-        NotDelivered: It was refused, or apprise is not installed, or does not know the URL.
+        NotDelivered: The destination refused it, apprise is not installed, or apprise does not support the URL.
     """
     try:
-        import apprise  # here, because only this needs it: 14 MB and what it brings along
+        import apprise  # here, because nothing else needs it: it takes 14 MB with its dependencies
     except ImportError:
         raise NotDelivered("apprise is not installed", hint=install_command("notify")) from None
     said: list[str] = []
@@ -47,12 +47,12 @@ def show(title: str, body: str) -> None:
     """Show a desktop notification on this machine.
 
     Raises:
-        NotDelivered: There is no screen, or nothing that could show it.
+        NotDelivered: There is no screen, or no program that can show it.
     """
     if sys.platform == "darwin":
         command = ["osascript", "-e", _SCRIPT, title, body]
     elif program := shutil.which("notify-send"):
-        # Its body is markup; a run's name may hold `<`.
+        # The body is markup; a run's name may contain `<`.
         plain = body.replace("&", "&amp;").replace("<", "&lt;")
         command = [program, "--app-name=armada", "--", title, plain]
     else:
@@ -66,7 +66,7 @@ def show(title: str, body: str) -> None:
 
 
 class _Listening:
-    """What apprise logs meanwhile: the only place where it says why a delivery failed. URLs with passwords are not in it."""
+    """Collects apprise's log messages, which alone say why a delivery failed. They do not contain URLs with passwords."""
 
     def __init__(self, hear: Callable[[str], None]) -> None:
         self._handler = logging.Handler(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Find the events that are worth a message, from the store, so that it does not matter which process saw them first."""
+"""Find the events that are worth a message in the store, so that it does not matter which process saw them first."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 YOUNG_S = 86_400.0
-"""Older news is no news."""
+"""Seconds after which an event is no longer reported."""
 
 KNOWN_S = 7 * 86_400.0
-"""Of runs that ended earlier nothing new is to be heard."""
+"""Runs that ended more than this many seconds ago are not examined."""
 
 SOON_FULL_BYTES = 10_000_000_000
 SOON_FULL_SHARE = 0.02
 
 STALLED_S = 60.0
-"""A host that wakes from sleep shows old heartbeats for a moment."""
+"""Seconds of silence before a run counts as stalled: a host that wakes from sleep shows old heartbeats for a moment."""
 
 _NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again"})
-"""Ends that somebody has just brought about."""
+"""Reasons of ends that the user has just caused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened once: the same `key` is the same event. `at` is when."""
+    """Something that happened once: equal `key`s mean the same event. `at` is its unix time."""
 
     key: str
     kind: Kind
@@ -57,14 +57,14 @@ def find_events(
     disk_full_s: float = 12 * 3600.0,
     prices: Mapping[str, float | None] | None = None,
 ) -> list[Event]:
-    """Everything that the store shows now and that happened in the last day.
+    """Return all events of the last day that the store shows.
 
     Args:
         database: The store.
         now: Unix time.
-        sync_failing_s: From when on nothing coming home is news.
-        disk_full_s: From when on a full disk foreseen is.
-        prices: Per hour, by host.
+        sync_failing_s: Report a run after nothing of it came home for this many seconds.
+        disk_full_s: Report a disk that is expected to be full within this many seconds.
+        prices: Prices per hour, by host.
     """
     recent = runs.recent(database, now - KNOWN_S)
     found = [
@@ -92,7 +92,7 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
             told = f"{sanitize_line(run.message, 200)}{step}; armada keeps checking for {span(WATCHED_S)} and reports what becomes of it"
             body = f"{run.run_id} on {run.host}: {told}\narmada why {run.run_id}"
             title = f"{sanitize_line(run.name, 80)}: its scheduler no longer lists it"
-            # Its own key: what becomes of it is told as well.
+            # It has its own key, so the later outcome is reported, too.
             yield Event(f"{key}:guess", "run_failed", title, body, run.guessed_at or at)
             continue
         if run.state == "succeeded":
@@ -107,14 +107,14 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
 
 
 def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
-    """Runs that were said to have left their scheduler's list and that showed themselves since; ends are told by themselves."""
+    """Yield runs that were reported as gone from their scheduler's list and have appeared again. Their ends are separate events."""
     for run in recent:
         at = None if run.ended else runs.revised_at(database, run.run_id)
         if at is None:
             continue
         body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had wrongly stopped listing it"
         title = f"{sanitize_line(run.name, 80)} is {run.state} after all"
-        # Of the kind of what it takes back: who was told that is told this.
+        # The same kind as the message that it corrects, so that it reaches the same people.
         yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)
 
 
@@ -195,7 +195,7 @@ def _failing_syncs(database: Database, recent: list[Run], now: float, patience_s
 def _failing_since(
     run: Run, record: RunSync | None, unreachable: Mapping[str, tuple[float | None, str | None]]
 ) -> tuple[float | None, str]:
-    """Since when nothing of a run can come home: its syncs fail, or its host does not even answer."""
+    """Return since when nothing of a run can come home, and why: its syncs fail, or its host does not answer."""
     host_since, host_why = unreachable.get(run.host, (None, None))
     own_since = record.failing_since if record is not None else None
     if own_since is not None and (host_since is None or own_since < host_since):

@@ -1,4 +1,4 @@
-"""The thread that turns events into messages and delivers each once, at most one a minute per kind, with retries."""
+"""The thread that converts events to messages and delivers each once, at most one per minute and kind, with retries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APART_S = 60.0
-"""Between two messages of one kind to one destination; what happens meanwhile comes as one message."""
+"""Seconds between two messages of one kind to one destination; events in between are combined into one message."""
 
 LOOK_S = 5.0
 FIRST_RETRY_S = 30.0
@@ -37,7 +37,7 @@ MOST_LINES = 20
 
 
 class Deliver(Protocol):
-    """`armada.notifications.delivery.deliver`."""
+    """The type of `armada.notifications.delivery.deliver`."""
 
     def __call__(self, url: str, title: str, body: str, /) -> None: ...
 
@@ -47,9 +47,9 @@ class Messenger:
 
     Args:
         home: Home's folders.
-        now: Unix time.
-        deliver: To a URL.
-        show: On this machine's screen.
+        now: Returns unix time.
+        deliver: Sends a message to a URL.
+        show: Shows a message on this machine's screen.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Messenger:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell it to end. It does not wait for a running delivery, which the next daemon repeats."""
+        """Ask the thread to end. It does not wait for a running delivery, which the next daemon repeats."""
         self._stopped.set()
 
     def work_once(self, database: Database) -> int:
         """Find events and deliver the messages that are due.
 
         Returns:
-            How many messages went out.
+            The number of delivered messages.
         """
         settings = self._settings()
         if settings is None:
@@ -113,7 +113,7 @@ class Messenger:
                 self._stopped.wait(LOOK_S)
 
     def _settings(self) -> NotificationSettings | None:
-        """The file as it is now; one that is wrong is said once, and nobody is told anything until it is right."""
+        """Return the settings in their current file. An invalid file is reported once; no messages are sent until it is corrected."""
         try:
             settings = load_settings(self._home)
         except ConfigError as error:
@@ -125,14 +125,14 @@ class Messenger:
         return settings
 
     def _prices(self) -> dict[str, float | None]:
-        """What each host costs an hour; none while hosts.yaml is wrong, which the daemon says elsewhere."""
+        """Return each host's price per hour; empty if hosts.yaml is invalid, which the daemon reports elsewhere."""
         try:
             return {name: host.price_per_hour for name, host in load_hosts(self._home).items()}
         except ConfigError:
             return {}
 
     def _collect(self, database: Database, settings: NotificationSettings, destinations: dict[str, str]) -> None:
-        # What happened before anybody wished to be told is known already.
+        # Events from before the user configured notifications are not reported.
         wished_at = 0.0 if outbox.any_ever(database) else self._home.notifications_file.stat().st_mtime
         found = find_events(
             database,
@@ -181,7 +181,7 @@ def _is_due(message: Notification, now: float) -> bool:
 
 
 def _as_one(messages: list[Notification]) -> tuple[str, str]:
-    """One message as it is; several as a digest."""
+    """Return the title and body of one message; several messages are combined into a digest."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
     titles = {message.title for message in messages}
@@ -192,5 +192,5 @@ def _as_one(messages: list[Notification]) -> tuple[str, str]:
 
 
 def _destination(url: str) -> str:
-    """A name for a URL that tells nothing of it: URLs hold passwords, and the store is no place for these."""
+    """Return a name for a URL that reveals nothing about it: URLs contain passwords, which must not be in the store."""
     return hashlib.sha256(url.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Read `notifications.yaml`, beside hosts.yaml: who gets which messages.
+"""Read `notifications.yaml`, next to hosts.yaml: who gets which messages.
 
 urls: ["ntfy://my-topic", "mailto://me:secret@example.org"]
 desktop: true
@@ -35,25 +35,25 @@ def _address(url: str) -> str:
 
 
 class NotificationSettings(Settings):
-    """The whole file. Without it no notifications are sent."""
+    """The whole file. Without the file, no notifications are sent."""
 
     other_names: ClassVar[dict[str, str]] = {"url": "urls", "services": "urls", "events": "on", "kinds": "on"}
 
     urls: Annotated[tuple[Annotated[FilledText, AfterValidator(_address)], ...], Field(strict=False)] = ()
-    """Where to, as apprise writes it; they hold passwords, so the file is for its owner alone."""
+    """Destinations in apprise's form. They contain passwords, so only the owner may read the file."""
     desktop: bool = False
-    """A bubble on this machine's screen."""
+    """Show desktop notifications on this machine."""
     on: Annotated[tuple[Kind, ...], Field(strict=False)] = KINDS
     sync_failing_hours: Annotated[float, Field(gt=0)] = 2.0
     disk_full_hours: Annotated[float, Field(gt=0)] = 12.0
-    """`disk_soon_full` is told when a host's disk is foreseen to be full within so many."""
+    """Send `disk_soon_full` when a host's disk is expected to be full within this many hours."""
 
 
 def load_settings(home: HomePaths) -> NotificationSettings | None:
-    """Read the file; None where there is none.
+    """Read the file; return None if there is none.
 
     Raises:
-        ConfigError: It is wrong.
+        ConfigError: The file is invalid.
     """
     if not home.notifications_file.exists():
         return None

@@ -1,1 +1,1 @@
-"""The messages between home and host as types, one module a family; `remote_payload/protocol.json` is made from them."""
+"""The messages between home and host as types, one module per family; `remote_payload/protocol.json` is generated from them."""

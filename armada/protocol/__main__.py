@@ -1,4 +1,4 @@
-"""Print protocol.json as the models make it: `python -m armada.protocol`."""
+"""Print protocol.json as generated from the models: `python -m armada.protocol`."""
 
 from __future__ import annotations
 

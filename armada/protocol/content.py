@@ -1,4 +1,4 @@
-"""`content.*`: code, data and models that are named by what they hold."""
+"""`content.*`: code, data and models, named by the hash of their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ContentManifest = Annotated[
 
 
 class ContentPlace(Message):
-    """Whether a content is there, where, and where an upload goes."""
+    """Whether a content is on the host, its folder, and the folder for its upload."""
 
     present: bool
     path: Text
@@ -28,7 +28,7 @@ class ContentPlace(Message):
 
 
 class CheckContent(Request[ContentPlace]):
-    """Look whether a content is there."""
+    """Check whether a content is on the host."""
 
     method = "content.check"
     answer = ContentPlace
@@ -37,13 +37,13 @@ class CheckContent(Request[ContentPlace]):
 
 
 class PublishedContent(Message):
-    """Where a content is."""
+    """The folder of a content."""
 
     path: Text
 
 
 class PublishContent(Request[PublishedContent]):
-    """Verify an uploaded content and give it its name."""
+    """Verify an uploaded content and move it to its final name."""
 
     method = "content.publish"
     answer = PublishedContent
@@ -53,13 +53,13 @@ class PublishContent(Request[PublishedContent]):
 
 
 class StagedFiles(Message):
-    """What an earlier transfer left: path and size of each file, 50,000 at most."""
+    """The files that an earlier transfer left: path and size in bytes of each, at most 50,000 files."""
 
     files: Many[Annotated[tuple[Text, Size], Field(strict=False)]]
 
 
 class ListStaged(Request[StagedFiles]):
-    """List what an earlier transfer left of a content."""
+    """List the files that an earlier transfer of a content left."""
 
     method = "content.staged"
     answer = StagedFiles
@@ -68,15 +68,15 @@ class ListStaged(Request[StagedFiles]):
 
 
 class Received(Message):
-    """How many files arrived; this answer ends the conversation."""
+    """How many files arrived. After this answer the connection closes."""
 
     files: Count
 
 
 class ReceiveContent(Request[Received]):
-    """Take files: a tar stream of regular files follows the line of the request.
+    """Receive files: a tar stream of regular files follows the request's line.
 
-    A member with the pax header ARMADA.offset goes on where the staged file ends.
+    A member with the pax header ARMADA.offset is appended to the staged file at that offset.
     """
 
     method = "content.receive"

@@ -1,4 +1,4 @@
-"""`environment.*` and `model.*`: what a training needs on its host."""
+"""`environment.*` and `model.*`: the software and the models that a training needs on its host."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from armada.protocol.message import (
 )
 
 Variables = dict[str, Text]
-"""Where the hub is, where the plan says so: HF_ENDPOINT, proxies."""
+"""Variables for access to the hub, if the plan sets them: HF_ENDPOINT, proxies."""
 
 
 class FlashAttention(Message):
-    """How flash-attn is put into an environment."""
+    """How flash-attn is installed in an environment."""
 
     mode: Literal["wheel", "build"]
     url: str | None
@@ -37,7 +37,7 @@ class FlashAttention(Message):
 
 
 class BuiltEnvironment(Message):
-    """An environment that is there; `notes` say what became of its optional parts."""
+    """A finished environment; `notes` report the outcome of its optional parts."""
 
     outcome: Annotated[str, word("ready", "built")]
     path: Text
@@ -85,13 +85,13 @@ class ExamineEnvironment(Request[ExaminedEnvironment]):
 
 
 class EnvironmentStates(RootModel[dict[str, Annotated[str, any_word("ready", "building", "absent", "partial")]]]):
-    """The state of each environment asked for, by its key."""
+    """The states of the requested environments by key."""
 
     model_config = ConfigDict(frozen=True, strict=True, defer_build=True, hide_input_in_errors=True)
 
 
 class AskEnvironments(Request[EnvironmentStates]):
-    """Ask for the states of environments."""
+    """Return the states of environments."""
 
     method = "environment.status"
     answer = EnvironmentStates
@@ -99,7 +99,7 @@ class AskEnvironments(Request[EnvironmentStates]):
 
 
 class FoundModel(Message):
-    """A model on the hub, and whether the host has it; `refused`: the hub answered, and said no."""
+    """A model on the hub, and whether the host has it. `refused`: the hub answered with an error."""
 
     commit: Text | None
     path: Text | None
@@ -110,7 +110,7 @@ class FoundModel(Message):
 
 
 class FindModel(Request[FoundModel]):
-    """Look for a model on the hub and on the host."""
+    """Look up a model on the hub and on the host."""
 
     method = "model.find"
     answer = FoundModel
@@ -121,7 +121,7 @@ class FindModel(Request[FoundModel]):
 
 
 class FetchedModel(Message):
-    """Where a model is on the host."""
+    """The model's folder on the host."""
 
     outcome: Annotated[str, word("ready", "fetched")]
     path: Text
@@ -129,7 +129,7 @@ class FetchedModel(Message):
 
 
 class FetchModel(Request[FetchedModel]):
-    """Let the host download a model."""
+    """Download a model to the host."""
 
     method = "model.fetch"
     answer = FetchedModel

@@ -1,4 +1,4 @@
-"""`host.facts`: what a host is made of. How home reads what it recorded of that: `armada.protocol.recorded`."""
+"""`host.facts`: a description of a host. `armada.protocol.recorded` parses the recorded answers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from armada.protocol.message import (
 from armada.protocol.records import Identity
 
 CONDITIONS = ("ready", "building", "partial")
-"""Of environments, as a host lists them; `partial` is one whose build was given up half-way."""
+"""Conditions of environments, as a host lists them. `partial`: the build was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuKind:
-    """What an environment depends on of a GPU."""
+    """The properties of a GPU on which an environment depends."""
 
     name: str
     compute_capability: str | None = None
@@ -42,7 +42,7 @@ class GpuKind:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What an environment depends on of a host; `machine` is its architecture, `glibc` None with another C library."""
+    """The properties of a host on which an environment depends. `machine`: its architecture; `glibc`: None with another C library."""
 
     machine: str
     glibc: str | None = None
@@ -54,14 +54,14 @@ class Hardware:
 
 
 class GpuUser(Message):
-    """A process on a GPU; `run_id` None: a stranger's."""
+    """A process on a GPU. `run_id` is None if it does not belong to armada."""
 
     pid: Integer
     run_id: Text | None
 
 
 class Gpu(Message):
-    """A GPU and its use when it was asked for."""
+    """A GPU and its use at the time of the answer."""
 
     index: Count
     uuid: Text
@@ -88,7 +88,7 @@ class GpuQueue(Message):
 
 
 class Tools(Message):
-    """Programs on the host: the version, else the path; None where there is none."""
+    """Programs on the host: the version, or the path if the version is unknown; None if the program is missing."""
 
     rsync: Line | None
     git: Line | None
@@ -99,12 +99,12 @@ class Tools(Message):
 
 
 class Facts(Message):
-    """What a host is made of.
+    """A description of a host.
 
     Attributes:
-        setup: Why the lines of `setup:` did not work.
-        doubts: Who else may write in the folders above the root, where that is not refused; a sentence each.
-        left_out: Names of variables of the agent's environment that a training may want and jobs do not see.
+        setup: Why the lines of `setup:` failed.
+        doubts: Warnings about other users who may write to folders above the root, if that is not refused.
+        left_out: Names of variables in the agent's environment that a training may want but that jobs do not see.
     """
 
     hostname: Line
@@ -135,12 +135,12 @@ class Facts(Message):
         return Hardware(self.machine, self.glibc, kinds)
 
     def as_json(self) -> dict[str, object]:
-        """All that the host said, as the store keeps it and `--json` prints it."""
+        """Return the host's complete answer, as the store keeps it and `--json` prints it."""
         return self.model_dump(exclude_unset=True)
 
 
 class AskFacts(Request[Facts]):
-    """Ask a host what it is made of."""
+    """Describe a host."""
 
     method = "host.facts"
     answer = Facts

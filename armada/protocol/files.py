@@ -1,4 +1,4 @@
-"""Files on a host that supervisors, agents and jobs write, where `records` does not have them."""
+"""Files that supervisors, agents and jobs write on a host, except those in `records`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CheckpointKind = Literal["periodic", "final"]
 
 
 class Event(Message):
-    """A line of events.jsonl, of whatever kind; only the supervisor, or what clears up after a dead one, writes it."""
+    """A line of events.jsonl, of any kind. Only the supervisor writes it, or the process that cleans up after a dead one."""
 
     open_ended = True
     seq: Unsaid[Positive] = None
@@ -82,7 +82,7 @@ class ThinnedEvent(Event):
 
 
 class FindingEvent(Event):
-    """Something that a person may want to know."""
+    """Something that the user may want to know."""
 
     open_ended = False
     kind: Literal["finding"] = "finding"
@@ -90,16 +90,16 @@ class FindingEvent(Event):
 
 
 class Complaint(Message):
-    """What another rank complained of: no cause."""
+    """The error of another rank. It is not the cause of the failure."""
 
     rank: UnsaidOrNull[Count] = None
     message: Unsaid[Annotated[str, line(300)]] = None
 
 
 class FailureEvent(Event):
-    """An attempt failed; `rank` failed first, `lines` are the last of its output.
+    """An attempt failed. `rank` failed first; `lines` are its last lines of output.
 
-    `submission` is which hand-over the attempt belongs to; the first release does not say.
+    `submission` is the submission of the attempt; the first release does not write it.
     """
 
     open_ended = False
@@ -115,10 +115,10 @@ class FailureEvent(Event):
 
 
 def read_event(text: str) -> Event:
-    """Read a line of events.jsonl; what its kind requires and it lacks leaves what every event has.
+    """Parse a line of events.jsonl. If a field that its kind requires is missing, return an `Event` with the common fields.
 
     Raises:
-        ValueError: It is no object of JSON's.
+        ValueError: The line is not a JSON object.
     """
     value = json.loads(text)
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -130,7 +130,7 @@ AnyEvent = StateEvent | CheckpointEvent | ThinnedEvent | FindingEvent | FailureE
 
 
 class MetricsLine(Message):
-    """A line of metrics.jsonl; each further number in it is a point of a curve.
+    """A line of metrics.jsonl. Each additional number in it is a point of a curve.
 
     `source`: where the supervisor found it, for jobs that do not write this file. `steps` is `counted` where the job named none.
     A `reset` takes back the points of the curves in `names`.
@@ -155,7 +155,7 @@ class TelemetryLine(Message):
 
 
 class StopRequest(Message):
-    """stop.json; `submission` is the newest at that time, null when there was none: then no submission may start."""
+    """stop.json. `submission` is the newest one at the time of the request; null: there was none, and none may start."""
 
     time: UnixTime
     grace_s: Seconds
@@ -163,14 +163,14 @@ class StopRequest(Message):
 
 
 class Claim(Message):
-    """submissions/<k>/claim.json: who may hand this submission over."""
+    """submissions/<k>/claim.json: which process may submit this submission."""
 
     time: UnixTime
     by: Text
 
 
 class FailureRecord(Message):
-    """failure.json, from a job that knows why it failed; `lines` are of its traceback, the exception last."""
+    """failure.json, from a job that knows why it failed. `lines` are from its traceback, the exception last."""
 
     open_ended = True
     reason: Annotated[str, Field(pattern=r"^(signal_[A-Z0-9+]+|[a-z0-9_]{1,64})$")]
@@ -180,7 +180,7 @@ class FailureRecord(Message):
 
 
 class Announcement(Message):
-    """.announce.json: a job says that a checkpoint is whole."""
+    """.announce.json: a job announces that a checkpoint is complete."""
 
     step: Count
     kind: Annotated[CheckpointKind, MAY_MISS] = "periodic"
@@ -198,7 +198,7 @@ class ManifestFile(Message):
 
 
 class ManifestRecord(Message):
-    """MANIFEST.json: what a checkpoint holds."""
+    """MANIFEST.json: the content of a checkpoint."""
 
     format: Literal[1]
     run_id: RunId
@@ -211,13 +211,13 @@ class ManifestRecord(Message):
 
 
 class Dated(Message):
-    """When it was written is all that it says."""
+    """A record that contains only the time at which it was written."""
 
     time: UnixTime
 
 
 class EnvironmentReady(Message):
-    """envs/<key>/READY: an environment is whole."""
+    """envs/<key>/READY: an environment is complete."""
 
     key: EnvironmentKey
     python: Text
@@ -227,9 +227,9 @@ class EnvironmentReady(Message):
 
 
 class CheckpointWatch(Message):
-    """harvest.json: what was taken of the files that match a plan's pattern.
+    """harvest.json: the files that match a plan's pattern and were taken as checkpoints.
 
-    `origins`, by the SHA-256 of step and files: the attempt and unix time under which a checkpoint came first.
+    `origins`, by the SHA-256 of step and files: the attempt and unix time of a checkpoint's first occurrence.
     """
 
     count: Count
@@ -256,7 +256,7 @@ class MetricsWatch(Message):
 
 
 class QuotaRecord(Message):
-    """submissions/<k>/quota.json: what was left of an allowance."""
+    """submissions/<k>/quota.json: the rest of an allowance."""
 
     command: Many[Text]
     before: Allowance | None
@@ -264,7 +264,7 @@ class QuotaRecord(Message):
 
 
 class HomeRecord(Message):
-    """homes/<home>/home.json: a home that wants to hear of the run."""
+    """homes/<home>/home.json: a home that is registered for the run."""
 
     id: HomeId
     label: Text
@@ -273,7 +273,7 @@ class HomeRecord(Message):
 
 
 class SettledRecord(Message):
-    """homes/<home>/settled.json: a home has all it wants of a submission."""
+    """homes/<home>/settled.json: a home has everything that it wants of a submission."""
 
     time: UnixTime
     submission: Count | None
@@ -281,7 +281,7 @@ class SettledRecord(Message):
 
 
 class ForgottenRecord(Message):
-    """homes/<home>/forgotten.json: a person said that a home is gone."""
+    """homes/<home>/forgotten.json: the user declared that a home no longer exists."""
 
     time: UnixTime
     by: Text

@@ -1,4 +1,4 @@
-"""The lines around requests: the bootstrap's, the agent's greeting, and JSON-RPC's own."""
+"""The lines before and around requests: those of the bootstrap, the agent's greeting, and those of JSON-RPC."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ErrorKind = Annotated[
 
 
 class Head(Message):
-    """What home says first.
+    """The first line from home.
 
-    `setup` are lines of shell the host needs before anything. `looks`: make nothing where there is neither an agent nor a run.
+    `setup`: shell lines that set up the host. `looks`: create nothing on a host that has neither an agent nor a run.
     """
 
     root: str
@@ -41,14 +41,14 @@ class Head(Message):
 
 
 class AgentUpload(Message):
-    """The agent's program, in base64."""
+    """The agent's program in base64."""
 
     agent: str
     packed: Annotated[Literal[True], MAY_MISS] = True
 
 
 class Need(Message):
-    """The bootstrap asks for the agent's program."""
+    """The bootstrap requests the agent's program."""
 
     nonce: Text
     need: Literal["agent"]
@@ -56,7 +56,7 @@ class Need(Message):
 
 
 class Greeting(Message):
-    """What an agent says about itself; the protocols it understands are `oldest_protocol` to `protocol`."""
+    """The agent's description of itself. It understands the protocols from `oldest_protocol` to `protocol`."""
 
     protocol: Positive
     oldest_protocol: Positive
@@ -74,7 +74,7 @@ class Hello(Message):
 
 
 class StartFailure(Message):
-    """Why no agent could be started; `root`, with `not_found`: the text of root.json, empty where there is none."""
+    """Why no agent could start. `root`, only with `not_found`: the text of root.json, empty if the file is missing."""
 
     kind: ErrorKind
     message: Line
@@ -83,14 +83,14 @@ class StartFailure(Message):
 
 
 class Failure(Message):
-    """The bootstrap's last line where no agent could be started."""
+    """The bootstrap's last line if no agent could start."""
 
     nonce: Text
     error: StartFailure
 
 
 class RequestLine(Message):
-    """A request of JSON-RPC's."""
+    """A JSON-RPC request."""
 
     jsonrpc: Literal["2.0"]
     id: Integer
@@ -99,7 +99,7 @@ class RequestLine(Message):
 
 
 class AnswerLine(Message):
-    """An answer of JSON-RPC's."""
+    """A JSON-RPC answer."""
 
     jsonrpc: Literal["2.0"]
     id: Integer
@@ -107,14 +107,14 @@ class AnswerLine(Message):
 
 
 class RefusalData(Message):
-    """Which of armada's errors it is, and what to do now."""
+    """The kind of armada's error, and what the user can do about it."""
 
     kind: ErrorKind
     hint: Line | None = None
 
 
 class Refusal(Message):
-    """An error of JSON-RPC's."""
+    """A JSON-RPC error."""
 
     code: Integer
     message: Line
@@ -130,7 +130,7 @@ class RefusalLine(Message):
 
 
 class Progress(Message):
-    """How far a call is."""
+    """The progress of a call."""
 
     id: Integer
     message: Line
@@ -138,7 +138,7 @@ class Progress(Message):
 
 
 class ProgressLine(Message):
-    """A notification of JSON-RPC's."""
+    """A JSON-RPC notification."""
 
     jsonrpc: Literal["2.0"]
     method: Literal["progress"]

@@ -1,4 +1,4 @@
-"""`homes.*`: which homes want to hear of a run, and what each has."""
+"""`homes.*`: which homes are registered for a run, and what each of them has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from armada.protocol.message import (
 
 
 class AskingHome(Message):
-    """Which home asks, as `armada.home` knows it; a home of the first release does not say."""
+    """The home that sends a request, as `armada.home` knows it. Homes of the first release do not send it."""
 
     id: HomeId
     label: Line
@@ -42,12 +42,12 @@ class KnownHome(Protocol):
 
 
 def asking(home: KnownHome) -> AskingHome:
-    """Say which home asks."""
+    """Return the part of a home's description that requests carry."""
     return AskingHome(id=home.id, label=home.label, path=home.path)
 
 
 class EnrolledHome(Message):
-    """A home that wants to hear of a run, and what it has; `settled`: all it wants of the newest submission."""
+    """A home that is registered for a run, and what it has. `settled`: it has everything that it wants of the newest submission."""
 
     id: HomeId
     label: Annotated[str, line(200)] = "another home"
@@ -59,23 +59,23 @@ class EnrolledHome(Message):
 
     @property
     def named(self) -> str:
-        """What a person knows it by."""
+        """The home's name for display."""
         return f"{self.label} (home {self.id[:8]})"
 
     @property
     def spoken_of(self) -> frozenset[str]:
-        """The checkpoints that it has, or will not fetch."""
+        """Return the checkpoints that it has, and those that it will not fetch."""
         return frozenset(self.held) | frozenset(self.unwanted)
 
 
 class Runs(Message):
-    """The runs that it was done for."""
+    """The runs to which the request was applied."""
 
     runs: Many[RunId]
 
 
 class Enroll(Request[Runs]):
-    """Keep for a home what it has not fetched of these runs."""
+    """Register a home for these runs: the host then keeps what the home has not fetched."""
 
     method = "homes.enroll"
     answer = Runs
@@ -84,11 +84,11 @@ class Enroll(Request[Runs]):
 
 
 class Settled(Message):
-    """The host wrote it down."""
+    """The host recorded it."""
 
 
 class Settle(Request[Settled]):
-    """Say that a home has all it wants of a submission."""
+    """Record that a home has everything that it wants of a submission."""
 
     method = "homes.settle"
     answer = Settled
@@ -99,7 +99,7 @@ class Settle(Request[Settled]):
 
 
 class ForgetHome(Request[Runs]):
-    """Keep nothing for a home any longer."""
+    """Forget a home: the host no longer keeps anything for it."""
 
     method = "homes.forget"
     answer = Runs

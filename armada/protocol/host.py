@@ -1,4 +1,4 @@
-"""`host.*` but `host.facts`: the load of a host, its set-up, and what is deleted there."""
+"""`host.*` except `host.facts`: a host's load, its examination, and deletions there."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from armada.protocol.records import Identity
 
 
 class Disk(Message):
-    """The file system that the root lies on."""
+    """The file system of the root."""
 
     total_bytes: Size
     free_bytes: Size
 
 
 class GpuLoad(Message):
-    """How busy a GPU is."""
+    """The load of a GPU."""
 
     index: Count
     utilization: UnsaidOrNull[float] = None
@@ -43,7 +43,7 @@ class GpuLoad(Message):
 
 
 class Load(Message):
-    """How busy a host is."""
+    """The load of a host."""
 
     time: Unsaid[UnixTime] = None
     gpus: Fitting[GpuLoad] = ()
@@ -53,14 +53,14 @@ class Load(Message):
 
 
 class AskLoad(Request[Load]):
-    """Ask how busy a host is."""
+    """Measure the load of a host."""
 
     method = "host.load"
     answer = Load
 
 
 class ExaminedFolder(Message):
-    """A folder, and the file system that it lies on."""
+    """A folder and its file system."""
 
     path: Text
     kind: Text | None
@@ -76,7 +76,7 @@ class ExaminedFolder(Message):
 
 
 class Leftovers(Message):
-    """Files that an earlier armada left in the temporary folder."""
+    """Temporary files that interrupted transfers and killed processes left."""
 
     count: Count
     size_bytes: Size
@@ -84,7 +84,7 @@ class Leftovers(Message):
 
 
 class Examination(Message):
-    """What `armada doctor` wants to know of a host."""
+    """What `armada doctor` checks on a host."""
 
     shell: Text | None
     umask: Annotated[str, Field(pattern=r"^0[0-7]{3}$")]
@@ -101,14 +101,14 @@ class Examination(Message):
 
 
 class Examine(Request[Examination]):
-    """Examine a host's set-up."""
+    """Examine the configuration of a host."""
 
     method = "host.examine"
     answer = Examination
 
 
 class Echo(Message):
-    """How much arrived, and how many bytes follow this line."""
+    """How many bytes arrived, and how many follow this line."""
 
     time: UnixTime
     received_bytes: Size
@@ -116,7 +116,7 @@ class Echo(Message):
 
 
 class Probe(Request[Echo]):
-    """Measure a link: the line of the answer is followed by exactly `send_bytes` random bytes, 16 MiB at most."""
+    """Measure a link: exactly `send_bytes` random bytes follow the answer's line, at most 16 MiB."""
 
     method = "host.probe"
     answer = Echo
@@ -125,7 +125,7 @@ class Probe(Request[Echo]):
 
 
 class ForgottenSecrets(Message):
-    """The runs whose secrets were deleted, and those that need theirs."""
+    """The runs whose secrets were deleted, and those that still need their secrets."""
 
     removed: Many[RunId]
     kept: Many[RunId]
@@ -139,7 +139,7 @@ class ForgetSecrets(Request[ForgottenSecrets]):
 
 
 class Wiped(Message):
-    """What was deleted below the root, what was left, and the root's name."""
+    """What was deleted below the root, what remains, and the root's id."""
 
     removed: Many[Line]
     left: Many[Line]
@@ -147,7 +147,7 @@ class Wiped(Message):
 
 
 class WipeRoot(Request[Wiped]):
-    """Delete everything of armada's on a host."""
+    """Delete all of armada's files on a host."""
 
     method = "host.wipe"
     answer = Wiped

@@ -1,7 +1,7 @@
 """The base class of all messages, the types of their fields, and the one function that parses an answer.
 
-A field that does not fit refuses its message, unless its type says otherwise: `Unsaid` reads it as None, `Word` reads an
-unknown word as `unknown`, `Entries` refuses one entry of a list and keeps the others.
+A message with an invalid field is refused, unless the field's type says otherwise: `Unsaid` reads it as None, `Word`
+reads an unknown word as `unknown`, `Entries` refuses one entry of a list and keeps the others.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ _WORDS = {
     "model_type": "should be an object",
     "is_instance_of": "should be a text",
 }
-"""What pydantic says in Python's words, in JSON's."""
+"""pydantic's messages in Python's terms, and the same in JSON's terms."""
 
 
 class Message(BaseModel):
-    """Something that home or a host says, or that lies in a file there.
+    """Something that home or a host sends, or that a file on a host contains.
 
-    The models say what is written: a field is in every message unless `MAY_MISS` marks it. What home accepts may be less: a
-    field with a default may be missing when home parses it, because an older agent does not know it.
+    The models describe what is written: a message contains every field that is not marked `MAY_MISS`. Home may accept
+    less: a field with a default may be missing when home parses it, because an older agent does not write it.
     """
 
     model_config = ConfigDict(
         frozen=True,
-        extra="ignore",  # a newer side's fields
+        extra="ignore",  # fields of a newer peer
         strict=True,
-        defer_build=True,  # each is built when it is first used: 12 ms for `run.observe`
+        defer_build=True,  # each model is built on first use: 12 ms for `run.observe`
         hide_input_in_errors=True,
         allow_inf_nan=False,
         protected_namespaces=(),
     )
 
     open_ended: ClassVar[bool] = False
-    """Whether the writer may add fields that are not listed here, as a job may in its metrics."""
+    """Whether the writer may add fields that the model does not list, as a job may in its metrics."""
 
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class Request(Message, Generic[M]):
-    """The parameters of a method; a subclass names the method and the model of its answer.
+    """The parameters of a method. A subclass names the method and the model of its answer.
 
-    Only the fields that were given are sent, so that an older agent does not meet a parameter that it does not know.
+    Only the given fields are sent, so that an older agent does not receive an unknown parameter.
     """
 
     method: ClassVar[str]
     answer: ClassVar[type[BaseModel]]
 
     def as_params(self) -> dict[str, object]:
-        """The parameters as JSON holds them."""
+        """Return the parameters as a JSON object."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MayMiss:
-    """The writer may leave the field out."""
+    """The writer may omit the field."""
 
 
 MAY_MISS = MayMiss()
@@ -77,7 +77,7 @@ MAY_MISS = MayMiss()
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """An entry of a list that was refused: the run it is about, where it says so, and what does not fit."""
+    """A refused entry of a list: the run that it is about, if it names one, and the problem."""
 
     run_id: str | None
     problem: str
@@ -85,7 +85,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class OnMisfit:
-    """Read what does not fit as the default instead of refusing the message; `null`: the writer may say null."""
+    """Read an invalid value as the default instead of refusing the message. `null`: the writer may write null."""
 
     default: object = None
     null: bool = False
@@ -105,52 +105,52 @@ def _without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
 
 @dataclass(frozen=True, slots=True)
 class _NeverNull:
-    """The writer says a value or leaves the field out."""
+    """The writer writes a value or omits the field."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return _without_null(handler(core))
 
 
 OrMissing = Annotated[T | None, _NeverNull(), MAY_MISS]
-"""None where the field was left out."""
+"""None if the field is missing."""
 
 EMPTY = OnMisfit(default=())
 
 
 Unsaid = Annotated[T | None, OnMisfit()]
-"""None where it does not fit. Its writer always says it: a misfit is what a job, or a broken disk, left in a record."""
+"""None if the value is invalid. Its writer always writes it; an invalid value comes from a job or a broken disk."""
 
 UnsaidOrNull = Annotated[T | None, OnMisfit(null=True)]
-"""The same of a field that its writer may set to null."""
+"""Like `Unsaid`, for a field that its writer may set to null."""
 
 Flag = Annotated[bool, OnMisfit(default=False)]
-"""A boolean; False where it is something else."""
+"""A boolean; False if the value is invalid."""
 
 Many = Annotated[tuple[T, ...], Strict(strict=False)]
-"""A list of JSON's, as a tuple."""
+"""A JSON list, as a tuple."""
 
 CountOrZero = Annotated[int, Field(ge=0, le=MOST), OnMisfit(default=0)]
-"""A count; 0 where it is something else."""
+"""A count; 0 if the value is invalid."""
 
 ManyOrNone = Annotated[tuple[T, ...], Strict(strict=False), EMPTY]
-"""The same; empty where one of it does not fit."""
+"""A JSON list as a tuple; empty if one of its entries is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Omit:
-    """Leave what does not fit out of its list."""
+    """Omit an invalid entry from its list."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_default_schema(handler(source), on_error="omit")
 
 
 Fitting = Many[Annotated[T, _Omit()]]
-"""A list without what does not fit."""
+"""A list without its invalid entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OrMisfit:
-    """Of a union of a message and `Misfit`: parse the message, and where it does not fit, say why instead of failing."""
+    """For a union of a message and `Misfit`: parse the message; if it is invalid, return a `Misfit` instead of raising an error."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         entry = handler.generate_schema(get_args(source)[0])
@@ -167,9 +167,9 @@ def _or_misfit(value: object, handler: core_schema.ValidatorFunctionWrapHandler)
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Any string of JSON's, lone surrogates too, which pydantic refuses; sanitized to one line where a limit is given.
+    """Any JSON string. Lone surrogates are accepted, although pydantic refuses them. With a limit it is sanitized to one line.
 
-    `pattern` is what its writer keeps to; home takes any text. `most` is how many characters there are at most.
+    `pattern` describes what its writer writes; home accepts any text. `most` is the largest number of characters.
     """
 
     limit: int | None = None
@@ -194,7 +194,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A word that its writer takes from `known`; what another one is read as, says `keeps`: itself, sanitized, or `unknown`."""
+    """A word that its writer takes from `known`. An unknown word is read as itself, sanitized, if `keeps`; otherwise as `unknown`."""
 
     known: tuple[str, ...]
     keeps: bool
@@ -210,39 +210,39 @@ class _Word:
 
 
 def word(*known: str) -> _Word:
-    """Read an unknown word as `unknown`. It is for the metadata of an `Annotated[str, …]`."""
+    """Read an unknown word as `unknown`. Use it in the metadata of an `Annotated[str, …]`."""
     return _Word(known, keeps=False)
 
 
 def any_word(*known: str) -> _Word:
-    """Keep an unknown word, sanitized, so that it can be shown; used as `word` is."""
+    """Keep an unknown word, sanitized for display. Use it as `word`."""
     return _Word(known, keeps=True)
 
 
 def line(limit: int = 500) -> _Text:
-    """Sanitize text to one line of at most `limit` characters; for metadata, too."""
+    """Sanitize text to one line of at most `limit` characters. Use it in metadata, too."""
     return _Text(limit)
 
 
 def text_of(most: int) -> _Text:
-    """Keep text as it came, where it has at most so many characters; for metadata, too."""
+    """Keep text unchanged if it has at most `most` characters. Use it in metadata, too."""
     return _Text(most=most)
 
 
 Text = Annotated[str, _Text()]
-"""As it came; whoever shows it sanitizes it."""
+"""Unchanged text. Code that displays it must sanitize it."""
 
 Line = Annotated[str, _Text(500)]
-"""One line for a person, sanitized."""
+"""One line for display, sanitized."""
 
 Entries = Many[Annotated[T | Misfit, _OrMisfit()]]
-"""A list of messages, each refused alone."""
+"""A list of messages; an invalid one is refused alone."""
 
 RunId = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 HomeId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 RootId = Annotated[str, Field(min_length=1, max_length=64)]
-"""A root's own name, from root.json."""
+"""A root's id, from root.json."""
 
 RelativePath = Annotated[str, Field(pattern=r"^[^/].*$")]
 UnixTime = Annotated[float, Field(ge=0, lt=YEAR_10000)]
@@ -254,20 +254,22 @@ Integer = Annotated[int, Field(ge=-MOST, le=MOST)]
 EnvironmentKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
 Reason = Annotated[str, _Text(60, r"^(signal_[A-Z0-9+]+|[a-z0-9_]+)$")]
 """Why a run ended: oom, host_oom, nan_loss, disk_full, missing_module, missing_file, network, data_error, env_error, killed_by_user,
-terminated, not_enough_gpus, command_not_found, command_not_executable, exit_<code>, signal_<NAME>, or what failure.json said."""
+terminated, not_enough_gpus, command_not_found, command_not_executable, exit_<code>, signal_<NAME>, or the reason in
+failure.json.
+"""
 
 
 def parse(model: type[M], value: object, *, host: str | None, method: str) -> M:
-    """Parse what a host said.
+    """Parse an answer of a host, or a file from it.
 
     Args:
-        model: What it should be.
-        value: What the JSON held.
-        host: The name of the host, for the error.
-        method: Which answer it is, or which file, for the error.
+        model: The expected type.
+        value: The parsed JSON.
+        host: The host's name, for the error.
+        method: The method of the answer, or the file's name, for the error.
 
     Raises:
-        UnexpectedAnswer: A field is missing, of the wrong type or out of its bounds.
+        UnexpectedAnswer: A field is missing, of the wrong type or out of range.
     """
     try:
         return model.model_validate(value)
@@ -280,7 +282,7 @@ def parse(model: type[M], value: object, *, host: str | None, method: str) -> M:
 
 
 def describe(error: ValidationError) -> str:
-    """Say which field does not fit and why; nothing of the value is repeated, it may be a secret or anything else."""
+    """Return which field is invalid and why. The value itself is not repeated: it may be a secret."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     more = error.error_count() - 1
     said = _WORDS.get(first["type"]) or first["msg"].removeprefix("Input ")

@@ -38,14 +38,14 @@ class Lines(Message):
 
 
 class Moment(Message):
-    """Seconds since a boot of a machine or container, and which: a clock that nobody sets."""
+    """A monotonic time: seconds since a boot of a machine or container, and the boot's identity."""
 
     boot: Annotated[str, line(300)]
     seconds: Seconds
 
 
 class Wipe(Message):
-    """A former name of the root, and who wiped that root when."""
+    """A former id of the root, who wiped that root, and when."""
 
     open_ended = True
     root: RootId
@@ -54,14 +54,14 @@ class Wipe(Message):
 
 
 class Remains(Message):
-    """Of a run whose folder is not there: its processes, and whether other machines use this file system."""
+    """What remains of a run whose folder is missing: its processes, and whether other machines share the file system."""
 
     processes: Unsaid[Count] = None
     is_shared: Flag = False
 
 
 class Observation(Message):
-    """What a host shows of one run; `findings` are what could not be read."""
+    """What a host shows of one run. `findings`: what could not be read."""
 
     run_id: RunId
     exists: bool
@@ -75,7 +75,7 @@ class Observation(Message):
 
 
 class Observations(Message):
-    """The answer: a run whose part does not fit is refused alone."""
+    """The answer; an invalid entry is refused alone, and the other runs are kept."""
 
     time: Unsaid[UnixTime] = None
     root: UnsaidOrNull[RootId] = None
@@ -85,7 +85,7 @@ class Observations(Message):
 
 
 class ObservedRun(Message):
-    """A run to look at, and how much of its files is known."""
+    """A run to observe, and how far its files have been read."""
 
     run_id: RunId
     metrics_offset: Size
@@ -93,7 +93,7 @@ class ObservedRun(Message):
 
 
 class Observe(Request[Observations]):
-    """Look at runs."""
+    """Observe runs."""
 
     method = "run.observe"
     answer = Observations

@@ -1,4 +1,4 @@
-"""`outbox.*`: manifests of checkpoints, what home has verified, and what may be deleted."""
+"""`outbox.*`: manifests of checkpoints, acknowledgements from home, and deletions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armada.protocol.message import MAY_MISS, Digest, Fitting, Line, Many, Messa
 
 
 class ManifestText(Message):
-    """MANIFEST.json byte for byte: its SHA-256 is the digest."""
+    """MANIFEST.json, byte for byte: its SHA-256 is the checkpoint's digest."""
 
     text: Annotated[str, text_of(4 << 20)]
 
@@ -26,11 +26,11 @@ class ReadManifest(Request[ManifestText]):
 
 
 class Acknowledged(Message):
-    """The host wrote it down."""
+    """The host recorded it."""
 
 
 class Acknowledge(Request[Acknowledged]):
-    """Say that a checkpoint is at home, every byte verified, or, with `wanted` false, that this home will not fetch it."""
+    """Acknowledge that home has a checkpoint, every byte verified. With `wanted` false: this home will not fetch it."""
 
     method = "outbox.ack"
     answer = Acknowledged
@@ -41,14 +41,14 @@ class Acknowledge(Request[Acknowledged]):
 
 
 class Pruned(Message):
-    """Which checkpoints were deleted, and why others were not."""
+    """Which checkpoints were deleted, and why others were kept."""
 
     pruned: Fitting[Digest]
     refused: Annotated[dict[str, Line], Field(description="why, by digest")]
 
 
 class Prune(Request[Pruned]):
-    """Delete checkpoints of an outbox."""
+    """Delete checkpoints in an outbox."""
 
     method = "outbox.prune"
     answer = Pruned

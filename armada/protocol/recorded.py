@@ -1,6 +1,7 @@
-"""Facts and plans as the store holds them: what does not fit is not known.
+"""Facts and plans as the store holds them: an invalid value counts as unknown.
 
-They may be of an older armada, or of a job that wrote into its own folder; an answer, which is refused where it does not fit, is
+An older armada, or a job that changed its own folder, may have written them. In contrast, an invalid answer of a host
+is refused; see
 `armada.protocol.facts`.
 """
 
@@ -15,14 +16,14 @@ from armada.protocol.scheduler import ClusterQueue
 
 
 class RecordedUser(Message):
-    """A process on a GPU; `run_id` None: a stranger's."""
+    """A process on a GPU. `run_id` is None if it does not belong to armada."""
 
     pid: Unsaid[Count] = None
     run_id: Unsaid[Text] = None
 
 
 class RecordedGpu(Message):
-    """What is known of a GPU."""
+    """A recorded GPU."""
 
     index: Unsaid[Count] = None
     name: Unsaid[Annotated[str, line(60)]] = None
@@ -34,7 +35,7 @@ class RecordedGpu(Message):
 
 
 class RecordedDisk(Message):
-    """What is known of the disk that the root lies on."""
+    """The recorded file system of the root."""
 
     total_bytes: Unsaid[float] = None
     free_bytes: Unsaid[float] = None
@@ -48,13 +49,13 @@ class RecordedWaiting(Message):
 
 
 class RecordedQueue(ClusterQueue):
-    """Who waits for GPUs, in order, and what a batch system said when it was asked."""
+    """The recorded queue for GPUs, in order, and the recorded answer of a batch system."""
 
     waiting: Unsaid[Fitting[RecordedWaiting]] = None
 
 
 class RecordedFacts(Message):
-    """What is known of a host; `environments` None: it was not looked for them yet."""
+    """The recorded facts of a host. `environments` is None if they were not listed yet."""
 
     machine: Unsaid[Line] = None
     glibc: Unsaid[Line] = None
@@ -65,7 +66,7 @@ class RecordedFacts(Message):
 
     @property
     def hardware(self) -> Hardware | None:
-        """None where it is not known well enough to say which environment fits."""
+        """Return the properties that select an environment; None if they are not known well enough."""
         if self.machine is None or self.gpus is None:
             return None
         kinds = [GpuKind(gpu.name, gpu.compute_capability) for gpu in self.gpus if gpu.name is not None]
@@ -73,51 +74,51 @@ class RecordedFacts(Message):
 
 
 class RecordedJob(Message):
-    """What is known of what a run starts."""
+    """The recorded job of a run."""
 
     argv: Unsaid[Many[Text]] = None
     secrets: Unsaid[Fitting[Text]] = None
 
 
 class RecordedScheduler(Message):
-    """What is known of a run's batch system."""
+    """The recorded batch system of a run."""
 
     kind: Unsaid[Text] = None
     quota: Unsaid[Many[Text]] = None
 
 
 class RecordedSource(Message):
-    """A file of data."""
+    """A data file."""
 
     path: Unsaid[Text] = None
 
 
 class RecordedData(Message):
-    """What is known of a run's files of data."""
+    """The recorded data files of a run."""
 
     train: Unsaid[Fitting[RecordedSource]] = None
     eval: Unsaid[Fitting[RecordedSource]] = None
 
     @property
     def files(self) -> list[str]:
-        """The evaluation's first, then the training's."""
+        """Return the files' paths, those for evaluation first, then those for training."""
         return [source.path for source in (*(self.eval or ()), *(self.train or ())) if source.path]
 
 
 class RecordedModel(Message):
-    """Where a run's host had its model; None for one made on the spot."""
+    """The model's folder on a run's host; None for a model that is created from a configuration."""
 
     path: Unsaid[Text] = None
 
 
 class RecordedLora(Message):
-    """What is known of an adapter."""
+    """The recorded settings of an adapter."""
 
     quantize: Unsaid[Text] = None
 
 
 class RecordedTraining(Message):
-    """What is known of a training by the bundled payload; `lora` None: it trained every weight."""
+    """The recorded settings of a training by the bundled payload. `lora` is None if it trains every weight."""
 
     model: Unsaid[RecordedModel] = None
     data: Unsaid[RecordedData] = None
@@ -126,14 +127,14 @@ class RecordedTraining(Message):
 
 
 class RecordedExperiment(Message):
-    """What is known of what a person asked for."""
+    """The recorded experiment."""
 
     model: Unsaid[Text] = None
     data: Unsaid[RecordedData] = None
 
 
 class RecordedSpec(Message):
-    """What is known of a run's plan; `watch` None: the job announces its checkpoints by itself."""
+    """The recorded plan of a run. `watch` is None if the job announces its checkpoints itself."""
 
     name: Unsaid[Text] = None
     task: Unsaid[Text] = None
@@ -148,10 +149,10 @@ class RecordedSpec(Message):
 
 
 def recorded_facts(stored: object) -> RecordedFacts:
-    """Read facts of the store; of anything but an object nothing is known."""
+    """Parse facts from the store. A value that is not an object gives empty facts."""
     return RecordedFacts.model_validate(stored) if isinstance(stored, Mapping) else RecordedFacts()
 
 
 def recorded_spec(stored: object) -> RecordedSpec:
-    """Read a plan of the store; of anything but an object nothing is known."""
+    """Parse a plan from the store. A value that is not an object gives an empty plan."""
     return RecordedSpec.model_validate(stored) if isinstance(stored, Mapping) else RecordedSpec()

@@ -1,6 +1,6 @@
-"""What lies in a run's folder and is said of it: processes, jobs, states, attempts.
+"""Records in a run's folder and about it: processes, jobs, states, attempts.
 
-Jobs, old supervisors and broken disks write here, so a field that does not fit is read as not said.
+Jobs, old supervisors and broken disks write here, so an invalid field is read as missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATE_WORDS = ("queued", "running", "succeeded", "failed", "cancelled")
 END_WORDS = ("succeeded", "failed", "cancelled")
 
 StateWord = Annotated[str, any_word(*STATE_WORDS)]
-"""What a supervisor writes; a word of a newer one stays, so that the verdict can name it."""
+"""A state that a supervisor writes. An unknown word of a newer supervisor is kept, so that the verdict can name it."""
 
 Phase = Annotated[
     str, any_word("loading", "preparing", "training", "evaluating", "saving", "merging", "running", "ended")
@@ -47,7 +47,7 @@ Nodes = Annotated[str, line(100)]
 
 
 class Identity(Message):
-    """One process of one boot of one machine or container; `start_time` is field 22 of /proc/<pid>/stat."""
+    """One process of one boot of one machine or container. `start_time` is field 22 of /proc/<pid>/stat."""
 
     hostname: Text
     boot_id: Text
@@ -58,7 +58,7 @@ class Identity(Message):
 
 
 class Job(Message):
-    """Who or what took a submission up: a supervisor of our own (`direct`), or a batch system's job."""
+    """What runs a submission: armada's own supervisor (`direct`), or a batch system's job."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -79,7 +79,7 @@ class Job(Message):
 
 
 class Heartbeat(Message):
-    """How far one process of a job is, by its own words."""
+    """The progress of one process of a job, as the process reports it."""
 
     rank: Unsaid[Count] = None
     phase: Unsaid[Phase] = None
@@ -90,7 +90,7 @@ class Heartbeat(Message):
 
 
 class State(Message):
-    """state.json: what the supervisor last wrote. `seq` orders what it writes within an attempt."""
+    """state.json: the supervisor's last state. `seq` orders its updates within an attempt."""
 
     state: Unsaid[StateWord] = None
     reason: UnsaidOrNull[Reason] = None
@@ -107,7 +107,7 @@ class State(Message):
 
 
 class OomKills(Message):
-    """Processes that the kernel had ended for memory when the job started; None: nobody says."""
+    """How many processes the kernel had killed for memory when the job started; None if unknown."""
 
     cgroup: UnsaidOrNull[Count] = None
     machine: UnsaidOrNull[Count] = None
@@ -116,7 +116,8 @@ class OomKills(Message):
 class RunRecord(Message):
     """attempts/<n>/run.json: how an attempt began.
 
-    `log_offset` is the size of output.log when the job started; `clock_s` is CLOCK_MONOTONIC then, which the kernel's log counts by.
+    `log_offset` is the size of output.log in bytes at the job's start. `clock_s` is CLOCK_MONOTONIC at that time, which
+    the kernel's log uses.
     """
 
     attempt: Unsaid[Count] = None
@@ -133,7 +134,8 @@ class RunRecord(Message):
 class ExitRecord(Message):
     """attempts/<n>/exit.json: how an attempt ended.
 
-    `step_before` is the step of the newest whole checkpoint before the attempt, `step` that after it; null: there was none.
+    `step_before` is the step of the newest whole checkpoint before the attempt, `step` the one after it; null: there
+    was none.
     """
 
     attempt: Unsaid[Count] = None
@@ -156,16 +158,16 @@ class Attempt(Message):
 
 
 class Submission(Message):
-    """The newest submission of a run: whether it was claimed, and what took it up."""
+    """The newest submission of a run: whether it was claimed, and what runs it."""
 
     number: Unsaid[Count] = None
     claimed: Flag = False
     job: Annotated[Job | None, OnMisfit(default=Job(), null=True)] = None
-    """What took it up; None: nothing did. One that cannot be read is still one."""
+    """What runs it; None if nothing does. An unreadable record still counts as a job."""
 
 
 class SchedulerStatus(Message):
-    """What the host's batch system says of the newest submission."""
+    """The answer of the host's batch system about the newest submission."""
 
     state: Annotated[str, word("pending", "held", "running", "ending", "ended", "gone", "unknown")] = "unknown"
     seen_at: UnsaidOrNull[UnixTime] = None
@@ -177,10 +179,11 @@ class SchedulerStatus(Message):
 
 
 class Evidence(Message):
-    """What a host can show about a run: records and processes, never conclusions.
+    """The evidence that a host has about a run: records and processes, no conclusions.
 
-    `supervisor`: none: nothing took the run up; unknown: another machine's, or its record is damaged. `may_have_succeeded` is of
-    a job that ended and whose exit nobody saw. `stopped`: processes of the run, or its supervisor, that SIGSTOP has stopped.
+    `supervisor`: `none` if no supervisor has started, `unknown` if it is on another machine or its record is damaged.
+    `may_have_succeeded` is about a job that ended without a recorded exit. `stopped` lists processes of the run,
+    including its supervisor, that SIGSTOP has suspended.
     """
 
     submission: UnsaidOrNull[Submission] = None

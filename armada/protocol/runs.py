@@ -1,4 +1,4 @@
-"""`run.*` but `run.observe`: hand over, stop, remove and list runs, and read what they printed."""
+"""`run.*` except `run.observe`: submit, stop, remove and list runs, and read their output."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Secrets = dict[str, Text]
 
 
 class Submitted(Message):
-    """A submission was handed over, now or before."""
+    """A submission was submitted, now or by an earlier request."""
 
     outcome: Annotated[str, word("started", "already")]
     job: Job
 
 
 class Created(Message):
-    """A run's folder is there; `submitted` where that was asked for in the same breath."""
+    """A run's folder exists; `submitted` if the request asked for that, too."""
 
     path: Text
     created: bool
@@ -47,10 +47,10 @@ class Created(Message):
 
 
 class SubmitRun(Request[Submitted]):
-    """Hand over one more submission of a run.
+    """Submit a run once more.
 
-    `secrets` are for a submission after the first, whose own were deleted at its end. `keep_secrets`: the submission before was
-    lost without an end, and its secrets must still be there.
+    `secrets` are for a second or later submission: those of the former were deleted at its end. `keep_secrets`: the
+    former submission was lost without an end, and its secrets must still be there.
     """
 
     method = "run.submit"
@@ -62,7 +62,7 @@ class SubmitRun(Request[Submitted]):
 
 
 class LogPiece(Message):
-    """A piece of a job's output; offsets count bytes."""
+    """Part of a job's output; offsets count bytes."""
 
     offset: Size
     text: Text
@@ -71,7 +71,7 @@ class LogPiece(Message):
 
 
 class ReadLog(Request[LogPiece]):
-    """Read a job's output from an offset, or its last lines."""
+    """Read a job's output from an offset on, or its last lines."""
 
     method = "run.log"
     answer = LogPiece
@@ -82,9 +82,9 @@ class ReadLog(Request[LogPiece]):
 
 
 class Stopping(Message):
-    """What became of a request to stop.
+    """The outcome of a request to stop.
 
-    `problem`: why the batch system could not be told; the request stands, and the run's supervisor reads it.
+    `problem`: why the batch system could not be reached. The request remains, and the run's supervisor reads it.
     """
 
     outcome: Annotated[str, word("stopping", "already_ended", "cancelled_before_start")]
@@ -95,7 +95,8 @@ class Stopping(Message):
 class StopRun(Request[Stopping]):
     """Stop a run.
 
-    `root` names the root that the run was put into; where the run's folder is gone from that very root, its processes are ended.
+    `root` is the id of the root where the run was created. If the run's folder is missing from that same root, its
+    processes are ended.
     """
 
     method = "run.stop"
@@ -106,11 +107,11 @@ class StopRun(Request[Stopping]):
 
 
 class Done(Message):
-    """The host did it; there is nothing to say."""
+    """The host has done it; the answer has no fields."""
 
 
 class RemoveRun(Request[Done]):
-    """Delete a run's folder. `despite_homes`: a person knows what other homes have not fetched."""
+    """Delete a run's folder. `despite_homes`: the user accepts that other homes lose what they have not fetched."""
 
     method = "run.remove"
     answer = Done
@@ -120,7 +121,7 @@ class RemoveRun(Request[Done]):
 
 
 class StoredSpec(Message):
-    """A run's spec.json as it lies there, unchecked; `problem` says why there is none."""
+    """A run's spec.json, unchecked; `problem` says why it could not be read."""
 
     run_id: RunId
     spec: dict[str, object] | None
@@ -128,7 +129,7 @@ class StoredSpec(Message):
 
 
 class StoredSpecs(Message):
-    """The plans of runs; an answer carries as many as fit."""
+    """The plans of runs; one answer contains as many as fit."""
 
     specs: Entries[StoredSpec]
 
@@ -142,7 +143,7 @@ class ReadSpecs(Request[StoredSpecs]):
 
 
 class ListedRun(Message):
-    """A run's folder, and what its own record says."""
+    """A run's folder and its own record."""
 
     run_id: RunId
     state: Annotated[
@@ -167,13 +168,13 @@ class ListRuns(Request[ListedRuns]):
 
 
 class Explanation(Message):
-    """What a batch system says at length about a run."""
+    """A batch system's detailed explanation of a run."""
 
     text: Text
 
 
 class ExplainRun(Request[Explanation]):
-    """Ask a batch system what it knows of a run."""
+    """Return a batch system's explanation of a run."""
 
     method = "run.explain"
     answer = Explanation
@@ -181,7 +182,7 @@ class ExplainRun(Request[Explanation]):
 
 
 class Allowance(Message):
-    """What was left of an allowance: what the site's command printed, or why it could not be asked."""
+    """The rest of an allowance: the output of the site's command, or why the command failed."""
 
     time: UnixTime
     text: Text
@@ -189,7 +190,7 @@ class Allowance(Message):
 
 
 class Quota(Message):
-    """What was left before a run and after it."""
+    """The rest of an allowance before and after a run."""
 
     submission: Count | None = None
     before: Allowance | None = None
@@ -197,7 +198,7 @@ class Quota(Message):
 
 
 class AskQuota(Request[Quota]):
-    """Ask what was left of an allowance before and after a run."""
+    """Return the rest of an allowance before and after a run."""
 
     method = "run.quota"
     answer = Quota

@@ -1,4 +1,4 @@
-"""`scheduler.*`: what a batch system would say to a job, and what it has room for."""
+"""`scheduler.*`: a batch system's opinion of a job, and its free resources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BatchSystem = Literal["slurm", "htcondor"]
 
 
 class SchedulerOpinion(Message):
-    """Why a job could never run (`refusal`) or could not start now (`wait`), and when it is expected to start."""
+    """Why a job could never run (`refusal`), or why it could not start now (`wait`) and when it is expected to start."""
 
     refusal: Text | None
     wait: Text | None
@@ -37,7 +37,7 @@ class SchedulerOpinion(Message):
 
 
 class CheckJob(Request[SchedulerOpinion]):
-    """Ask a batch system about a job file."""
+    """Check a job file with the batch system."""
 
     method = "scheduler.check"
     answer = SchedulerOpinion
@@ -46,7 +46,7 @@ class CheckJob(Request[SchedulerOpinion]):
 
 
 class Partition(Message):
-    """A part of a cluster: a partition of Slurm's, a kind of worker of HTCondor's."""
+    """A part of a cluster: a partition of Slurm, or a kind of worker of HTCondor."""
 
     name: Annotated[str, line(60)]
     state: UnsaidOrNull[Annotated[str, line(20)]] = None
@@ -59,7 +59,7 @@ class Partition(Message):
 
 
 class ClusterQueue(Message):
-    """What a cluster has room for, who waits in it, and what is left of one's allowance."""
+    """The free resources of a cluster, its waiting jobs, and the rest of the user's allowance."""
 
     time: Unsaid[UnixTime] = None
     partitions: Annotated[Fitting[Partition], EMPTY] = ()
@@ -70,7 +70,7 @@ class ClusterQueue(Message):
 
 
 class AskQueue(Request[ClusterQueue]):
-    """Ask a batch system what it has room for, or take what it said `no_older_than_s` ago."""
+    """Return a batch system's free resources. An answer at most `no_older_than_s` seconds old is reused."""
 
     method = "scheduler.queue"
     answer = ClusterQueue

@@ -1,4 +1,4 @@
-"""Make `remote_payload/protocol.json` from the models: what crosses between home and a host, and what lies on a host."""
+"""Generate `remote_payload/protocol.json` from the models: the messages between home and a host, and the files on a host."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ _FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs
 
 
 def requests() -> dict[str, type[Request[Any]]]:
-    """The methods that a host understands, each with the model of its parameters."""
+    """Return the methods that a host understands, each with the model of its parameters."""
     found = (value for family in _FAMILIES for value in vars(family).values() if isinstance(value, type))
     asked = [cls for cls in found if issubclass(cls, Request) and "method" in vars(cls)]
     return {cls.method: cls for cls in sorted(asked, key=lambda cls: cls.method)}
 
 
 class _Schema(GenerateJsonSchema):
-    """As the writer of a message keeps to it: every field is there, and no other, unless its model says so."""
+    """The schema of a message as its writer writes it: all fields and no others, unless its model says otherwise."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
@@ -120,12 +120,12 @@ class _Schema(GenerateJsonSchema):
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
-    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # pydantic gives it
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # pydantic passes it
         return False
 
 
 def document() -> JsonSchemaValue:
-    """The whole of protocol.json."""
+    """Return the content of protocol.json."""
     methods = requests()
     wanted: JsonSchemaValue = {f"params {name}": asked for name, asked in methods.items()}
     wanted |= {f"result {name}": asked.answer for name, asked in methods.items()}
@@ -154,7 +154,7 @@ def document() -> JsonSchemaValue:
 
 
 def _used(found: JsonSchemaValue, definitions: JsonSchemaValue) -> JsonSchemaValue:
-    """Leave out what nothing refers to: parts of a field whose schema is given by hand."""
+    """Remove definitions that nothing references: parts of fields whose schema is written by hand."""
     kept: JsonSchemaValue = {}
     where = json.dumps({**found, "$defs": {}})
     while more := {name: made for name, made in definitions.items() if name not in kept and f'/{name}"' in where}:
@@ -164,7 +164,7 @@ def _used(found: JsonSchemaValue, definitions: JsonSchemaValue) -> JsonSchemaVal
 
 
 def text() -> str:
-    """The file's text: JSON, folded so that what fits on a line stands on one."""
+    """Return the text of the file: JSON, in which whatever fits on one line is on one line."""
     return _folded(document(), "", 120) + "\n"
 
 

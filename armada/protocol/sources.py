@@ -1,4 +1,4 @@
-"""`files.*`: what an experiment's `files:` name elsewhere: on the host, on the web, at the hub."""
+"""`files.*`: the sources of an experiment's `files:` outside home: on the host, on the web, at the hub."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from armada.protocol.message import (
 
 
 class HostSource(Message):
-    """A file or folder that the host has."""
+    """A file or folder on the host."""
 
     kind: Literal["host"]
     path: Text
 
 
 class WebSource(Message):
-    """A file on the web; `name` is what it is called in its content."""
+    """A file on the web; `name` is its name in its content."""
 
     kind: Literal["web"]
     url: Text
@@ -37,7 +37,7 @@ class WebSource(Message):
 
 
 class HubSource(Message):
-    """A repository of the Hugging Face hub, or with `path` a file or folder in it."""
+    """A repository of the Hugging Face hub, or with `path`, a file or folder in it."""
 
     kind: Literal["hub"]
     collection: Literal["models", "datasets"]
@@ -50,13 +50,13 @@ Source = HostSource | WebSource | HubSource
 
 
 class FoundSource(Message):
-    """What a source is now.
+    """The present state of a source.
 
     Attributes:
-        identity: Another one as soon as its files may be others; None where its server does not tell.
+        identity: Changes whenever the source's files may have changed; None if its server does not show that.
         present: The host has it, at `path`.
-        size_bytes: None where its server does not tell.
-        problem: Why it cannot be had; `refused` where its server, or the host, says so.
+        size_bytes: None if its server does not report it.
+        problem: Why it is not available; `refused` if its server or the host answered with an error.
     """
 
     identity: Digest | None
@@ -69,13 +69,13 @@ class FoundSource(Message):
 
 
 class FoundSources(Message):
-    """One answer for each source, in their order."""
+    """One answer per source, in the order of the sources."""
 
     found: Many[FoundSource]
 
 
 class LookUpSources(Request[FoundSources]):
-    """Look up sources; nothing is downloaded."""
+    """Look up sources without downloading them."""
 
     method = "files.look_up"
     answer = FoundSources
@@ -85,7 +85,7 @@ class LookUpSources(Request[FoundSources]):
 
 
 class FetchedSource(Message):
-    """Where a source's files are on the host."""
+    """The path of a source's files on the host."""
 
     outcome: Annotated[str, word("ready", "fetched")]
     path: Text
@@ -93,7 +93,7 @@ class FetchedSource(Message):
 
 
 class FetchSource(Request[FetchedSource]):
-    """Let the host download a source that is still what it was when it was looked up."""
+    """Download a source to the host, if it has not changed since it was looked up."""
 
     method = "files.fetch"
     answer = FetchedSource

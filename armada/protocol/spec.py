@@ -1,4 +1,4 @@
-"""spec.json, a run's plan: as a launch writes it, and `run.create` carries it. How home reads one again: `armada.protocol.recorded`."""
+"""spec.json, a run's plan: a launch writes it, and `run.create` carries it. `armada.protocol.recorded` parses recorded plans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Task = Annotated[str, any_word("sft", "script", "command", "merge", "prepare")]
 
 
 class JobLink(Message):
-    """A content of the host, and its name in the folder that the job works in; `outside`: a path of the host's own instead."""
+    """A content of the host and its name in the job's working folder. `outside`: it is a path of the host itself instead."""
 
     content: Text
     name: Text
@@ -46,7 +46,7 @@ class JobSpec(Message):
 
 
 class EnvironmentSpec(Message):
-    """The Python environment; `flash_attn` says which one it has, or why none.
+    """The Python environment. `flash_attn`: which version it has, or why it has none.
 
     `active`: the job's PATH begins with its programs, and VIRTUAL_ENV names it, or CONDA_PREFIX where it is conda's.
     `existing`: the user made it, and `path` is all that names it.
@@ -62,10 +62,10 @@ class EnvironmentSpec(Message):
 
 
 class SchedulerSpec(Message):
-    """What the agent has to know of the host's batch system.
+    """The settings of the host's batch system that the agent needs.
 
-    `max_attempts_without_progress`: attempts in a row that may reach the time limit without a newer checkpoint. `quota` is the
-    site's own command for what is left of an allowance.
+    `max_attempts_without_progress`: how many attempts in a row may reach the time limit without a newer checkpoint.
+    `quota`: the site's own command that prints the rest of an allowance.
     """
 
     kind: Literal["slurm", "htcondor"]
@@ -77,23 +77,23 @@ class SchedulerSpec(Message):
 
 
 class OutboxSpec(Message):
-    """How many checkpoints the host keeps for home, and below how much free disk it gives up middle ones."""
+    """How many checkpoints the host keeps for home, and below how much free disk space it deletes intermediate ones."""
 
     keep: Positive
     disk_floor_bytes: Size
 
 
 class CheckpointPattern(Message):
-    """How checkpoints of a job of the user's own are found, and for how long one must not change."""
+    """The pattern of checkpoints of a user's own job, and for how long a checkpoint must not change."""
 
     pattern: Text
     quiet_s: Seconds
 
 
 class WatchSpec(Message):
-    """How a job that tells nothing by itself is watched.
+    """How a job that reports nothing is watched.
 
-    `resume` are its arguments to continue from a checkpoint, `metrics` the tables below its work folder that its curves are read from.
+    `resume`: its arguments to continue from a checkpoint. `metrics`: the tables in its work folder that hold its curves.
     """
 
     checkpoints: CheckpointPattern | None
@@ -102,7 +102,7 @@ class WatchSpec(Message):
 
 
 class ProjectSpec(Message):
-    """The revision of the project's code, and whether it had changes that no revision holds."""
+    """The revision of the project's code, and whether it had uncommitted changes."""
 
     revision: Text | None
     dirty: bool
@@ -118,7 +118,7 @@ class HubData(Message):
 
 
 class TrainedData(Message):
-    """Where a training's rows come from: one of `hub`, `hook` and `path`, the file's place on the host."""
+    """The source of a training's rows: one of `hub`, `hook` and `path`, a file on the host."""
 
     hub: Annotated[HubData | None, MAY_MISS] = None
     hook: Annotated[Text, MAY_MISS] = ""
@@ -127,7 +127,7 @@ class TrainedData(Message):
 
 
 class DataSection(Message):
-    """A training's data."""
+    """The data of a training."""
 
     train: Many[TrainedData]
     eval: Many[TrainedData]
@@ -135,7 +135,7 @@ class DataSection(Message):
 
 
 class ModelSection(Message):
-    """Where the host has the model, and what home calls it where that is something else; or how a tiny one is made."""
+    """The model's path on the host, and home's name for it if that differs; or the configuration of a tiny model to create."""
 
     path: Annotated[Text, MAY_MISS] = ""
     name: Annotated[Text, MAY_MISS] = ""
@@ -143,7 +143,7 @@ class ModelSection(Message):
 
 
 class BatchSection(Message):
-    """The samples of a step, and how they come together; `global` is a keyword of Python's."""
+    """The number of samples per step, and how they are divided. `global` is a keyword of Python."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -163,7 +163,7 @@ class BatchSection(Message):
 
 
 class TrackingSection(Message):
-    """To whom a training reports, and under which name and id."""
+    """The tracker to which a training reports, and the run's name and id there."""
 
     wandb: Text
     project: Text | None
@@ -172,14 +172,14 @@ class TrackingSection(Message):
 
 
 class StartSection(Message):
-    """The checkpoint that a training begins with; `optimizer` is `moments` where its state is taken too."""
+    """The checkpoint that a training starts from. `optimizer` is `moments` if its state is loaded, too."""
 
     path: Text | None
     optimizer: Literal["moments", False]
 
 
 class TrainingSection(Message):
-    """A training by the bundled payload, which alone reads it. The settings of `train`, `lora` and the like are the experiment's own."""
+    """A training by the bundled payload; only the payload reads it. The settings `train`, `lora` and the like are the experiment's."""
 
     model: ModelSection
     data: DataSection
@@ -199,18 +199,18 @@ class TrainingSection(Message):
     start_from: StartSection | None
 
     def as_json(self) -> dict[str, object]:
-        """The section as the payload parses it."""
+        """Return the section as the payload parses it."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class MergeRequest(Message):
-    """What is merged into what.
+    """A merge: an adapter, its base model, and how to check the result.
 
     Attributes:
         adapter: The folder of the checkpoint.
-        base: The folder or hub id of the base model; None for one that lies beside its adapter.
-        rows: Files to compare the two models on.
-        memory_bytes: Of the host.
+        base: The folder or hub id of the base model; None if it lies next to its adapter.
+        rows: Files whose rows are used to compare the two models.
+        memory_bytes: The host's memory.
     """
 
     adapter: Text
@@ -238,12 +238,13 @@ class Spec(Message):
     """A run's plan.
 
     Attributes:
-        time_limit_s: How long an attempt's job may take, by its supervisor's own clock; None: nobody says.
-        scheduler: None: a supervisor of our own starts it.
-        watch: None: the job announces its checkpoints by itself.
+        time_limit_s: How long an attempt's job may take in seconds, by its supervisor's own clock; None: no limit is
+            known.
+        scheduler: None: armada's own supervisor starts the job.
+        watch: None: the job announces its checkpoints itself.
         sync: The experiment's `sync`; only home reads it.
-        experiment: What a person asked for.
-        home: That launched it.
+        experiment: The experiment as the user wrote it.
+        home: The home that launched it.
     """
 
     format: Literal[1]
@@ -270,12 +271,12 @@ class Spec(Message):
     home: Annotated[AskingHome | None, MAY_MISS] = None
 
     def as_json(self) -> dict[str, object]:
-        """The plan as spec.json holds it: its fields in their order, those that were given."""
+        """Return the plan as spec.json contains it: the given fields in their order."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class CreateRun(Request[Created]):
-    """Make a run's folder and, with `submission`, hand it over."""
+    """Create a run's folder and, with `submission`, submit the run."""
 
     method = "run.create"
     answer = Created

@@ -1,4 +1,4 @@
-"""`sync.*` and `file.read`: what of runs may come home, and the bytes of it."""
+"""`sync.*` and `file.read`: which files of runs may come home, and their content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from armada.protocol.records import Checkpoint
 
 
 class Output(Message):
-    """A file of a run that a pattern of its experiment's `sync.outputs` covers."""
+    """A file of a run that matches a pattern of its experiment's `sync.outputs`."""
 
     path: Text
     size_bytes: Size
@@ -41,7 +41,7 @@ class Output(Message):
 
 
 class OtherFiles(Message):
-    """The files of a run that no pattern covers; `files` holds the path and size of the first, where they were asked for."""
+    """The files of a run that match no pattern. `files`: the paths and sizes of the first ones, if requested."""
 
     count: Unsaid[Count] = None
     size_bytes: Unsaid[Size] = None
@@ -50,10 +50,10 @@ class OtherFiles(Message):
 
 
 class RunListing(Message):
-    """What of one run may come home.
+    """The files of one run that may come home.
 
-    `problem` says why nothing whole can be said of this run; `truncated` is true then. `manifests` holds files byte for byte.
-    `submission` is the newest, 0 before the first: a home that knows an older one has not seen all there will be.
+    `problem`: why the listing is incomplete; `truncated` is then true. `manifests` contains files byte for byte.
+    `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
     """
 
     run_id: RunId
@@ -71,7 +71,7 @@ class RunListing(Message):
 
 
 class Listings(Message):
-    """The answer: a run whose part does not fit is refused alone."""
+    """The answer; an invalid entry is refused alone, and the other runs are kept."""
 
     root: UnsaidOrNull[RootId] = None
     runs: Entries[RunListing]
@@ -79,7 +79,7 @@ class Listings(Message):
 
 
 class RunToList(Message):
-    """A run to list: patterns of outputs, and of how many checkpoints the manifests shall come along."""
+    """A run to list: patterns of outputs, and for how many checkpoints the manifests are requested."""
 
     run_id: RunId
     outputs: Annotated[Many[str], Field(max_length=100), MAY_MISS] = ()
@@ -88,7 +88,7 @@ class RunToList(Message):
 
 
 class ListOutboxes(Request[Listings]):
-    """List what of runs may come home."""
+    """List the files of runs that may come home."""
 
     method = "sync.look"
     answer = Listings
@@ -97,13 +97,13 @@ class ListOutboxes(Request[Listings]):
 
 
 class Hashes(Message):
-    """The SHA-256 of each file asked for, in their order; None where there is none."""
+    """The SHA-256 of each requested file, in the order of the request; None for a missing one."""
 
     sha256: Many[Digest | None]
 
 
 class HashFiles(Request[Hashes]):
-    """Hash files of a run: each a path and a size, and where it begins."""
+    """Hash files of a run: for each a path, a size and an offset."""
 
     method = "sync.hash"
     answer = Hashes
@@ -118,7 +118,7 @@ class BlockSize(Message):
 
 
 class ReadFile(Request[BlockSize]):
-    """Read a block of a file of a run; the line of the answer is followed by exactly `size_bytes` bytes of it."""
+    """Read a block of a run's file: exactly `size_bytes` bytes of it follow the answer's line."""
 
     method = "file.read"
     answer = BlockSize

@@ -1,9 +1,9 @@
-"""Which protocols this home understands."""
+"""The protocol versions that this home understands."""
 
 from __future__ import annotations
 
 PROTOCOL = 1
-"""What this home speaks. What was only added (a method, a field, a word) leaves it; what an older side would get wrong raises it."""
+"""The version that this home speaks. An addition (a method, a field, a word) keeps it; a change that an older peer misreads raises it."""
 
 OLDEST_PROTOCOL = 1
-"""The oldest it still understands."""
+"""The oldest version that this home still understands."""

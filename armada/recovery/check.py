@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Kind = Literal["damaged", "orphans", "missing", "wrong", "unrecorded", "unknown_run", "left_over", "kept"]
 
 SERIOUS: frozenset[Kind] = frozenset({"damaged", "orphans", "missing", "wrong", "unrecorded", "unknown_run"})
-"""The rest is told, and is no reason for an exit code."""
+"""Findings of these kinds give an exit code above 0; the others are only reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, and the command that fixes it."""
+    """A problem and the command that fixes it."""
 
     kind: Kind
     message: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The file, the findings, and how many checkpoints at home were compared with the store."""
+    """The store's file, the findings, and the number of checkpoints at home that were compared with the store."""
 
     store: StoreFile
     findings: tuple[Finding, ...]
@@ -48,7 +48,7 @@ class Check:
 
 
 def check(home: HomePaths) -> Check:
-    """Check the store and change nothing. `armada sync verify --read-data` checks the contents of checkpoints."""
+    """Check the store without changing it. `armada sync verify --read-data` checks the contents of checkpoints."""
     store = examine(home.store)
     found = [Finding("damaged", problem, "armada recover") for problem in store.problems]
     found += [

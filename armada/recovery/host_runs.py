@@ -32,7 +32,7 @@ _RUNS_AT_ONCE = 20
 class HostFindings:
     """The runs found on a host: how many, which are new to the store, and which the store has on another host.
 
-    `damaged` are folders without a plan that could be read, each with the reason. `error` is set where it could not be asked.
+    `damaged`: folders without a readable plan, each with the reason. `error`: why the host could not be queried.
     """
 
     host: str
@@ -46,10 +46,11 @@ class HostFindings:
 def read_host(
     database: Database, session: HostSession, told: Callable[[str], None], *, enroll: bool = True
 ) -> HostFindings:
-    """Add every run of a host to the store, and observe all of them. With `enroll` the host also keeps them for this home.
+    """Add every run of a host to the store, and observe all of them. With `enroll`, register this home for them on the host.
 
     Raises:
-        HostUnreachable: What was taken until then stays; asking again goes on.
+        HostUnreachable: The connection was lost. Everything read before that stays in the store; repeat the call to
+            continue.
     """
     host = session.host.name
     listed = session.call(ListRuns(), timeout_s=120.0).runs[:_MOST_RUNS]
@@ -78,14 +79,14 @@ def read_host(
 
 
 def _enroll(session: HostSession, run_ids: list[str]) -> None:
-    """Have the host keep for this home what it has not fetched; an agent of the first release knows no homes."""
+    """Register this home on the host, so that the host keeps what it has not fetched. Agents of the first release cannot do that."""
     with contextlib.suppress(ArmadaError):
         home = AskingHome(**own(session.home).as_json())
         session.call(Enroll(home=home, run_ids=tuple(run_ids)), timeout_s=120.0)
 
 
 def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:
-    """The plans of runs; an answer carries as many as fit, the rest is asked for again."""
+    """Return the plans of runs. An answer contains as many as fit; the rest is requested again."""
     found: list[StoredSpec] = []
     left = list(wanted)
     while left:
@@ -101,7 +102,7 @@ def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:
 
 
 def _stored(entry: StoredSpec | Misfit) -> StoredSpec | None:
-    """A plan that does not fit is one that cannot be read; None where it does not even say whose it is."""
+    """Return an unreadable plan for an invalid entry; None if the entry does not even name its run."""
     if isinstance(entry, StoredSpec):
         return entry
     known = entry.run_id is not None and RUN_ID.fullmatch(entry.run_id)

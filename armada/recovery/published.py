@@ -35,7 +35,7 @@ _FOLDER = re.compile(r"checkpoint-(\d{1,12})(?:@([0-9a-f]{8}))?")
 _READ_BYTES = 4 << 20
 _LARGEST_SPEC_BYTES = 8 << 20
 _WRONG = "wrong-"
-_DAY_S = 86_400.0  # a host's clock may be ahead, but not by years: nothing could print such a time
+_DAY_S = 86_400.0  # a host's clock may be ahead, but not by years: such a time could not be displayed
 _PARTS = ("environment", "experiment", "outbox", "project", "scheduler", "sync", "training", "watch")
 
 
@@ -62,7 +62,7 @@ def run_ids(home: HomePaths) -> list[str]:
 
 
 def find(home: HomePaths, run_id: str) -> Iterator[Published]:
-    """The published checkpoints of a run, in order of step; names and sizes are checked, contents are not read."""
+    """Yield the published checkpoints of a run in order of step. Names and sizes are checked; contents are not read."""
     folder = home.checkpoints(run_id)
     steps = {path: int(match[1]) for path in _folders(folder) if (match := _FOLDER.fullmatch(path.name))}
     for place, step in sorted(steps.items(), key=lambda item: (item[1], item[0].name)):
@@ -80,11 +80,11 @@ def find(home: HomePaths, run_id: str) -> Iterator[Published]:
 
 
 class Reader:
-    """Reads every byte of checkpoints; files that several share are read once.
+    """Reads every byte of checkpoints; files that several checkpoints share are read once.
 
     Args:
-        progress: Told how far it is, by the name of what is read.
-        total_bytes: What there is to read at most.
+        progress: Receives the progress, by the name of what is read.
+        total_bytes: An upper bound of the bytes to read.
     """
 
     def __init__(self, progress: Callable[[str, TransferProgress], None], total_bytes: int) -> None:
@@ -95,7 +95,7 @@ class Reader:
         self._known: dict[tuple[int, int], str] = {}
 
     def first_wrong(self, found: Published) -> File | None:
-        """The first file whose content is not what the manifest says."""
+        """Return the first file whose content does not match the manifest, or None."""
         for file in found.files:
             self._progress(f"{found.run_id} {found.place.name}", self._so_far())
             if self._hash(found.place / file.path) != file.sha256:
@@ -110,7 +110,7 @@ class Reader:
                 if key not in self._known:
                     self._known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError:
-            return None  # a disk that cannot give it back
+            return None  # a disk with read errors
         self._done_bytes += stat.st_size
         return self._known[key]
 
@@ -121,7 +121,7 @@ class Reader:
 
 
 def record(database: Database, found: Published) -> None:
-    """Record in the store that a checkpoint is home, and which files need not be fetched again."""
+    """Record in the store that a checkpoint is at home, and which files need not be fetched again."""
     manifest = found.manifest
     if manifest is None:
         raise ValueError(f"{found.place} has no manifest")
@@ -143,7 +143,7 @@ def record(database: Database, found: Published) -> None:
 
 
 def put_aside(found: Published) -> Path:
-    """Rename a folder with wrong content, because a sync would mistake it for the checkpoint and not fetch that again."""
+    """Rename a folder with wrong content. Otherwise a sync would take it for the checkpoint and not fetch that again."""
     aside = found.place.with_name(f"{_WRONG}{found.place.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
     found.place.rename(aside)
     fsync(aside.parent)
@@ -155,10 +155,10 @@ def put_aside_before(home: HomePaths, run_id: str) -> list[Path]:
 
 
 def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
-    """Record a run from its files at home: its plan, last state and curves; by its id alone if there are none.
+    """Record a run from its files at home: its plan, last state and curves; only its id if there are none.
 
     Returns:
-        Whether the store did not know it.
+        Whether the run is new to the store.
     """
     folder = home.run(run_id) / FOLDER
     spec = _read_object(folder / "spec.json")
@@ -177,12 +177,12 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
 
     Args:
         database: The store.
-        run_id: As its folder is called; a plan of another run is not taken.
+        run_id: The name of the run's folder. A plan of another run is refused.
         spec: The plan.
-        host: Where it was found; None takes the plan's word.
+        host: The host on which it was found; None takes the host that the plan names.
 
     Returns:
-        Whether it was new; False too where the plan is none.
+        Whether the run is new; also False if the plan is invalid.
     """
     name, task, said, created = (spec.get(key) for key in ("name", "task", "host", "created_at"))
     place = host or (said if isinstance(said, str) and said else runs.NO_HOST)
@@ -199,7 +199,7 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
 
 
 def _is_plan(spec: dict[str, object]) -> bool:
-    """Whether those who read a plan find in it what they expect; a host may have put anything there."""
+    """Return whether a plan has the fields that its readers expect: a host may contain anything."""
     parts = [spec.get(name) for name in _PARTS]
     job = spec.get("job")
     argv = job.get("argv") if isinstance(job, dict) else None
@@ -207,7 +207,7 @@ def _is_plan(spec: dict[str, object]) -> bool:
 
 
 def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
-    """Let the store learn from files what it usually learns from a host: the files are the host's own, as far as they came."""
+    """Record in the store from files at home what usually comes from a host. The files are copies of the host's, as far as they arrived."""
     state = _read_object(folder / "state.json")
     submission = {"number": 1, "claimed": True, "job": None}
     seen = Observation.model_validate(
@@ -229,7 +229,7 @@ def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
 
 
 def _pieces(path: Path) -> Iterator[tuple[str, int]]:
-    """Whole lines, some MiB at a time, and where the next ones begin."""
+    """Yield whole lines in pieces of some MiB, each with the offset of the next piece."""
     try:
         with path.open("rb") as stream:
             offset = 0

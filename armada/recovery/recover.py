@@ -1,7 +1,7 @@
 """`armada recover`: read hosts and home, and record in the store what they have. Repeating it adds what was missing.
 
-A damaged store is read as far as SQLite can, into a new one beside it; then the new one takes its place, and the damaged one
-stays under another name. A store that is sound is only added to.
+As much of a damaged store as SQLite can read is copied into a new one next to it. The new one then takes its place, and
+the damaged one keeps another name. A sound store only gets additions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from armada.recovery.published import Published
 
 WORKSHOP = ".recover-"
-"""Folders beside the store in which a new one is made; one that is left over is of a recovery that was killed."""
+"""The prefix of folders next to the store in which a new one is built. A leftover folder is from a recovery that was killed."""
 
 _HOSTS_AT_ONCE = 8
 _PATIENCE_S = 10.0
@@ -49,9 +49,9 @@ _PATIENCE_S = 10.0
 class Recovery:
     """What the recovery found and did.
 
-    `salvaged` counts rows of the damaged store by table. `recognised` are checkpoints at home that the store did not know;
-    `wrong` are folders that are not what they say, each with the reason, and under the name they have now; `gone` were
-    recorded and are not there any more.
+    `salvaged`: rows of the damaged store by table. `recognised`: checkpoints at home that the store did not know.
+    `wrong`: folders with wrong content, each with the reason and its new name. `gone`: checkpoints that are recorded
+    but missing.
     """
 
     found: StoreFile
@@ -76,15 +76,16 @@ def recover(
     """Record in the store what hosts and home have.
 
     Args:
-        home: Whose.
-        hosts: Names the hosts to ask, once there is a store that may say of which projects they are.
-        progress: Told what goes on.
-        dry_run: Do all of it in a copy that is then thrown away, and rename nothing.
-        read_data: Read every byte of a checkpoint before it counts as verified; otherwise names and sizes are believed.
+        home: The home to recover.
+        hosts: Returns the hosts to query. It gets the store, because the store may name the projects whose hosts they
+            are.
+        progress: Receives the progress.
+        dry_run: Work in a temporary copy, and rename nothing.
+        read_data: Read every byte of a checkpoint before it counts as verified; otherwise check names and sizes only.
 
     Raises:
-        ConfigError: The store is of a newer armada, or its disk does not give it.
-        Conflict: The daemon, an operation or another program works with it.
+        ConfigError: The store is of a newer armada, or its disk cannot read it.
+        Conflict: The daemon, an operation or another program uses the store.
     """
     with _nobody_else(home), contextlib.ExitStack() as stack:
         progress.now("store", f"reading {home.store}")
@@ -115,7 +116,7 @@ def recover(
 
 @contextlib.contextmanager
 def _nobody_else(home: HomePaths) -> Iterator[None]:
-    """Hold the daemon's lock: none runs, and none starts meanwhile."""
+    """Hold the daemon's lock, so that no daemon runs or starts meanwhile."""
     home.make()
     lock = only_instance(home)
     try:
@@ -140,7 +141,7 @@ def _refuse_while_operations_run(database: Database) -> None:
 
 
 def _prepare(store: Path, workshop: Path, recovery: Recovery, progress: Progress, *, dry_run: bool) -> Path:
-    """Where to work: the store with a new one in the place of a damaged one, or a copy to try everything in."""
+    """Return the path of the store to work on: the new store that replaces the damaged one or, in a dry run, a copy."""
     new = workshop / store.name
     condition = recovery.found.condition
     if condition == "missing":
@@ -167,7 +168,7 @@ def _prepare(store: Path, workshop: Path, recovery: Recovery, progress: Progress
 def _read_hosts(
     path: Path, home: HomePaths, hosts: Mapping[str, Host], progress: Progress, *, dry_run: bool
 ) -> list[HostFindings]:
-    """Ask all hosts at once; one that does not answer delays and harms no other."""
+    """Query all hosts in parallel. A host that does not answer neither delays nor affects the others."""
     lock = threading.Lock()
 
     def tell(name: str, message: str, *, done: bool) -> None:
@@ -195,7 +196,7 @@ def _read_hosts(
 def _read_home(
     database: Database, home: HomePaths, recovery: Recovery, progress: Progress, *, dry_run: bool, read_data: bool
 ) -> None:
-    """Recognise what lies at home: runs of which no host speaks, and checkpoints the store does not know."""
+    """Recognise what is at home: runs that no host reported, and checkpoints that the store does not know."""
     known_runs = {run.run_id for run in runs.every(database)}
     unknown: list[Published] = []
     for run_id in sorted(known_runs | set(published.run_ids(home))):
@@ -215,7 +216,7 @@ def _read_home(
         for found in lying:
             if found.manifest is not None and recorded.get(found.manifest.digest) is not None:
                 recovery.already += 1
-            elif found.place not in recorded.values():  # a recorded one that is damaged is `armada sync verify`'s
+            elif found.place not in recorded.values():  # a recorded but damaged one is for `armada sync verify`
                 unknown.append(found)
     reader = published.Reader(
         lambda what, seen: progress.transfer("verify", what, seen), sum(found.size_bytes for found in unknown)

@@ -1,1 +1,1 @@
-"""The conversation with a host: client, greeting, byte streams, and the session that survives a broken link."""
+"""The connection with a host: client, greeting, byte streams, and the session that survives a broken link."""

@@ -1,8 +1,9 @@
-"""The agent as one file to send: a zipapp of its sources, with the bytecode of home's own Python beside them.
+"""The agent as one file to send: a zipapp of its sources, with the bytecode of home's own Python next to them.
 
-A host whose python3 is of the same version as home's then compiles nothing, which is most of what an agent or a supervisor does when
-it starts (0.1 to 0.3 s of a processor); any other passes the bytecode over and takes the sources. Bytecode differs from one compilation
-to the next, so it is kept, where Python keeps that of these modules, and made anew for other sources.
+A host whose python3 has the same version as home's then compiles nothing. Compilation is most of the work of an agent
+or supervisor at its start (0.1 to 0.3 s of CPU time). Any other version ignores the bytecode and compiles the sources.
+Two compilations give different bytecode, so the archive is cached in `__pycache__` and built again only if the sources
+change.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from pathlib import Path
 from armada.foundation.atomic_write import replacing
 from armada.paths import bundled
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest a zip can say; real times would change the hash
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time in a zip; real times would change the hash
 _MAIN = "import sys\n\nfrom armada_agent.__main__ import main\n\nsys.exit(main())\n"
-_UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: by its source's hash, which nobody compares: both are in the one file
+_UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: by its source's hash, unchecked: both are in the same file
 _DIGEST_BYTES = 32
 
 
 @functools.cache
 def build() -> tuple[bytes, str]:
-    """Pack `armada_agent`; a host keeps it under its hash.
+    """Pack `armada_agent`. A host stores it under its hash.
 
     Returns:
-        The archive and its SHA-256. They stay as they are for as long as these sources and this Python do; where bytecode cannot be
-        kept (`sys.dont_write_bytecode`, a folder that is not ours), they are of the sources alone.
+        The archive and its SHA-256. Both stay the same until the sources or this Python change. If bytecode cannot be
+        cached (`sys.dont_write_bytecode`, another user's folder), the archive contains only the sources.
     """
     folder = bundled("remote_payload", "armada_agent")
     sources = read_sources(folder)
@@ -42,7 +43,7 @@ def build() -> tuple[bytes, str]:
 
 
 def read_sources(folder: Path) -> dict[str, bytes]:
-    """Read what goes into the archive, by its names there."""
+    """Read the files of the archive, by their names in it."""
     sources = {
         f"armada_agent/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.py")
     }
@@ -52,20 +53,20 @@ def read_sources(folder: Path) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, bytes]) -> bytes:
-    """Put files into an archive whose bytes follow from theirs alone."""
+    """Pack files into an archive whose bytes depend only on the files."""
     buffer = io.BytesIO()
-    # Stored, because compressed bytes differ between zlib versions and some hosts' Python lacks zlib.
+    # Uncompressed, because compressed bytes differ between zlib versions, and some hosts' Python lacks zlib.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
-            entry.create_system = 3  # Unix; by default it says where the archive was built
+            entry.create_system = 3  # Unix; the default names the platform of the build
             archive.writestr(entry, files[name])
     return buffer.getvalue()
 
 
 def compile_all(sources: dict[str, bytes]) -> dict[str, bytes]:
-    """Compile each module for this Python, without docstrings; the sources stay beside it, for other versions and for tracebacks."""
+    """Compile each module for this Python, without docstrings. The sources stay for other versions and for tracebacks."""
     compiled = {}
     for name, source in sources.items():
         code = compile(source, name, "exec", dont_inherit=True, optimize=2)
@@ -75,7 +76,7 @@ def compile_all(sources: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _kept(folder: Path, sources: dict[str, bytes]) -> tuple[bytes, str] | None:
-    """Read the archive that was kept for these sources, or make and keep one; None where none can be kept."""
+    """Return the cached archive for these sources, or build and cache one; None if it cannot be cached."""
     tag = sys.implementation.cache_tag
     if tag is None:
         return None
@@ -87,21 +88,21 @@ def _kept(folder: Path, sources: dict[str, bytes]) -> tuple[bytes, str] | None:
         return kept
     try:
         place.parent.mkdir(exist_ok=True)
-        place.unlink(missing_ok=True)  # it is damaged, or is not there
+        place.unlink(missing_ok=True)  # it is damaged or missing
         with replacing(place, keep_first=True) as part:
-            part.touch()  # where nothing can be kept, nothing is compiled either: every command would do it again
+            part.touch()  # if it cannot be cached, do not compile: every command would compile again
             made = pack(sources | compile_all(sources))
             part.write_bytes(hashlib.sha256(made).digest() + made)
         for other in place.parent.glob(f"agent-*.{tag}.pyz"):
             if other != place:
                 other.unlink(missing_ok=True)
-    except OSError:  # a folder of somebody else's, a full disk
+    except OSError:  # another user's folder, or a full disk
         return None
     return _read(place)
 
 
 def _read(place: Path) -> tuple[bytes, str] | None:
-    """Read a kept archive and its hash; None where none is, or a damaged one."""
+    """Read a cached archive and its hash; return None if it is missing or damaged."""
     try:
         with place.open("rb") as stream:
             digest, content = stream.read(_DIGEST_BYTES), stream.read()

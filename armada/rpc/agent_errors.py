@@ -1,4 +1,4 @@
-"""What an agent's refusal means for a person."""
+"""Convert an agent's errors to errors for the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ERROR_KINDS: dict[str, type[ArmadaError]] = {
 
 
 def call_error(error: object, method: str, *, host: str) -> ArmadaError:
-    """Turn the agent's refusal of a request into the error for a person."""
+    """Convert the agent's error answer to the error for the user."""
     fields = error if isinstance(error, dict) else {}
     if fields.get("code") == _METHOD_NOT_FOUND:
         return ArmadaError(f"the agent does not know {method}", hint="update armada", host=host)
@@ -35,12 +35,12 @@ _STDIN_TAKEN = re.compile(r'invalid literal for int\(\)|File "<string>".*(Syntax
 
 
 def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
-    """Say why an agent ended before it spoke.
+    """Return the error for an agent that ended before its hello.
 
     Args:
-        noise: What came over the channel until then.
-        diagnosis: What the transport knows of the end, such as `(exit status 3)`.
-        host: Where.
+        noise: The output on the channel until then.
+        diagnosis: The transport's description of the end, such as `(exit status 3)`.
+        host: The host's name.
     """
     said = f"{noise}\n{diagnosis}".strip()
     if re.search(r"error while loading shared libraries|symbol lookup error", said):

@@ -1,6 +1,7 @@
-"""Contents of files from a host, over a channel of their own: blocks are asked for ahead, their bytes follow each answer.
+"""Contents of files from a host, over a separate channel: blocks are requested in advance, and their bytes follow each answer.
 
-The far end is the same agent behind the same bootstrap; only `file.read` is asked, because its answers carry raw bytes.
+The peer is the same agent behind the same bootstrap. Only `file.read` is called here, because its answers carry raw
+bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ M = TypeVar("M", bound="BaseModel")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of one file of a run; `path` is below the run's folder. `index` and `number` are its asker's own marks."""
+    """Part of one file of a run; `path` is relative to the run's folder. `index` and `number` are for the caller's own use."""
 
     run_id: str
     path: str
@@ -42,13 +43,13 @@ class Block:
 
 
 class Stream:
-    """One conversation; used by one thread, except for `close`.
+    """One connection. One thread uses it; only `close` may be called from others.
 
     Args:
         channel: A bootstrap's input and output.
-        host: Whose.
+        host: The host.
         home: Home's folders.
-        most_bytes: How much its connection may carry; None where it is one of its own.
+        most_bytes: How many bytes its connection may carry; None if it has a connection of its own.
     """
 
     def __init__(self, channel: Channel, host: Host, home: HomePaths, *, most_bytes: int | None = None) -> None:
@@ -62,34 +63,34 @@ class Stream:
 
     @property
     def outstanding(self) -> list[Block]:
-        """Blocks asked for and not received whole."""
+        """Blocks that were requested but not received completely."""
         return list(self._asked.values())
 
     @property
     def is_greeted(self) -> bool:
-        """The agent at the far end has answered."""
+        """Whether the agent has answered."""
         return self._connection.greeting is not None
 
     @property
     def is_spent(self) -> bool:
-        """All has been asked for that its connection may carry."""
+        """Whether as many bytes were requested as the connection may carry."""
         return self._left_bytes is not None and self._left_bytes <= 0
 
     def greet(self) -> None:
-        """Wait for the agent; it gets its program first where the host lacks it.
+        """Wait for the agent's hello. First send the agent's program if the host lacks it.
 
         Raises:
-            HostUnreachable: No connection could be made, or (LinkLost) it went away.
+            HostUnreachable: No connection could be made, or (LinkLost) it was lost.
             ArmadaError: The agent could not start.
         """
         if self._connection.greet() is None:
             raise self._ended()
 
     def ask(self, block: Block) -> None:
-        """Ask for a block; answers come in any order.
+        """Request a block. Answers arrive in any order.
 
         Raises:
-            LinkLost: The channel is gone.
+            LinkLost: The connection was lost.
         """
         params: dict[str, object] = {"run_id": block.run_id, "path": block.path}
         params |= {"offset": block.offset, "length": block.length}
@@ -100,17 +101,17 @@ class Stream:
         self._connection.write(line)
 
     def receive(self, sink: Callable[[Block, int, bytes | memoryview], None]) -> tuple[Block, int]:
-        """Take the next answer whole.
+        """Receive one whole answer.
 
         Args:
-            sink: Takes its bytes as they arrive: the block, where in the file they belong, the bytes.
+            sink: Gets the bytes as they arrive: the block, the offset in the file, the bytes.
 
         Returns:
-            The block, and how many bytes of it there are: fewer than asked for where the file is shorter.
+            The block and its size in bytes, which is smaller than requested at the end of the file.
 
         Raises:
             NotFound: The host has no such file.
-            HostUnreachable: The channel is gone.
+            HostUnreachable: The connection was lost.
         """
         self.greet()
         number, size = self._answer()
@@ -126,21 +127,21 @@ class Stream:
         return block, size
 
     def pour(self, request: Request[M], fill: Callable[[Callable[[bytes], None]], None]) -> M:
-        """Send a request and, after its line, whatever `fill` writes; the answer ends the conversation.
+        """Send a request and, after its line, the bytes that `fill` writes. The connection ends with the answer.
 
         Args:
-            request: One that bytes follow.
-            fill: Is given what writes.
+            request: A request that bytes follow.
+            fill: Gets the function that writes bytes.
 
         Raises:
-            ArmadaError: The agent said no, in the middle too.
-            LinkLost: The channel went away.
+            ArmadaError: The agent answered with an error, possibly before it received all bytes.
+            LinkLost: The connection was lost.
         """
         number = self._send(request)
         try:
             fill(self._connection.write)
         except LinkLost as lost:
-            # An agent that cannot continue answers and leaves; its words say more than the closed channel.
+            # An agent that cannot continue answers and exits; its message explains more than the closed channel.
             try:
                 return self._answer_to(number, request)
             except LinkLost:
@@ -148,15 +149,15 @@ class Stream:
         return self._answer_to(number, request)
 
     def exchange(self, request: Request[M], size_of: Callable[[M], int]) -> M:
-        """Ask a method whose answer's line is followed by bytes, and let those pass.
+        """Send a request whose answer's line is followed by bytes, and discard the bytes.
 
         Args:
-            request: The question.
-            size_of: How many bytes follow, by the answer.
+            request: The request.
+            size_of: Returns how many bytes follow an answer.
 
         Raises:
-            ArmadaError: The agent said no.
-            LinkLost: The channel went away.
+            ArmadaError: The agent answered with an error.
+            LinkLost: The connection was lost.
         """
         answer = self._answer_to(self._send(request), request)
         left_bytes = size_of(answer)
@@ -165,7 +166,7 @@ class Stream:
         return answer
 
     def close(self) -> None:
-        """Hang up; a thread that is receiving gets LinkLost."""
+        """Close the connection. A thread that is receiving gets LinkLost."""
         self._connection.close()
 
     def _send(self, request: Request[M]) -> int:
@@ -175,7 +176,7 @@ class Stream:
         return number
 
     def _answer(self) -> tuple[int, int]:
-        """Wait for the answer to any block: its number, and how many bytes follow."""
+        """Wait for the answer to any block. Return its number and how many bytes follow."""
         while (response := self._response()).number not in self._asked:
             pass
         if response.error is not None:

@@ -36,7 +36,7 @@ OnProgress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[M]):
-    """One call of a method; its result is parsed as `answer`, where that is given."""
+    """One call of a method. Its result is parsed as `answer`, if that is set."""
 
     method: str
     params: dict[str, object]
@@ -45,7 +45,7 @@ class Call(Generic[M]):
 
     @classmethod
     def of(cls, request: Request[M], timeout_s: float = 30.0) -> Call[M]:
-        """The call that sends `request` and parses its answer."""
+        """Return the call that sends `request` and parses its answer."""
         return Call(request.method, request.as_params(), timeout_s, cast("type[M]", request.answer))
 
 
@@ -57,9 +57,9 @@ class _PendingCall:
 
 
 class Agent:
-    """An agent on a host, reached over a channel of its own.
+    """An agent on a host, reached over its own channel.
 
-    Requests go out without waiting for the hello, so that a warm call costs one round trip after connecting. All
+    Requests are sent without waiting for the hello, so that a call over an open connection costs one round trip. All
     methods may be called from any thread.
     """
 
@@ -100,14 +100,14 @@ class Agent:
         setup: Sequence[str] = (),
         looks: bool = False,
     ) -> Self:
-        """Start an agent over `transport`, without waiting for it: what went wrong is raised by `hello` and `call`.
+        """Start an agent over `transport` without waiting for it. `hello` and `call` raise what went wrong.
 
         Args:
-            transport: Where to.
-            home: Decides where the host `local` keeps its folder.
-            archive: The agent's zipapp and its sha256, where it is not the bundled one.
-            setup: Lines of shell that the host needs before anything.
-            looks: Where the host has nothing of armada's, nothing is made there: `hello` and `call` raise `NothingThere`.
+            transport: The transport to the host.
+            home: Home's folders; they determine the folder of the host `local`.
+            archive: The agent's zipapp and its SHA-256; None for the bundled one.
+            setup: Shell lines that set up the host.
+            looks: Create nothing on a host without armada's files: `hello` and `call` raise `NothingThere`.
 
         Raises:
             HostUnreachable: No channel could be opened.
@@ -122,17 +122,17 @@ class Agent:
 
     @property
     def hello(self) -> Greeting:
-        """What the agent said about itself.
+        """Wait for the agent's hello.
 
         Raises:
-            ProvisionFailed: It could not start: no python3, no usable root folder, disk full.
-            LinkLost: It did not answer in time, or the connection went away.
+            ProvisionFailed: The agent could not start: no python3, no usable root folder, or a full disk.
+            LinkLost: It did not answer in time, or the connection was lost.
         """
         return self._wait(self._hello, HELLO_TIMEOUT_S, "no agent answered", self.silence_hint)
 
     @property
     def silence_hint(self) -> str:
-        """What to look for where the agent says nothing."""
+        """Return what the user can check if the agent does not answer."""
         return f"the login worked, but nothing answered: a start-up file there may be waiting for input. Check with: ssh {self._host} true"
 
     @property
@@ -142,12 +142,12 @@ class Agent:
 
     @property
     def noise(self) -> str:
-        """What the host printed beside the agent's lines (start-up files, banners), cleaned."""
+        """The end of the host's other output (start-up files, banners), sanitized."""
         return self._connection.noise
 
     @property
     def received_bytes(self) -> int:
-        """How many bytes this channel has delivered: Paramiko should carry no more than about 256 MiB on one connection."""
+        """Bytes received over this channel. Paramiko should carry at most about 256 MiB over one connection."""
         return self._connection.received_bytes
 
     def call(
@@ -157,34 +157,34 @@ class Agent:
         timeout_s: float = 30.0,
         on_progress: OnProgress | None = None,
     ) -> dict[str, object]:
-        """Ask the agent to do something and wait for its answer.
+        """Call a method of the agent and wait for its answer.
 
         Args:
-            method: As in protocol.json.
+            method: A method of protocol.json.
             params: Its parameters.
-            timeout_s: How long to wait; afterwards it is unknown whether it was done.
+            timeout_s: How many seconds to wait. After a timeout it is unknown whether the agent did it.
             on_progress: Called with a sentence and a fraction, from another thread.
 
         Raises:
-            NotFound, Conflict, ProvisionFailed, ArmadaError: The agent said no.
-            LinkLost: No answer in time, or the connection went away.
+            NotFound, Conflict, ProvisionFailed, ArmadaError: The agent answered with an error.
+            LinkLost: No answer in time, or the connection was lost.
         """
         return self._answer_to(self._ask(method, params, on_progress), timeout_s)
 
     def begin(self, method: str, params: dict[str, object]) -> Callable[[float], dict[str, object]]:
-        """Ask without waiting; what is returned waits so many seconds for the answer. Both raise as `call` does."""
+        """Send a request without waiting. The returned function waits that many seconds for the answer. Both raise as `call` does."""
         asked = self._ask(method, params)
         return lambda timeout_s: self._answer_to(asked, timeout_s)
 
     def call_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send several calls at once and wait for all answers.
+        """Send several requests at once and wait for all answers.
 
         Returns:
-            For each call its answer: the model that the call names, else a JSON object; or an `ArmadaError`, where the
-            agent refused or the answer does not fit.
+            The answer to each call: the model that the call names, or a JSON object; an `ArmadaError` if the agent
+            answered with an error or the answer is invalid.
 
         Raises:
-            LinkLost: As `call` does.
+            LinkLost: As for `call`.
         """
         began = time.monotonic()
         asked = [self._ask(call.method, call.params) for call in calls]
@@ -226,7 +226,7 @@ class Agent:
                 self._calls.pop(number, None)
 
     def close(self) -> None:
-        """Hang up. Calls in flight end with LinkLost; runs go on."""
+        """Close the connection. Pending calls end with LinkLost; runs continue."""
         self._end(LinkLost("armada closed the connection", host=self._host))
         self._outgoing.put(None)
         self._channel.close()
@@ -255,7 +255,7 @@ class Agent:
             try:
                 self._channel.write(data)
             except LinkLost:
-                return  # the reader finds out why, and tells everybody
+                return  # the reader finds the reason and passes it to all callers
 
     def _read(self) -> None:
         try:
@@ -292,7 +292,7 @@ class Agent:
             return
         try:
             call.on_progress(note.message, note.fraction)
-        except Exception:  # a fault in drawing progress must not end everybody's calls
+        except Exception:  # an error in displaying progress must not end the other callers' requests
             log.exception("progress of %s on %s could not be shown", call.method, self._host)
 
     def _end(self, error: ArmadaError) -> None:
@@ -315,10 +315,10 @@ class Agent:
 
 
 def parse_answer(model: type[M] | None, answer: dict[str, object], method: str, host: str) -> M | dict[str, object]:
-    """The model of an answer, or the answer as it is where there is none.
+    """Parse an answer as its model. Return it unchanged if there is no model.
 
     Raises:
-        UnexpectedAnswer: It does not fit.
+        UnexpectedAnswer: The answer is invalid.
     """
     if model is None:
         return answer

@@ -31,7 +31,7 @@ _NOISE_LINE_BYTES = 4 << 10
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer to one request: `result`, or else `error`."""
+    """The answer to one request: either `result` or `error`."""
 
     number: int
     result: object
@@ -41,7 +41,7 @@ class Response:
         """Return the result.
 
         Raises:
-            ArmadaError: The agent refused, or the result is not an object.
+            ArmadaError: The agent answered with an error, or the result is not an object.
         """
         if self.error is not None:
             raise call_error(self.error, method, host=host)
@@ -52,7 +52,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ProgressNote:
-    """What the agent says about a request it is still working on; the text is cleaned."""
+    """The agent's progress message about a pending request, sanitized."""
 
     number: int
     message: str
@@ -60,16 +60,16 @@ class ProgressNote:
 
 
 class AgentConnection:
-    """One conversation with an agent. One thread reads; `close` and `noise` may be used from any.
+    """One connection with an agent. One thread reads; `close` and `noise` may be used from any thread.
 
     Args:
         channel: A bootstrap's input and output.
         host: The host's name.
         root: armada's folder there.
         archive: The agent's zipapp and its SHA-256.
-        setup: Lines of shell that the host needs before anything.
-        looks: Create nothing on a host that has nothing of armada's.
-        write: Send bytes to the agent; the channel's own `write` by default.
+        setup: Shell lines that set up the host.
+        looks: Create nothing on a host without armada's files.
+        write: Sends bytes to the agent; the channel's own `write` by default.
     """
 
     def __init__(
@@ -102,24 +102,24 @@ class AgentConnection:
 
     @property
     def received_bytes(self) -> int:
-        """How many bytes the channel has delivered."""
+        """Bytes that the channel has delivered."""
         return self._lines.received_bytes
 
     @property
     def noise(self) -> str:
-        """The end of what the host printed beside our lines (start-up files, banners), cleaned."""
+        """The end of the host's other output (start-up files, banners), sanitized."""
         with self._noise_lock:
             return sanitize_text(self._noise.decode("utf-8", "replace")).strip()
 
     def diagnosis(self) -> str:
-        """Say how the program on the host ended, cleaned."""
+        """Return how the program on the host ended, sanitized."""
         return self._channel.diagnosis()
 
     def new_request(self, method: str, params: dict[str, object]) -> tuple[int, bytes]:
         """Return a new request's number and its line, for `write`.
 
         Raises:
-            ArmadaError: It exceeds what the agent accepts.
+            ArmadaError: The line exceeds the agent's limit.
         """
         number = next(self._numbers)
         line = request_line(number, method, params)
@@ -128,11 +128,11 @@ class AgentConnection:
         return number, line
 
     def greet(self) -> Greeting | None:
-        """Wait for the agent's hello, and send its program first where the host lacks it; None where the channel ends.
+        """Wait for the agent's hello. First send the agent's program if the host lacks it. Return None at the channel's end.
 
         Raises:
             ProvisionFailed: The agent could not start, or speaks another protocol.
-            NothingThere: The host has nothing of armada's, and nothing was to be created there.
+            NothingThere: The host has none of armada's files, and none were to be created.
             HostUnreachable: The connection was lost.
         """
         while self._greeter.greeting is None:
@@ -144,7 +144,7 @@ class AgentConnection:
         return self._greeter.greeting
 
     def receive(self) -> Response | ProgressNote | None:
-        """Wait for the agent's next message; None where the channel ends. `greet` comes first.
+        """Wait for the agent's next message, after `greet`. Return None at the channel's end.
 
         Raises:
             LinkLost: A line is too long, or the connection was lost.
@@ -164,11 +164,11 @@ class AgentConnection:
                 self._keep_noise(line)
 
     def some_bytes(self, most_bytes: int) -> bytes | memoryview:
-        """Return the next bytes that follow an answer's line, at most so many; nothing where the channel ends."""
+        """Return the next bytes after an answer's line, at most `most_bytes`; empty at the channel's end."""
         return self._lines.some(most_bytes)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._channel.close()
 
     def _keep_noise(self, line: bytes) -> None:
@@ -178,7 +178,7 @@ class AgentConnection:
 
 
 def _message(fields: dict[str, object]) -> Response | ProgressNote | None:
-    """Read a message; None where it names no request."""
+    """Parse a message; return None if it names no request."""
     if "method" not in fields:
         number = fields.get("id")
         refusal = (fields["error"] or {}) if "error" in fields else None

@@ -1,4 +1,4 @@
-"""The first lines from a host: its bootstrap may ask for the agent's program, then the agent says hello. All clients read them here."""
+"""Parse the first lines from a host, for all clients: its bootstrap may request the agent's program, then the agent says hello."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What an agent says about itself: the newest protocol it understands, and its root folder, checked."""
+    """The agent's description of itself: the newest protocol that it understands, and its root folder, checked."""
 
     protocol: int
     root: str
 
 
 class Greeter:
-    """Reads lines until the agent has said hello.
+    """Reads lines until the agent's hello.
 
     Args:
         archive: The agent's program.
-        nonce: Tells our lines from what start-up files print.
+        nonce: Distinguishes our lines from the output of start-up files.
         write: Sends bytes to the host.
-        host: Whose lines these are.
+        host: The host's name.
     """
 
     def __init__(self, archive: bytes, nonce: str, write: Callable[[bytes], None], *, host: str) -> None:
@@ -50,11 +50,11 @@ class Greeter:
         self.greeting: Greeting | None = None
 
     def take(self, line: bytes) -> bool:
-        """Take a line; says whether it was meant for us. The program is sent where the host lacks it.
+        """Process a line; return whether it was meant for armada. Send the agent's program if the host lacks it.
 
         Raises:
-            ProvisionFailed: The agent could not start, or is of another protocol.
-            NothingThere: The host has nothing of armada's, and nothing was to be made there.
+            ProvisionFailed: The agent could not start, or speaks another protocol.
+            NothingThere: The host has none of armada's files, and none were to be created.
         """
         message = read_object(line[len(MARK) :]) if line.startswith(MARK) else None
         if message is None or message.get("nonce") != self._nonce:
@@ -69,7 +69,7 @@ class Greeter:
 
 
 def read_object(line: bytes) -> dict[str, object] | None:
-    """The object of JSON's on a line; None where it holds something else."""
+    """Parse a line as a JSON object; return None for anything else."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def read_object(line: bytes) -> dict[str, object] | None:
 
 
 def request_line(number: int, method: str, params: dict[str, object]) -> bytes:
-    """A request of JSON-RPC's as it crosses."""
+    """Return a JSON-RPC request as a line."""
     request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
     return json.dumps(request, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 

@@ -13,11 +13,11 @@ class LineTooLong(Exception):
 
 
 class LineReader:
-    """Cut what a channel delivers into lines, however its pieces fall; hold at most one line and one piece in memory.
+    """Splits a channel's data into lines, at any piece boundaries. It holds at most one line and one piece in memory.
 
     Args:
-        read: Return the next piece, or b"" at the end.
-        limit_bytes: The longest line, without its end.
+        read: Returns the next piece, or b"" at the end.
+        limit_bytes: The longest line, without its newline.
     """
 
     def __init__(self, read: Callable[[], bytes], limit_bytes: int) -> None:
@@ -28,13 +28,13 @@ class LineReader:
         self.received_bytes = 0
 
     def line(self, *, drop_long: bool = False) -> bytes | None:
-        """Return the next line without its end; None at the end, where an unfinished line is dropped.
+        """Return the next line without its newline. Return None at the end; an incomplete last line is dropped.
 
         Args:
-            drop_long: Pass over lines that exceed the limit.
+            drop_long: Skip lines that exceed the limit.
 
         Raises:
-            LineTooLong: A line exceeds the limit, as soon as that is known.
+            LineTooLong: A line exceeds the limit. It is raised as soon as that is known.
         """
         parts: list[bytes] = []
         held_bytes = 0
@@ -56,7 +56,7 @@ class LineReader:
         return None
 
     def some(self, most_bytes: int) -> bytes | memoryview:
-        """Return the next bytes, at least one and at most `most_bytes`; nothing at the end."""
+        """Return the next bytes, at least one and at most `most_bytes`; empty at the end."""
         if not self._has_more():
             return b""
         is_whole = self._start == 0 and len(self._piece) <= most_bytes

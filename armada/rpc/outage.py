@@ -1,7 +1,7 @@
-"""What a person reads while a link is down: one place for every command that waits for a host.
+"""Messages to the user while a link is down, for all commands that wait for a host.
 
-Sessions and fetches say here when a link fails, while it is tried again, and when it is back. Whoever shows things to a
-person (the command line) listens; without a listener nothing is said, as in the daemon, which has its own words.
+Sessions and fetches report here when a link fails, while it is retried, and when it works again. The command line
+registers a listener. Without a listener nothing is reported, as in the daemon, which has its own messages.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RECONNECT = Backoff(0.2, 5.0, jitter=(0.5, 1.0))
-"""Between the tries to reach a host whose link broke, while there is patience."""
+"""The pauses between attempts to reconnect to a host."""
 
 SAY_AFTER_S = 20.0
-"""A host that has not answered for so long is spoken of, though it may yet answer."""
+"""Report a host that has not answered for this many seconds, although it may still answer."""
 _SAY_AGAIN_S = 15.0
 _SAY_WAITING_AFTER_S = 3.0
 
@@ -30,16 +30,16 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def listen(listener: Callable[[str], None]) -> None:
-    """Let somebody hear of all links of this process; a listener may be called from any thread."""
+    """Register a listener for all links of this process. It may be called from any thread."""
     if listener not in _listeners:
         _listeners.append(listener)
 
 
 class Outage:
-    """The trouble of one link, from its first failure until the host answers again.
+    """The outage of one link, from its first failure until the host answers again.
 
     Args:
-        host: Its name.
+        host: The host's name.
         monotonic: A clock in seconds.
     """
 
@@ -51,11 +51,11 @@ class Outage:
         self._lock = threading.Lock()
 
     def failed(self, why: object, patience_s: float | None) -> None:
-        """Say that the link failed and is tried again; often repeated, it is said now and then.
+        """Report that the link failed and is retried. Repeated failures are reported only from time to time.
 
         Args:
-            why: The error of the last try.
-            patience_s: For how long it is tried; None: without end.
+            why: The error of the last attempt.
+            patience_s: For how many seconds the link is retried; None: without limit.
         """
         with self._lock:
             now = self._monotonic()
@@ -73,13 +73,13 @@ class Outage:
         _say(f"{what} ({sanitize_line(getattr(why, 'message', why), 300)}); trying again {until}")
 
     def slow(self, seconds: float, hint: str | None) -> None:
-        """Say that a host has let armada wait for its first answer, which may yet come; the hint says why that may be."""
+        """Report that a host's first answer is late but may still come. The hint gives a possible reason."""
         _say(f"no answer from {self._host} for {span(seconds)}; still waiting" + (f" ({hint})" if hint else ""))
         with self._lock:
             self._since = self._monotonic() - seconds if self._since is None else self._since
 
     def over(self) -> None:
-        """Say that the host answers again, if it had been said that it does not."""
+        """Report that the host answers again, if its outage was reported."""
         with self._lock:
             if self._since is None:
                 return
@@ -89,11 +89,11 @@ class Outage:
 
 @contextlib.contextmanager
 def waiting_for(what: str, is_so: Callable[[], bool]) -> Iterator[None]:
-    """Say what a host itself waits for, such as the controller of its batch system, once that has taken a few seconds.
+    """Report what a host itself waits for, such as the controller of its batch system, after some seconds.
 
     Args:
-        what: Whom it has asked.
-        is_so: Asked then: whether the host is there at all.
+        what: What the host waits for.
+        is_so: Called before the report: whether the host itself answers.
     """
     timer = threading.Timer(_SAY_WAITING_AFTER_S, lambda: _say(f"waiting for {what}") if is_so() else None)
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""Every file name under a host's root, and the checks that keep names from home inside it."""
+"""Every file name below a host's root, and the checks that keep names sent by home inside it."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def checked_digest(digest: object, what: str = "digest") -> str:
 
 
 class RunPaths:
-    """Where one run keeps its files."""
+    """The paths of one run's files."""
 
     def __init__(self, root: str, run_id: object) -> None:
         self.root = root
@@ -89,12 +89,12 @@ class RunPaths:
         return [name for name in _list_own(self.outbox) if _DIGEST.fullmatch(name)]
 
     def announced(self) -> List[str]:
-        """List the folders of checkpoints that are written but not yet hashed."""
+        """List the folders of checkpoints that are announced but not yet hashed."""
         found = [os.path.join(self.outbox, name) for name in _list_own(self.outbox) if name.startswith(ANNOUNCED)]
-        return [folder for folder in found if not os.path.islink(folder)]  # what is hashed is changed, too
+        return [folder for folder in found if not os.path.islink(folder)]  # hashing also changes the folder
 
     def require(self) -> None:
-        """Refuse a run that is not on this host.
+        """Raise an error if the run is not on this host.
 
         Raises:
             AgentError: `not_found`.
@@ -108,7 +108,7 @@ def locks_folder(root: str) -> str:
 
 
 def list_folder(path: str) -> List[str]:
-    """List a folder in order; one that is missing holds nothing."""
+    """List the names in a folder in sorted order. A missing folder gives an empty list."""
     try:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def newest(numbers: List[int]) -> Optional[int]:
 def _numbers(folder: str) -> List[int]:
     found = sorted(int(name) for name in _list_own(folder) if _NUMBER.fullmatch(name))
     if found:
-        require_own(os.path.join(folder, str(found[-1])))  # the newest is written to
+        require_own(os.path.join(folder, str(found[-1])))  # the agent writes to the newest
     return found
 
 
@@ -132,22 +132,22 @@ def _list_own(folder: str) -> List[str]:
 
 
 def require_own(folder: str) -> None:
-    """Refuse a folder of a run's that is a link: what we write and delete there would be somebody else's.
+    """Refuse a folder of a run that is a link: writing and deleting there would change somebody else's files.
 
     Raises:
-        OSError: It is a link.
+        OSError: The folder is a link.
     """
     if os.path.islink(folder):
         raise OSError(errno.ELOOP, "it is a link, and armada does not follow links there", folder)
 
 
 def list_run_ids(root: str) -> List[str]:
-    """List the ids of the runs under a root."""
+    """List the ids of the runs below a root."""
     folder = os.path.join(root, "runs")
     found = []
     for name in list_folder(folder):
         try:
             found.append(checked_run_id(name))
         except AgentError:
-            continue  # hidden leftovers, and what people put there
+            continue  # hidden leftovers, and folders that users created
     return [name for name in found if os.path.isdir(os.path.join(folder, name))]

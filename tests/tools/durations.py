@@ -21,7 +21,7 @@ _LONG_S = 10.0
 
 
 class Taken(TypedDict):
-    """What one test took."""
+    """What one test took, in seconds."""
 
     test: str
     wall_s: float
@@ -32,7 +32,7 @@ class Taken(TypedDict):
 
 
 def main(arguments: list[str]) -> int:
-    """Write the table between its two marks."""
+    """Write the table between its two markers."""
     source = Path(arguments[0]) if arguments else ROOT / ".durations.jsonl"
     if not source.exists():
         print(f"{source} is not there; `make test` writes it")
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def make_table(lines: Iterable[Taken]) -> str:
-    """One row for each folder, and the slowest tests of each below."""
+    """Return a row for each folder and, below, the slowest tests of each."""
     last = {line["test"]: line for line in lines}
     by_folder: dict[str, list[Taken]] = defaultdict(list)
     for line in last.values():
@@ -70,7 +70,7 @@ def make_table(lines: Iterable[Taken]) -> str:
 
 
 def _say_why(lines: Iterable[Taken]) -> list[str]:
-    """The tests above 10 s, each with the reason that its mark `takes_long` gives; those without one come first."""
+    """Return the tests above 10 s, each with the reason in its mark `takes_long`; those without a reason come first."""
     longest: dict[str, Taken] = {}
     for line in sorted(lines, key=lambda line: line["wall_s"]):
         if line["wall_s"] > _LONG_S:
@@ -84,7 +84,7 @@ def _say_why(lines: Iterable[Taken]) -> list[str]:
 
 
 def _folder(test: str) -> str:
-    """`tests/unit` of `tests/unit/sync/test_plan.py::test_x`."""
+    """Return the folder of a test: `tests/unit` of `tests/unit/sync/test_plan.py::test_x`."""
     return "/".join(test.partition("::")[0].split("/")[:2])
 
 

@@ -1,12 +1,14 @@
-"""Make the environments of the tests and of the documentation, or leave them alone where they are made of the same things.
+"""Create the environments of the tests and of the documentation, unless they are up to date.
 
     environments.py .venv             armada itself, editable, with everything in its extra `dev`
-    environments.py .venv-payload     what a host without GPUs gets from profiles/cpu.yaml: torch and its family
-    environments.py .venv-docs        MkDocs with its theme and plug-ins, and armada, whose reference pages are made from its models
-    environments.py --key FOLDER      only say what it would be made of, as a hash
+    environments.py .venv-payload     the environment of a host without GPUs from profiles/cpu.yaml: torch and its
+    family
+    environments.py .venv-docs        MkDocs with its theme and plug-ins, and armada, from whose models reference pages
+    are generated
+    environments.py --key FOLDER      only print a hash of what the environment would contain
 
-Only the standard library is used, and the agent's own way to read pip's configuration: uv installs with a fifth of pip's CPU
-time, and must ask the same package indexes. Where no uv can be had, pip does it.
+This tool uses only the standard library and the agent's own parser of pip's configuration: uv installs with a fifth of
+pip's CPU time, and must use the same package indexes. If uv is not available, pip installs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _IMPORTS = {
     " peft accelerate.commands.launch datasets transformers.models.qwen2.modeling_qwen2 transformers.models.auto.tokenization_auto"
     " transformers.models.qwen2.tokenization_qwen2",
 }
-"""What nearly every process imports. Runs write no byte code, so it is compiled here, once: torch and its family take 13 s."""
+"""Modules that nearly every process imports. Runs write no bytecode, so these are compiled here, once: torch and its family take 13 s."""
 _IMPORT = """
 import contextlib, importlib, pkgutil, sys
 for name in sys.argv[1:]:
@@ -55,7 +57,7 @@ for name in sys.argv[1:]:
 
 
 def main(arguments: list[str]) -> int:
-    """Make one environment, or print its key."""
+    """Create one environment, or print its key."""
     folder = ROOT / arguments[-1]
     if folder.name not in {HOME, PAYLOAD, DOCS}:
         print(__doc__)
@@ -64,7 +66,7 @@ def main(arguments: list[str]) -> int:
         print(_key(folder))
         return 0
     with (ROOT / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two `make` in one folder build it once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two `make` processes in one folder build it once
         key = _key(folder)
         with contextlib.suppress(OSError):
             if (folder / _MADE_OF).read_text() == key and _works(str(folder / "bin/python"), "-c", ""):
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _key(folder: Path) -> str:
-    """Hash what the environment is made of; comments and the settings of tools are no part of it."""
+    """Hash what the environment is made of, without comments and the settings of tools."""
     made_of: dict[str, object] = {"python": sys.version, "place": str(folder)}
     if folder.name in {HOME, DOCS}:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -105,7 +107,7 @@ def _build(folder: Path) -> None:
 
 
 def _wanted(folder: Path) -> tuple[list[str], str | None]:
-    """What to ask the installer for, and where torch is for who has configured no index."""
+    """Return the installer's arguments, and the index of torch for machines without a configured index."""
     if folder.name in {HOME, DOCS}:
         return ["-e", f"{ROOT}[{'dev' if folder.name == HOME else 'docs'}]"], None
     home = str(ROOT / HOME / "bin/python")
@@ -117,19 +119,19 @@ def _wanted(folder: Path) -> tuple[list[str], str | None]:
 
 
 def _environment(index: str | None) -> dict[str, str]:
-    """This machine's package indexes in uv's words, as a host of armada reads its own."""
+    """Return this machine's package indexes as uv's variables, as a host of armada reads its own."""
     sys.path.insert(0, str(ROOT / "remote_payload"))
     sys.dont_write_bytecode = True
     from armada_agent.provision.environment import compose_environment
 
     environment = compose_environment(str(TOOLS), os.environ, sys.prefix, index)
     if "UV_CACHE_DIR" not in os.environ:
-        del environment["UV_CACHE_DIR"]  # the person's own: what it holds is linked, not copied
+        del environment["UV_CACHE_DIR"]  # the user's own cache: its files are linked, not copied
     return environment
 
 
 def _find_uv() -> str | None:
-    """A uv that works: the machine's, or one of our own from its package index."""
+    """Return a uv that works: the machine's, or one installed from its package index."""
     own = [TOOLS / "uv/bin/uv", TOOLS / "venv/bin/uv"]
     for candidate in filter(None, (shutil.which("uv"), *map(str, own))):
         if _works(candidate, "--version"):

@@ -1,4 +1,4 @@
-"""The modules that decide, and every change of one condition in them."""
+"""The modules that make decisions, and every change of one condition in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Module:
-    """A module that decides: its functions (empty: all), and what they are tested by."""
+    """A module that makes decisions: its functions (empty: all), and the tests that check them."""
 
     path: str
     tests: tuple[str, ...]
@@ -82,7 +82,7 @@ EQUIVALENT = {
     "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
-"""By `file function: change`: why no test can notice it."""
+"""Why no test can detect a change, by `file function: change`."""
 
 _OTHERWISE: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 
@@ -152,7 +152,7 @@ class Breeder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        # `given or ""` is no condition.
+        # `given or ""` is not a condition.
         if any(isinstance(value, ast.Compare) or _is_not(value) for value in node.values):
             self._drop(node)
         self.generic_visit(node)
@@ -176,7 +176,7 @@ class Breeder(ast.NodeVisitor):
         self._swap(test)
 
     def _drop(self, node: ast.BoolOp) -> None:
-        """Each operand alone becomes what leaves the decision to the others."""
+        """Replace each operand alone by the value that leaves the decision to the others."""
         for value in node.values:
             if isinstance(value, ast.BoolOp):
                 self._drop(value)
@@ -196,7 +196,7 @@ class Breeder(ast.NodeVisitor):
         if new == "not":
             new = f"not ({self._text(node)})"
         elif any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
-            # The name is needed further on.
+            # Later code uses the name.
             new = f"({self._text(node)}) {'or' if new == 'True' else 'and'} {new}"
         if self.functions and (not self.module.functions or self.module.functions & set(self.functions)):
             begin, end = self._span(node)
@@ -219,7 +219,7 @@ def _is_not(node: ast.expr) -> bool:
 
 
 def breed(words: Sequence[str] = ()) -> list[Mutant]:
-    """All mutants, in the order of the source, or those whose name has one of the words."""
+    """Return all mutants in the order of the source, or those whose name contains one of the words."""
     mutants: list[Mutant] = []
     for module in MODULES:
         source = (ROOT / module.path).read_bytes()

@@ -1,4 +1,4 @@
-"""Within a copy of the tree: a process that has imported everything once, and a fork of it for each mutant."""
+"""A process within a copy of the tree that has imported everything once, and forks itself for each mutant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEED = 77
 
 
 def tell_stories(stories: Sequence[int]) -> str | None:
-    """What the first of the stories that breaks says; the random ones are numbered after those that were found."""
+    """Run stories until one fails; return its message, or None. Random stories are numbered after those that were found."""
     for number in stories:
         try:
             words = _story(number).outcome()
@@ -43,7 +43,7 @@ def _story(number: int) -> Telling:
 
 
 def map_stories(count: int) -> dict[str, Any]:
-    """Which story reaches which lines of the modules; a story that breaks without any change ends it."""
+    """Return which lines of the modules each story reaches. A story that fails without any change ends the mapping."""
     from tests.simulation.catalogue import found_once
 
     watched = {str(Path.cwd() / module.path): module.path for module in MODULES}
@@ -79,7 +79,7 @@ def _tracing(watched: dict[str, str], seen: set[str]) -> Iterator[None]:
 
 
 def try_out(stories: Sequence[int], tests: Sequence[str]) -> dict[str, str]:
-    """Who notices, and how; empty where nobody does."""
+    """Return which tests detect the mutant, and how; empty if none do."""
     if words := tell_stories(stories):
         return {"by": "simulation", "how": words}
     if not tests:
@@ -99,7 +99,7 @@ def try_out(stories: Sequence[int], tests: Sequence[str]) -> dict[str, str]:
 
 
 def change(path: str, source: bytes) -> None:
-    """Give the functions of a module that is imported the code of another source: who imported them by name has them, too."""
+    """Replace the code of an imported module's functions by that of another source. Importers of the functions get the new code, too."""
     name = path.removeprefix("remote_payload/").removesuffix(".py").replace("/", ".")
     module = importlib.import_module(name)
     functions: dict[str, types.FunctionType] = {}
@@ -120,8 +120,8 @@ def change(path: str, source: bytes) -> None:
 
 
 def serve() -> int:
-    """Fork for every order that comes in a line, and answer with its result in a line."""
-    import hypothesis  # noqa: F401  # imported once, for all
+    """Fork for every order, which is one line, and answer with its result in one line."""
+    import hypothesis  # noqa: F401  # imported once for all forks
     import pytest  # noqa: F401
 
     import armada

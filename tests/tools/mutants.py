@@ -1,10 +1,11 @@
-"""Change one condition of armada's decisions at a time and see which tests notice.
+"""Change one condition of armada's decisions at a time and report which tests detect it.
 
     python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [WORD …]
 
-Each mutant lives in a copy of the tree, in a temporary folder. The stories of tests/simulation that reach its line are told first: all
-that were found once, then N random ones. Then its module's unit tests run. The first failure ends it. A WORD chooses mutants by a part
-of their name, such as `proof.py` or `state.py:120`. Exit code 1: a mutant lives that is not in `EQUIVALENT`.
+Each mutant gets a copy of the tree in a temporary folder. First, the stories of tests/simulation that reach its line
+are run: all that were found once, then N random ones. Then its module's unit tests run. The first failure ends the run.
+A WORD selects mutants by a part of their name, such as `proof.py` or `state.py:120`. Exit code 1: a mutant that is not
+in `EQUIVALENT` was not detected.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.tools.mutant_server import serve
 
 
 class Copy:
-    """A copy of the tree, in which one mutant lives at a time, and the process that tries it out."""
+    """A copy of the tree with one mutant at a time, and the process that tests it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +46,7 @@ class Copy:
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.ask({"stories": [], "tests": []})  # it has imported everything before anything is changed
+        self.ask({"stories": [], "tests": []})  # wait until it has imported everything, before anything is changed
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin
@@ -73,7 +74,7 @@ def _choose(mutant: Mutant, mapped: dict[str, Any]) -> list[int]:
 
 
 def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str], None]) -> int:
-    """Try all mutants out, and say how each ended and what they are together."""
+    """Test all mutants; print the outcome of each and the totals."""
     with tempfile.TemporaryDirectory(prefix="armada-mutants-") as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         first = Copy(Path(folder) / "copy-0")
@@ -128,7 +129,7 @@ def _sum_up(mutants: Sequence[Mutant], results: Sequence[tuple[Mutant, str]], sa
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try out the mutants that were asked for."""
+    """Test the mutants that the arguments select."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", metavar="WORD", help="a part of the names of those wanted; all by default")
     parser.add_argument("--stories", type=int, default=40, help="how many random stories, beside those found once (40)")

@@ -1,7 +1,7 @@
-"""Write docs/schemas, protocol.json, and the pages of docs/reference that are made from the code: `make reference`.
+"""Write docs/schemas, protocol.json, and the generated pages of docs/reference: `make reference`.
 
-Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from `armada.errors`,
-JSON shapes from `armada.cli.shapes`, launch checks from the table that stands where they are numbered.
+Keys come from the JSON Schemas of the pydantic models, commands from argparse, exit codes and error kinds from
+`armada.errors`, JSON shapes from `armada.cli.shapes`, launch checks from the table in which they are numbered.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CHECK_ROW = re.compile(r"^\| (ARM\d{3}) \| (.+?) *\|$", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
-    """Each page's text by its file name in docs/reference."""
+    """Return each page's text by its file name in docs/reference."""
     return {
         **{f"keys-{kind}.md": _keys_page(kind) for kind in _FILES},
         "commands.md": _commands_page(),
@@ -75,7 +75,7 @@ def _keys_page(kind: str) -> str:
 
 
 def _reached(top: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
-    """The definitions that a file refers to, in the order of their first mention."""
+    """Return the definitions that a file refers to, in the order of their first mention."""
     found: list[str] = []
     waiting = [top]
     while waiting:
@@ -91,7 +91,7 @@ def _keys_table(definition: dict[str, Any]) -> str:
     required = definition.get("required", [])
     rows = []
     for key, value in definition["properties"].items():
-        if kind := type_of(value, _MARKDOWN):  # a key of other tasks may only be empty
+        if kind := type_of(value, _MARKDOWN):  # a key that belongs to another task may only be empty
             default = default_of(value)
             shown = "required" if key in required else "" if default is None else f"`{default}`"
             rows.append((f"`{key}`", kind, shown, meaning_of(value)))
@@ -113,7 +113,7 @@ def _commands_page() -> str:
 
 def _walk(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public names for what was added
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public names for its added actions
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for choice in action.choices.values():
                 yield from _walk(choice)
@@ -124,7 +124,7 @@ def _is_shown(action: argparse.Action) -> bool:
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
-    """Our own: what argparse writes differs between versions of Python."""
+    """Return the usage in a format of our own: argparse's differs between versions of Python."""
     shown = [action for action in parser._actions if _is_shown(action)]  # noqa: SLF001
     needed = [
         f"{action.option_strings[0]} {_metavar(action)}"
@@ -222,7 +222,7 @@ def _fields(shape: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Write every schema and page that is not what it should be."""
+    """Write every schema and page that has changed."""
     schemas = {f"{kind}.schema.json": schema_of(kind) for kind in FILES} | {"output.schema.json": all_schemas()}
     wanted = {
         ROOT / "docs/schemas" / name: f"{json.dumps(schema, indent=1, ensure_ascii=name == 'output.schema.json')}\n"

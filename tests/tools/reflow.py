@@ -1,7 +1,8 @@
-"""Fold paragraphs of Markdown that have a line beyond 120 characters: `python -m tests.tools.reflow [FILE ...]`.
+"""Wrap paragraphs of Markdown that have a line beyond 120 characters: `python -m tests.tools.reflow [FILE ...]`.
 
-Only paragraphs and list items with such a line are touched. Code, tables, headings, comments and what lies between the markers of a made
-part stay as they are; an inline code span or the target of a link is never broken, so a line that has nothing else may be longer.
+Only paragraphs and list items with such a line change. Code, tables, headings, comments and text between the markers of
+a generated part stay unchanged. An inline code span or the target of a link is never broken, so a line that contains
+nothing else may be longer.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ _FENCE = re.compile(r"^\s*(```+|~~~+)")
 _MARKER = re.compile(r"^<!-- (\w+): (begin|end) -->$")
 _ATOM = re.compile(r"(?:`+[^`]+`+|\]\([^)]*\)|[^\s`\]]|\]|`)+")
 _STARTS_A_BLOCK = re.compile(r"^(?:[-+*]$|#{1,6}$|[>|<=:~]|\d+[.)]$|```)")
-"""Words that would begin a list, a heading, a table or the like at the start of a line."""
+"""Words that would start a list, a heading, a table or the like at the start of a line."""
 _NOT_PROSE = ("|", "#", "<", ">", "![")
 
 
 def pages() -> list[Path]:
-    """Every page of Markdown that people write or read here."""
+    """Return every Markdown page that people write or read."""
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def reflow(text: str) -> str:
-    """Fold what is too long; a text without such lines comes back as it is."""
+    """Wrap long lines. A text without long lines is returned unchanged."""
     return "\n".join(
         line for block, is_prose in _blocks(text.split("\n")) for line in (_folded(block) if is_prose else block)
     )
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
-    """Split into paragraphs and list items, which are prose, and lines that are not."""
+    """Split a text into paragraphs and list items, which are prose, and other lines."""
     block: list[str] = []
     fence: str | None = None
     is_made = False
@@ -62,7 +63,7 @@ def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
 def _folded(block: list[str]) -> list[str]:
     if max(map(len, block)) <= WIDTH or any(
         line.endswith(("  ", "\\")) for line in block[:-1]
-    ):  # or breaks that are meant
+    ):  # or intentional breaks
         return block
     first = block[0]
     item = _ITEM.match(first)
@@ -80,7 +81,7 @@ def _folded(block: list[str]) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """What no line break may part: words, code spans, targets of links, and a word with what would begin a block after it."""
+    """Split a text into parts that must not be broken: words, code spans, targets of links, and a word with a following block marker."""
     words: list[str] = []
     for word in _ATOM.findall(text):
         if words and _STARTS_A_BLOCK.match(word):
@@ -91,7 +92,7 @@ def _words(text: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Fold the named files, or all pages."""
+    """Wrap the named files, or all pages."""
     for page in [Path(name) for name in arguments] or pages():
         text = page.read_text("utf-8")
         if (folded := reflow(text)) != text:

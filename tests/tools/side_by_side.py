@@ -1,10 +1,10 @@
-"""Run steps side by side, each as soon as those before it are done; the first failure ends all.
+"""Run steps in parallel, each as soon as the steps before it are done. The first failure ends all of them.
 
     side_by_side.py NAME AFTER COMMAND [NAME AFTER COMMAND ...]
 
-AFTER names the steps that must have passed, separated by blanks. What a step prints is kept in .ci-logs/NAME and shown when it
-has ended; the last step's is shown while it runs. At the end stand what each step took, and how many tests passed in all of them.
-A failure, Ctrl-C or SIGTERM leaves no process behind.
+AFTER names the steps that must have passed, separated by blanks. The output of a step is kept in .ci-logs/NAME and
+shown after its end; that of the last step is shown while it runs. The end of the output shows the time of each step,
+and the number of tests that passed in all of them. A failure, Ctrl-C or SIGTERM leaves no process running.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Step:
             )
 
     def has_ended(self) -> bool:
-        """Whether it ended just now; takes down how and what it took."""
+        """Return whether the step has ended just now; if so, record its exit code and times."""
         if self._process is None or self.code is not None:
             return False
         pid, status, used = os.wait4(self._process.pid, os.WNOHANG)
@@ -74,7 +74,7 @@ class Step:
         return True
 
     def show(self) -> None:
-        """Print what it has said since this was called last."""
+        """Print the step's output since the last call."""
         self._shown = self._shown or self.log.open("rb")
         sys.stdout.buffer.write(self._shown.read())
         sys.stdout.flush()
@@ -86,7 +86,7 @@ class Step:
 
 
 class Interrupted(Exception):
-    """Somebody wants this to end."""
+    """The user interrupts the steps."""
 
 
 def main(arguments: list[str]) -> int:
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(listed: list[Step]) -> str | None:
-    """Run steps until all have passed (None) or one has failed (why)."""
+    """Run steps until all have passed (None) or one has failed (the reason)."""
     steps = {step.name: step for step in listed}
     live = listed[-1]
     while any(step.code is None for step in listed):
@@ -143,7 +143,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end(listed: list[Step], mark: str) -> None:
-    """End what still runs: steps by their sessions, then whatever left those but still carries our mark."""
+    """End running steps: first by their sessions, then every process that left its session but still carries our mark."""
     running = [step for step in listed if step.runs]
     for step in running:
         step.stop(signal.SIGTERM)
@@ -160,7 +160,7 @@ def _end(listed: list[Step], mark: str) -> None:
 
 
 def _machine_cpu_s() -> float:
-    """What the whole machine has computed since it started, other people's work too; 0 where nothing says so."""
+    """Return the CPU seconds of the whole machine since its start, including other users' work; 0 if unknown."""
     try:
         user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
     except (OSError, ValueError):

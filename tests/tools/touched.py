@@ -1,8 +1,8 @@
-"""Name the tests that the changes in this checkout touch, or run them: touched.py [--run COMMAND ...].
+"""List the tests that the changes in this checkout affect, or run them: touched.py [--run COMMAND ...].
 
-Changes are those since the branch left `main`, and those not committed yet. A changed test runs itself. A changed module runs the
-tests under tests/unit that import it or have its name. Tests beyond the budget are named and not run: what they took last stands in
-.durations.jsonl, and for one never measured the folder's guess is taken.
+Changes are those since the branch left `main`, and those not committed yet. A changed test runs itself. A changed
+module runs the tests under tests/unit that import it or have its name. Tests beyond the budget are listed and not run.
+The last duration of each is in .durations.jsonl; for a test that was never measured, the folder's estimate counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET_CPU_S = 40.0
-"""CPU seconds of all that is chosen: with lint's ten, and pytest's start, a minute on two cores."""
+"""CPU seconds of all selected tests: with ten for lint and pytest's start, a minute on two cores."""
 _UNMEASURED_S = {"unit": 0.5, "tui": 10.0, "agent": 10.0}
 _ELSEWHERE_S = 30.0
 _BASES = ("origin/main", "main", "origin/master", "master")
@@ -30,7 +30,7 @@ _SOURCES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is chosen, or run it."""
+    """Print the selected tests, or run them."""
     changed = list_changed()
     chosen, left = choose(changed)
     for test in left:
@@ -50,7 +50,7 @@ _NOTHING_SELECTED = 5
 
 
 def list_changed() -> list[str]:
-    """Files that differ from where this branch began, and files that git does not know yet."""
+    """List the files that differ from the start of this branch, and the untracked files."""
     names = set(_git("diff", "--name-only", "HEAD")) | set(_git("ls-files", "--others", "--exclude-standard"))
     for base in _BASES:
         if began := _git("merge-base", "HEAD", base):
@@ -60,7 +60,7 @@ def list_changed() -> list[str]:
 
 
 def choose(changed: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The tests to run within the budget, the cheapest first, and those left out."""
+    """Return the tests to run within the budget, the cheapest first, and those left out."""
     changed = list(changed)
     modules = {module for name in changed if (module := _module(name))}
     imports = {_module(path): list_imports(path) for path in _all_sources()}
@@ -78,7 +78,7 @@ def choose(changed: Iterable[str]) -> tuple[list[str], list[str]]:
     chosen: list[str] = []
     left: list[str] = []
     spent_s = 0.0
-    # What was changed itself comes first, then what is cheap.
+    # Changed tests come first, then the cheapest.
     for name in sorted(wanted, key=lambda name: (name not in changed, _cost(name, costs))):
         cost_s = _cost(name, costs)
         if spent_s + cost_s > BUDGET_CPU_S and (chosen or cost_s > BUDGET_CPU_S):
@@ -90,7 +90,7 @@ def choose(changed: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def list_imports(path: Path) -> set[str]:
-    """The modules of ours that a file imports, inside functions too."""
+    """Return armada's modules that a file imports, also inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -101,12 +101,12 @@ def list_imports(path: Path) -> set[str]:
 
 
 def _reach(modules: set[str], imports: dict[str, set[str]]) -> set[str]:
-    """The modules, and all that import them directly: one step further nearly all tests import nearly all modules."""
+    """Return the modules and their direct importers: one step further, nearly all tests import nearly all modules."""
     return modules | {importer for importer, imported in imports.items() if imported & modules}
 
 
 def _has_name_of(test: Path, changed: Iterable[str]) -> bool:
-    """Whether it is `tests/unit/x/test_y.py` for a changed `armada/x/y.py`; with no such file all of `tests/unit/x`."""
+    """Return whether a test is `tests/unit/x/test_y.py` for a changed `armada/x/y.py`; without such a file, all of `tests/unit/x` count."""
     for name in changed:
         if name.startswith("armada/") and name.endswith(".py"):
             place = Path("tests/unit", *Path(name).parts[1:])
@@ -117,7 +117,7 @@ def _has_name_of(test: Path, changed: Iterable[str]) -> bool:
 
 
 def _module(path: str | Path) -> str:
-    """`armada.sync.plan` of its file; empty for what is no module of ours."""
+    """Return a file's module name, such as `armada.sync.plan`; empty if it is not a module of armada."""
     full = ROOT / path
     for top, folder in _SOURCES.items():
         if full.suffix == ".py" and full.is_relative_to(folder / top):
@@ -134,7 +134,7 @@ def _is_test(name: str) -> bool:
 
 
 def _costs() -> dict[str, float]:
-    """What each file of tests took last, as far as it was measured."""
+    """Return the last measured duration of each test file."""
     last: dict[str, float] = {}
     source = ROOT / ".durations.jsonl"
     for line in source.read_text().splitlines() if source.exists() else ():

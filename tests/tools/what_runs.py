@@ -1,7 +1,7 @@
-"""Say what of the tests cannot run on this machine, and why, before they begin; says nothing of what can.
+"""Print which tests cannot run on this machine, and why, before they start. Tests that can run are not listed.
 
-Where ARMADA_REQUIRE_FLEET is set, whatever real hosts or a browser need and this machine lacks is a failure; with
-ARMADA_REQUIRE_CLUSTERS also what batch systems need. Only the standard library is used.
+If ARMADA_REQUIRE_FLEET is set, a missing requirement of real hosts or of a browser is a failure; with
+ARMADA_REQUIRE_CLUSTERS, also one of batch systems. This tool uses only the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AGENT_PYTHONS = range(6, 14)
 
 
 def main() -> int:
-    """Print the lines, and fail where what is missing is required."""
+    """Print the lines; return 1 if a required item is missing."""
     hosts, clusters, others = list(_hosts()), list(_clusters()), list(_others())
     for line in hosts + clusters + others:
         print(f"not on this machine: {line}", flush=True)
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _hosts() -> Iterator[str]:
-    """What needs real SSH hosts or a browser, and cannot run."""
+    """Yield the tests on real SSH hosts or in a browser that cannot run."""
     if sys.platform == "darwin":
         yield "tests on real SSH hosts: macOS has no namespaces to make hosts with"
     elif reason := machines.why_not():
@@ -44,7 +44,7 @@ def _hosts() -> Iterator[str]:
 
 
 def _clusters() -> Iterator[str]:
-    """What needs a batch system, and cannot run."""
+    """Yield the tests on batch systems that cannot run."""
     if machines.why_not():
         return
     if without := os.environ.get("ARMADA_WITHOUT_CLUSTERS"):
@@ -56,7 +56,7 @@ def _clusters() -> Iterator[str]:
 
 
 def _others() -> Iterator[str]:
-    """What runs less often than it could."""
+    """Yield the tests that run in fewer variants than they could."""
     if sys.platform != "linux":
         yield f"tests that read /proc: this is {platform.system()}"
     own = sys.version_info.minor

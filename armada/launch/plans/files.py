@@ -1,4 +1,4 @@
-"""Plan `files:`: which contents are sent, which the host downloads, and what the job finds under which name."""
+"""Plan `files:`: which contents home sends, what the host downloads, and under which names the job finds them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """What `files:` mean for one run.
+    """The `files:` of one run.
 
     Attributes:
         contents: Files at home that are sent.
-        links: To those, and to what the host has already.
-        found: What is elsewhere, the host's own included.
+        links: Links to the contents, and to files that the host already has.
+        found: Sources outside home, including those on the host.
     """
 
     contents: tuple[Content, ...] = ()
@@ -38,24 +38,24 @@ class JobFiles:
 
     @property
     def to_fetch(self) -> tuple[FoundFile, ...]:
-        """What has to be downloaded first."""
+        """Return the sources that the host must download first."""
         return tuple(file for file in self.found if file.link is None)
 
 
 def plan_files(
     experiment: Experiment, snapshot: Snapshot | None, place: Place, home: HomePaths, data: Iterable[JobLink]
 ) -> JobFiles:
-    """Choose where each entry of `files:` is on the host.
+    """Choose the path of each entry of `files:` on the host.
 
     Args:
-        experiment: Whose files.
-        snapshot: The code that travels.
+        experiment: The experiment with the entries.
+        snapshot: The code that is sent.
         place: The host.
-        home: Where home's own downloads go.
-        data: What `data:` links already.
+        home: Home's folders, one of which holds home's downloads.
+        data: Links that `data:` already created.
 
     Raises:
-        ConfigError: Two things would have one name.
+        ConfigError: Two entries have the same name, or one lies in the other.
         ProvisionFailed: A file cannot be read.
     """
     if not experiment.files:
@@ -65,7 +65,7 @@ def plan_files(
     for name, source in experiment.files.items():
         if source.path is None:
             continue
-        real = source.path.resolve()  # people keep links to data; what travels is the file behind it
+        real = source.path.resolve()  # users keep links to data; the file behind the link is sent
         content = take_stock("data", real.parent, names_below(real))
         contents.append(content)
         links.append(JobLink(content=str(place.paths.content("data", content.sha) / real.name), name=name))
@@ -87,5 +87,5 @@ def _refuse_two_of_a_name(experiment: Experiment, snapshot: Snapshot | None, dat
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two paths is the other, or lies in it."""
+    """Return whether two paths are equal or one is below the other."""
     return one == other or one.startswith(other + "/") or other.startswith(one + "/")

@@ -1,1 +1,1 @@
-"""Batch systems: one module for each, and their shared parts."""
+"""Batch systems: one module for each, and the parts that they share."""

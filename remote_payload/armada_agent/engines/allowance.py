@@ -1,4 +1,4 @@
-"""Record what is left of a site's allowance, before a run is submitted and after it has ended."""
+"""Record the rest of a site's allowance before a run is submitted and after it has ended."""
 
 import os
 import time
@@ -11,14 +11,14 @@ from armada_agent.foundation.session import Call
 from armada_agent.paths import RunPaths, newest
 
 _LIMIT = 2000
-_PATIENCE_S = 20.0  # it is asked while a launch waits
+_PATIENCE_S = 20.0  # a launch waits for the answer
 
 
 def ask(argv: List[Any]) -> Tuple[str, bool]:
-    """Run the site's own command for it, without a shell.
+    """Run the site's own quota command, without a shell.
 
     Returns:
-        What it printed, or why it did not; and whether it could be asked.
+        The command's output, or why it failed; and whether it succeeded.
     """
     words = [str(word) for word in argv if parameters.is_text(word)]
     if not words:
@@ -30,7 +30,7 @@ def ask(argv: List[Any]) -> Tuple[str, bool]:
 
 
 def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> None:
-    """Record what is left before a submission is made; asked once, however often the submission is repeated."""
+    """Record the rest of the allowance before a submission. The site is asked once, however often the submission is repeated."""
     argv = settings.get("quota")
     record = paths.submission(submission, "quota.json")
     if isinstance(argv, list) and argv and not os.path.exists(record):
@@ -38,19 +38,19 @@ def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> N
 
 
 def lacks_after(paths: RunPaths, submission: int) -> bool:
-    """Tell whether an ended submission's allowance was recorded before it, but not yet after it."""
+    """Return whether the allowance of an ended submission was recorded before it but not yet after it."""
     kept = _read(paths, submission)
     return kept is not None and kept.get("after") is None
 
 
 def note_after(root: str, run_id: str, submission: int) -> int:
-    """Record what is left after a run, in a separate process, because the process that saw its end cannot wait."""
+    """Record the rest of the allowance after a run, in a separate process: the process that saw the run's end cannot wait."""
     if os.fork():
         os._exit(0)
     paths = RunPaths(root, run_id)
     lock = files.lock(paths.submission(submission, ".quota.lock"), timeout_s=0)
     if lock is None:
-        return 0  # somebody else is asking
+        return 0  # another process is asking
     kept = _read(paths, submission)
     if kept is not None and kept.get("after") is None and isinstance(kept.get("command"), list):
         files.write_json(paths.submission(submission, "quota.json"), dict(kept, after=_look(kept["command"])))
@@ -59,7 +59,7 @@ def note_after(root: str, run_id: str, submission: int) -> int:
 
 
 def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer what was left before and after the newest submission of a run; null if it was not asked.
+    """Return the allowance before and after the newest submission of a run; null where it was not recorded.
 
     Raises:
         AgentError: `not_found`.

@@ -1,4 +1,4 @@
-"""The batch systems to which a host can submit runs. Each module uses the command-line tools of one."""
+"""The batch systems to which a host can submit runs. Each module uses the command-line tools of one of them."""
 
 import importlib
 import os
@@ -16,8 +16,8 @@ NAMES = ("slurm", "htcondor")
 PENDING, HELD, RUNNING, ENDING, ENDED, GONE, UNKNOWN = WORDS
 LIVING = (PENDING, HELD, RUNNING, ENDING)
 _JOB_FILE_LIMIT = 1024 * 1024
-TOOL_S = 45.0  # a busy slurmctld answers within this, or nobody gets an answer
-_SOON_S = 3.0  # what is up answers within it nearly always
+TOOL_S = 45.0  # a busy slurmctld answers within this time or not at all
+_SOON_S = 3.0  # a scheduler that is up nearly always answers within this time
 _IN_DOUBT = re.compile(
     r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact|connect to|find address",
     re.IGNORECASE,
@@ -26,13 +26,13 @@ _PERSONAL = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_F
 
 
 class EngineError(Exception):
-    """The batch system did not answer, or refused.
+    """The batch system did not answer, or refused a request.
 
     Args:
-        message: In its own words.
+        message: The batch system's own message.
         missing: Its program is not installed.
-        refused: It understood, and will not; otherwise nobody knows what it did.
-        late: It was ended because it did not answer in time.
+        refused: It understood the request and refused it. Otherwise it is unknown whether the request had an effect.
+        late: The program was killed because it did not answer in time.
     """
 
     def __init__(self, message: str, missing: bool = False, refused: bool = False, late: bool = False) -> None:
@@ -55,13 +55,13 @@ def scheduler_status(
     """Build the batch system's last answer about one submission.
 
     Args:
-        state: One of the words above; `gone`: it says, and goes on saying, that it has no such job.
-        seen_at: When it said so; older than now where it does not answer any more.
-        detail: Its own word, `TIMEOUT`.
-        reason: A run's reason, for an end nobody else has written.
-        message: Its explanation.
-        node: Where the job runs.
-        error: Why there is no newer word.
+        state: One of the states above; `gone`: the batch system has reported repeatedly that it has no such job.
+        seen_at: Unix time of the answer. It is in the past if the batch system no longer answers.
+        detail: The batch system's own state, such as `TIMEOUT`.
+        reason: A run's reason, for an end that no supervisor has recorded.
+        message: The batch system's explanation.
+        node: The node on which the job runs.
+        error: Why there is no newer answer.
     """
     return {
         "state": state,
@@ -79,10 +79,10 @@ class Handed:
 
     Attributes:
         paths: The run's files.
-        number: The submission's.
-        name: What it is called in the queue; nothing else there has this name.
-        job_id: The batch system's own number for it; empty while that is not known.
-        handed_at: When the batch system took it, unix time; 0 while that is not known.
+        number: The submission's number.
+        name: Its name in the queue, which is unique there.
+        job_id: The batch system's own number of the job; empty while unknown.
+        handed_at: When the batch system accepted it, unix time; 0 while unknown.
     """
 
     def __init__(self, paths: RunPaths, number: int, job: Optional[Dict[str, Any]] = None) -> None:
@@ -97,10 +97,10 @@ class Handed:
         return self.paths.submission(self.number, name)
 
     def job_file(self, name: str) -> str:
-        """Name the file that home wrote for the batch system.
+        """Return the path of the file that home wrote for the batch system.
 
         Raises:
-            EngineError: An older armada wrote it, for the first submission alone.
+            EngineError: An older armada wrote the file, for the first submission only.
         """
         path = os.path.join(self.paths.folder, "launch", name)
         if self.number > 1:
@@ -133,16 +133,16 @@ def run_tool(
 
     Args:
         argv: Program and arguments.
-        stdin: What it reads.
-        timeout_s: How long it may take.
-        inherit: Descriptors it keeps open, so that a lock lasts as long as it works.
-        cwd: Where it runs.
+        stdin: What the program reads.
+        timeout_s: The time limit.
+        inherit: Descriptors that the program keeps open, so that a lock lasts as long as it works.
+        cwd: The program's working folder.
 
     Returns:
-        What it printed.
+        The program's stdout.
 
     Raises:
-        EngineError: It is missing, failed, printed far too much, or did not answer in time.
+        EngineError: The program is missing, failed, printed too much, or did not answer in time.
     """
     return run_tool_aloud(argv, stdin, timeout_s, inherit, cwd)[0]
 
@@ -156,13 +156,13 @@ def run_tool_aloud(
     given: Optional[Mapping[str, str]] = None,
     find_trouble: Optional[Callable[[], Optional[str]]] = None,
 ) -> Tuple[str, str]:
-    """Run one as `run_tool` does, in an environment of its own where one is `given`.
+    """Run a program as `run_tool` does, and return its stderr, too. `given` replaces the program's environment.
 
-    `find_trouble` is called when it has not answered for a few seconds, and says why it need not be waited for any longer, or
+    If the program has not answered after a few seconds, `find_trouble` is called. It returns why waiting is useless, or
     None.
 
     Returns:
-        What it printed, and what it said beside that: some sites' wrappers lose the exit code of an error.
+        The program's stdout and stderr. Some sites' wrappers lose the exit code of an error, so stderr matters.
     """
     failure = setup_lines.find_failure()
     if failure:
@@ -193,7 +193,7 @@ def run_tool_aloud(
         if not ended and trouble is None:
             ended = talk.carry_on(timeout_s - first_s)
         if not ended:
-            talk.end(with_group=not inherit)  # what works under a lock of ours goes on, and so does the lock
+            talk.end(with_group=not inherit)  # a program under a lock of ours keeps running, and keeps the lock
             words = "%s did not answer within %.0f s" % (argv[0], timeout_s if trouble is None else first_s)
             raise EngineError(words + ("; %s" % trouble if trouble else ""), late=True)
         if talk.is_endless:
@@ -201,7 +201,7 @@ def run_tool_aloud(
             raise EngineError("%s printed more than %d MB" % (argv[0], exchange.LIMIT >> 20))
     if child.returncode:
         words = (talk.err + b"\n" + talk.out).decode("utf-8", "replace").strip()
-        # A controller that went silent in the middle may have done what it was asked all the same.
+        # A controller that stopped answering in the middle may still have done what it was asked.
         refused = _IN_DOUBT.search(words) is None
         raise EngineError("%s: %s" % (argv[0], words[-1500:] or "exit code %d" % child.returncode), refused=refused)
     return talk.out.decode("utf-8", "replace"), talk.err.decode("utf-8", "replace")
@@ -213,7 +213,7 @@ def as_agent_error(error: EngineError) -> AgentError:
 
 
 def empty_counts(named: Dict[str, Any]) -> Dict[str, Any]:
-    """Begin the counting of a partition's or a worker's share."""
+    """Return the counts of a partition or a worker, all zero."""
     return dict(named, nodes=0, cpus=0, cpus_free=0, gpus=0, gpus_free=0)
 
 
@@ -225,7 +225,7 @@ def count_words(words: Sequence[str]) -> Dict[str, int]:
 
 
 def allotted_gpus(environment: Dict[str, str]) -> List[str]:
-    """Read which GPUs a batch system gave a job, in its own words: indexes, UUIDs, or `CUDA0`."""
+    """List the GPUs that a batch system gave a job, as it names them: indexes, UUIDs, or `CUDA0`."""
     value = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("_CONDOR_AssignedGPUs") or ""
     found = [word.strip() for word in value.split(",")]
     return [word for word in found if word and word not in ("NoDevFiles", "NONE", "-1", "10000")]

@@ -1,4 +1,4 @@
-"""HTCondor, by its event log, which costs the pool nothing to read, and condor_submit, condor_rm and condor_q."""
+"""HTCondor: condor_submit, condor_rm, condor_q, and the event log, which costs the pool nothing to read."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from armada_agent.foundation import files
 from armada_agent.verdicts import liveness
 
 POLL_S = 2.0
-REQUEUE_EXIT_CODE = 85  # what HTCondor's own self-checkpointing jobs say by default
+REQUEUE_EXIT_CODE = 85  # the default of HTCondor's own self-checkpointing jobs
 _HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
 _CODE = re.compile(r"^\s*Code (\d+) Subcode")
 _HOLDS = {
@@ -34,8 +34,8 @@ _HOLDS = {
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
-_SECOND_S = 4.0  # whoever looks waits twenty seconds for this host
-_SCHEDD_S = 10.0  # each program gives a schedd that is silent 20 s
+_SECOND_S = 4.0  # a client waits twenty seconds for this host
+_SCHEDD_S = 10.0  # each program waits 20 s for a schedd that does not answer
 _STATUS = {
     "1": (engine.PENDING, "idle"),
     "2": (engine.RUNNING, "running"),
@@ -48,7 +48,7 @@ _STATUS = {
 
 
 def submit(handed: Handed, lock: int) -> str:
-    """Submit a run's submit file; the lock outlives this process while condor_submit works.
+    """Submit a run's submit file. The lock outlives this process while condor_submit works.
 
     Returns:
         The job's id, `cluster.proc`.
@@ -62,7 +62,7 @@ def submit(handed: Handed, lock: int) -> str:
 
 
 def look_up(handed: Handed) -> Optional[str]:
-    """Find a submission whose answer was lost; None: it was never made.
+    """Find a submission whose answer was lost. Return None if it was never made.
 
     Raises:
         EngineError: The schedd does not answer.
@@ -76,10 +76,10 @@ def look_up(handed: Handed) -> Optional[str]:
 
 
 def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
-    """Decide the state of a submission, from its event log and the job's signs of life.
+    """Decide the state of a submission from its event log and the job's signs of life.
 
-    Reading the log asks nobody, so it needs no period. Where it is gone, empty or cannot be read, or speaks of a job that runs and
-    is silent, the queue is asked in the end.
+    Reading the log costs the pool nothing, so it has no polling interval. The queue is asked only if the log is
+    missing, empty or unreadable, or if it reports a running job whose files no longer change.
     """
     log = _Log(handed)
     seen = log.read()
@@ -106,7 +106,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     if state not in doubted + (liveness.MISSING,) and dated == liveness.FRESH:
         job_activity.forget(handed)
         return said
-    # A log's last line is one answer however often it is read; that there is none is found anew each time.
+    # The log's last line stays one and the same answer. A missing log counts as a new observation each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
     if believed == liveness.ASK:
@@ -119,7 +119,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
 
 
 def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:
-    """Say whether any of these files was written to within minutes; where their dates do not show it, count for how long they stay."""
+    """Return whether any of these files was written to within minutes; where their dates do not show it, count for how long they stay."""
     dates = [_read_date(path) for path in paths]
     ages_s = [time.time() - date / 1e9 for date in dates]
     dated = liveness.judge_dates(ages_s, memory.unchanged_s(dates))
@@ -139,7 +139,7 @@ def _read_date(path: str) -> int:
 def _find_missing(
     handed: Handed, said: Dict[str, Any], memory: job_activity.Memory, logged: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Find out what became of a job whose event log is gone and that shows no sign of life."""
+    """Find out what happened to a job without an event log and without a sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None or second.get("error"):
         words = [said["error"], "the queue cannot be asked: %s" % second["error"] if second else ""]
@@ -148,7 +148,7 @@ def _find_missing(
     status: Any = second.get("queued")
     if isinstance(status, str):
         queued, word = _STATUS.get(status, (engine.UNKNOWN, "an unknown JobStatus, %.20s" % status))
-        own = logged if logged.get("state") == queued else {}  # what else it said is no longer so
+        own = logged if logged.get("state") == queued else {}  # the log's other fields are out of date
         told = "; ".join(each for each in (own.get("message"), "%s by condor_q" % word, said["error"]) if each)
         error = told if queued == engine.UNKNOWN else None
         return scheduler_status(
@@ -168,7 +168,7 @@ def _find_missing(
 
 
 def _ask_second(handed: Handed) -> Dict[str, Any]:
-    """Ask the queue for a submission, and what ended for it where it is not there: `JobStatus` of either."""
+    """Ask the queue for a submission and, if it is not there, the history: the `JobStatus` of either."""
     chosen = ["-constraint", 'ArmadaSubmission == "%s"' % handed.name, "-autoformat", "JobStatus"]
     try:
         queued = engine.run_tool(["condor_q"] + chosen, timeout_s=_SECOND_S).split()
@@ -179,12 +179,12 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
     try:
         recorded = engine.run_tool(["condor_history", "-limit", "1"] + chosen, timeout_s=_SECOND_S).split()
     except EngineError:
-        recorded = []  # a long history takes its time, and many sites keep none: then there is nobody to ask
+        recorded = []  # a long history takes its time, and many sites keep none: then the answer is empty
     return {"recorded": recorded[0] if recorded else None}
 
 
 def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
-    """Take a job out of the queue; its supervisor is told first and has the submit file's vacate time for the training.
+    """Remove a job from the queue. Its supervisor gets a signal and the submit file's vacate time to stop the training.
 
     Raises:
         EngineError: The schedd does not answer.
@@ -197,26 +197,26 @@ def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
 
 
 def requeue(_job_id: str) -> int:
-    """Give the exit code with which a supervisor leaves so that its job goes back: the submit file's `on_exit_remove` knows it."""
+    """Return the exit code that puts a supervisor's job back into the queue: the submit file's `on_exit_remove` knows it."""
     return REQUEUE_EXIT_CODE
 
 
 def check(text: str) -> Dict[str, Any]:
-    """Ask whether a submit file is right, and whether any worker could ever run it.
+    """Check whether a submit file is valid, and whether any worker could ever run it.
 
     Returns:
-        Nothing that is known of a wait: see `slurm.check`.
+        As `slurm.check`; HTCondor estimates no waiting time.
 
     Raises:
-        EngineError: Why not.
+        EngineError: Why the job could never run.
     """
     try:
-        _ask_schedd(["-totals"])  # the rest of this asks no schedd, which may be down
+        _ask_schedd(["-totals"])  # the checks below ask no schedd, which may be down
     except EngineError as error:
         if error.missing:
             raise
         raise EngineError(error.message + "; no job can be submitted now")
-    # The run's folder is made later; of its files only the names would be checked.
+    # The run's folder is created later, so only the names of its files could be checked.
     kept = [
         line for line in text.splitlines() if line.partition(" ")[0] not in ("initialdir", "log", "output", "error")
     ]
@@ -225,7 +225,7 @@ def check(text: str) -> Dict[str, Any]:
     slots = _read_slots()
     nothing: Dict[str, Any] = {"wait": None, "starts_in_s": None}
     if not slots:
-        return nothing  # an empty pool may be one whose collector has just started, or that grows on demand
+        return nothing  # the collector of an empty pool may have just started, or the pool grows on demand
     for attribute, slot_attribute, what in (
         ("RequestGPUs", "TotalSlotGPUs", "GPUs"),
         ("RequestCpus", "TotalSlotCpus", "cores"),
@@ -249,7 +249,7 @@ def check(text: str) -> Dict[str, Any]:
 
 
 def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> None:
-    """Refuse more memory for each GPU than any has, where all workers with GPUs say how much theirs have."""
+    """Refuse a request for more memory per GPU than any GPU has, if all workers with GPUs report their GPUs' memory."""
     asked = wanted.get("GPUsMinMemory", "")
     with_gpus = [slot for slot in slots if _number(slot.get("TotalSlotGPUs"))]
     most = [_number(slot.get("GPUs_GlobalMemoryMb")) for slot in with_gpus]
@@ -260,13 +260,13 @@ def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> No
 
 
 def explain(handed: Handed) -> str:
-    """Ask why a job waits."""
-    _ask_schedd(["-totals"])  # the analysis takes its time where a pool is large
+    """Return why a job waits."""
+    _ask_schedd(["-totals"])  # the analysis takes long in a large pool
     return engine.run_tool(["condor_q", "-better-analyze", handed.job_id]).strip()
 
 
 def describe_queue() -> Dict[str, Any]:
-    """Count the resources, those that are free, and the waiting jobs."""
+    """Count all resources, the free ones, and the waiting jobs."""
     mine, everyone = _read_totals()
     machines: Dict[str, Dict[str, Any]] = {}
     for slot in _read_slots():
@@ -274,8 +274,9 @@ def describe_queue() -> Dict[str, Any]:
         fresh = {"name": name, "state": "up", "time_limit": None}
         entry = machines.setdefault(name, dict(engine.empty_counts(fresh), nodes=1))
         if slot.get("SlotType") == "Dynamic":
-            continue  # its share is counted in the slot it was cut from
-        # What is left of a partitionable slot is free while others were cut from it, unless its owner or a drain took it.
+            continue  # the slot that it was cut from counts its share
+        # The rest of a partitionable slot is free although others were cut from it, unless its owner or a drain took
+        # it.
         taken = ("Owner", "Drained") if slot.get("SlotType") == "Partitionable" else _TAKEN
         free = slot.get("State") not in taken
         entry["cpus"] += _number(slot.get("TotalSlotCpus"))
@@ -287,7 +288,7 @@ def describe_queue() -> Dict[str, Any]:
 
 
 def parse_attributes(text: str) -> Dict[str, str]:
-    """Parse `Name=value` lines, as -dry-run prints them."""
+    """Parse the `Name=value` lines that -dry-run prints."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, middle, value in pairs if middle}
 
@@ -308,9 +309,9 @@ def follow(seen: Dict[str, Any], text: str, job_id: str = "") -> Dict[str, Any]:
     """Update a job's state with more lines of its event log.
 
     Args:
-        seen: What an earlier call returned, empty at the beginning.
+        seen: What an earlier call returned; empty at first.
         text: Whole events, each ended by a line of three dots.
-        job_id: Whose events count; empty where that is not known yet.
+        job_id: The job whose events count; empty if its id is not known yet.
     """
     seen = dict(seen)
     for event in text.split("\n...\n"):
@@ -322,7 +323,7 @@ def follow(seen: Dict[str, Any], text: str, job_id: str = "") -> Dict[str, Any]:
 
 
 def is_same_job(one: str, other: str) -> bool:
-    """Tell whether two of HTCondor's spellings, `3.0` and `003.000`, mean one job."""
+    """Return whether two of HTCondor's spellings, such as `3.0` and `003.000`, mean the same job."""
     return [part.lstrip("0") for part in one.split(".")] == [part.lstrip("0") for part in other.split(".")]
 
 
@@ -337,7 +338,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
         seen["node"] = name or headline.rpartition(" ")[2]
         told = (engine.RUNNING, "executing", None, None)
     elif number in (10, 11, 22, 23):
-        # Of the others, words are counts and names.
+        # The text of the other events is only counts and names.
         detail = {10: "suspended", 22: "disconnected"}.get(number, "executing")
         told = (engine.RUNNING, detail, None, words or None if number in (10, 22) else None)
     elif number in (4, 7, 24):
@@ -345,7 +346,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
         reason = "node_failure" if number == 24 else None
         told = (engine.PENDING, detail, reason, "lost its worker (%s); waits for another" % detail)
         if number == 4 and "terminated and was requeued" in words:
-            told = (engine.PENDING, "requeued", None, None)  # by its supervisor, whose own words say why
+            told = (engine.PENDING, "requeued", None, None)  # by its supervisor, whose own records say why
     elif number == 5:
         told = (engine.ENDED, "terminated", "ended_silently", words)
     elif number == 9:
@@ -369,7 +370,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
 
 
 class _Log:
-    """One submission's event log, read on from where the last look ended."""
+    """One submission's event log; each read continues where the last one ended."""
 
     def __init__(self, handed: Handed) -> None:
         self.path = handed.file("job.log")
@@ -384,12 +385,12 @@ class _Log:
             kept = {}
         offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
         if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
-            offset, seen = 0, {}  # damaged: the log is read from its beginning
+            offset, seen = 0, {}  # the record is damaged: read the log from its beginning
         try:
             with files.open_regular(self.path) as stream:
                 status = os.fstat(stream.fileno())
                 if status.st_size < offset or inode not in (None, status.st_ino):
-                    offset, seen = 0, {}  # cut, or another file: what is in it now is read from its beginning
+                    offset, seen = 0, {}  # truncated, or another file: read its present content from the beginning
                     files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
                 stream.seek(offset)
                 block = stream.read()
@@ -430,24 +431,24 @@ def _read_slots() -> List[Dict[str, Any]]:
 
 
 def _read_totals() -> Tuple[Dict[str, int], Dict[str, int]]:
-    """Count my jobs and everybody's; a pool of one user prints the same twice."""
+    """Count the user's jobs and all jobs. In a pool with one user, condor_q prints the same line twice."""
     own = parse_totals(_ask_schedd(["-totals"]))
     totals = parse_totals(_ask_schedd(["-allusers", "-totals"]))
     return (own[0] if own else {}), (totals[-1] if totals else {})
 
 
 def _ask_schedd(options: List[str]) -> str:
-    """Ask the queue for little, which a schedd that is up answers soon.
+    """Ask the queue for totals only, which a schedd that is up answers quickly.
 
     Raises:
-        EngineError: It does not answer.
+        EngineError: The schedd does not answer.
     """
     try:
         return engine.run_tool(["condor_q"] + options, timeout_s=_SCHEDD_S)
     except EngineError as error:
         if error.missing:
             raise
-        words = error.message.partition("Extra Info:")[0].strip()  # paragraphs about settings of its own
+        words = error.message.partition("Extra Info:")[0].strip()  # what follows explains HTCondor's settings
         raise EngineError("HTCondor's queue (the schedd) does not answer: " + words)
 
 

@@ -1,7 +1,7 @@
-"""A batch job's activity: what its files show, and what each observing machine remembers of them.
+"""A batch job's activity: what its files show, and what each polling machine remembers of them.
 
-They are looked at only where the scheduler's word and the supervisor's differ. Each reader counts by its own clock since its
-own boot: login nodes share the run's folder and no clock.
+The files are read only if the scheduler and the supervisor disagree. Each reader measures time by its own clock since
+its own boot: login nodes share the run's folder but no clock.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ Clock = Callable[[], Dict[str, Any]]
 
 
 class Memory:
-    """What this machine remembers of its looks at a submission that is in doubt.
+    """This machine's memory of its observations of a submission in doubt.
 
     Args:
         handed: The submission.
-        clock: Says `boot` and `seconds`, in place of `process_identity.moment`.
+        clock: Returns `boot` and `seconds`; the default is `process_identity.moment`.
     """
 
     def __init__(self, handed: Handed, clock: Optional[Clock] = None) -> None:
@@ -52,12 +52,12 @@ class Memory:
 
     @property
     def lasted_s(self) -> float:
-        """For how long the scheduler has been saying the same, with no sign of life in between."""
+        """Seconds for which the scheduler's answer has been the same, without a sign of life in between."""
         return self.now_s - float(self.watch["since"])
 
     @property
     def changed_s(self) -> Optional[float]:
-        """Seconds since a sign of life was last seen to change."""
+        """Seconds since the last sign of life; None if there was none."""
         changed = self.watch["changed"]
         return None if changed is None else self.now_s - float(changed)
 
@@ -75,23 +75,23 @@ class Memory:
             self._keep()
 
     def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
-        """Update the memory with one more observation."""
+        """Add one observation."""
         before = self.watch
         self.watch = liveness.follow(before or None, self.now_s, word, answer, sign(paths))
         if self.watch is not before:
             if self.watch["since"] == self.now_s:
-                self.second = None  # it was about something else
+                self.second = None  # it belonged to an earlier question
             self._keep()
 
     def ask_second(self, root: str, ask: Callable[[], Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """Answer the second question, which costs a controller more than a row of its queue; asked again when its answer is old.
+        """Ask the second question, which costs a controller more than a row of its queue. It is repeated only when its answer is old.
 
         Args:
-            root: Of the jobs that are missing under one root, each look asks for one.
-            ask: Asks it.
+            root: The host's root. Each poll asks about only one of the jobs that are missing below it.
+            ask: Asks the question.
 
         Returns:
-            What `ask` returned, then or before; None: it is to be asked soon.
+            The new or the earlier answer of `ask`; None if the question is still to be asked.
         """
         last = _asked_at.get(root)
         if not self._has_fresh_second() and (last is None or not 0 <= self.now_s - last < _APART_S):
@@ -101,13 +101,13 @@ class Memory:
         return self.second
 
     def note_end(self, said: Dict[str, Any]) -> None:
-        """Remember that the scheduler was believed to say how the job ended: it forgets its jobs some minutes later."""
+        """Remember that the scheduler's report of the job's end was accepted: a scheduler forgets a job some minutes after its end."""
         if self._end is None or self._end.get("sign") != self.watch["sign"]:
             self._end = {"sign": self.watch["sign"], "said": said}
             self._keep()
 
     def recall_end(self, paths: RunPaths) -> Optional[Dict[str, Any]]:
-        """Recall what any machine noted with `note_end`; None where something of the job's has changed since, or nobody did."""
+        """Return the end that any machine recorded with `note_end`; None if there is none, or if the job's files changed since."""
         ends = [self._end] + [each.get("end") for each in self._others]
         noted = [each for each in ends if isinstance(each, dict)]
         own = sign(paths) if noted else ""
@@ -132,22 +132,22 @@ class Memory:
         try:
             files.replace_json(self._path, {"format": 1, "readers": self._others[1 - _MOST_READERS :] + [own]})
         except OSError:
-            return  # on a full disk every look is the first, and nothing is concluded
+            return  # on a full disk every poll is the first, and nothing is concluded
 
 
 def forget(handed: Handed) -> None:
-    """Forget the doubt: scheduler and supervisor agree."""
+    """Delete the memory: scheduler and supervisor agree."""
     try:
         files.remove(handed.file(_FILE))
     except OSError:
-        return  # something else lies there, or the disk fails: no look is worth less for it
+        return  # something else lies there, or the disk fails; the answer is not affected
 
 
 def sign(paths: RunPaths) -> str:
-    """Sign what the supervisor and its job write: any change of it changes the signature.
+    """Return a signature of the files that the supervisor and its job write. Any change of them changes it.
 
-    The files are opened, because an NFS client that opens a file asks the server for its size and time; one that only looks at
-    its name may show those of a minute ago.
+    The files are opened because an NFS client asks the server for size and time only when it opens a file. A plain stat
+    may return those of a minute ago.
     """
     names = [paths.telemetry, paths.output, paths.state, paths.events, paths.metrics]
     names += paths.heartbeats()[:_MOST_HEARTBEATS]
@@ -159,9 +159,9 @@ def sign(paths: RunPaths) -> str:
 
 
 def last_word(paths: RunPaths, submission: int) -> str:
-    """Tell what a supervisor wrote last of this submission's job: `UNBEGUN`, `BEGUN` or `GOES_BACK` of `liveness`.
+    """Return the supervisor's last record of this submission's job: `UNBEGUN`, `BEGUN` or `GOES_BACK` of `liveness`.
 
-    What cannot be read tells that something is there: then it is treated as a job that has begun.
+    An unreadable record counts as a job that has begun.
     """
     try:
         state = files.read_json(paths.state) or {}
@@ -186,11 +186,11 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wr
     """Replace the scheduler's state by the decided one, with a message that names both.
 
     Args:
-        said: A scheduler status, as the scheduler's word alone gives it.
-        believed: As `liveness.judge` answers.
-        engine: What the scheduler is called.
-        memory: Of the looks.
-        wrote: As `last_word` answers.
+        said: The status by the scheduler's answer alone.
+        believed: The state that `liveness.judge` decided.
+        engine: The scheduler's name.
+        memory: The memory of the observations.
+        wrote: The result of `last_word`.
     """
     if believed == said["state"]:
         return said
@@ -231,6 +231,6 @@ def _readers(path: str) -> List[Dict[str, Any]]:
     try:
         kept = files.read_json(path) or {}
     except files.UnreadableError:
-        return []  # torn by a crash: the count begins anew
+        return []  # cut short by a crash: start from zero
     listed = kept.get("readers")
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

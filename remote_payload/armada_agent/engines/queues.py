@@ -1,4 +1,4 @@
-"""Describe a batch system's free resources, its waiting jobs, and what is left of your allowance."""
+"""Describe a batch system's free resources, its waiting jobs, and the rest of your allowance."""
 
 import os
 import time
@@ -10,16 +10,16 @@ from armada_agent.engines.engine import EngineError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 
-# Everybody who looks at this host shares one answer, so that many watchers cost the site no more than one.
+# All clients of this host share one answer, so that many of them cost the site no more than one.
 _FRESH_S = 120.0
 
 
 def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer what `hosts check` and the dashboard show of a cluster.
+    """Return what `hosts check` and the dashboard show of a cluster.
 
     Returns:
-        `partitions` (workers, where there are none), `mine` and `others` (jobs by state), `quota`, `time` of the look, and
-        `error` when the batch system does not answer.
+        `partitions` (workers, if there are no partitions), `mine` and `others` (jobs by state), `quota`, `time` of the
+        observation, and `error` if the batch system does not answer.
     """
     engine = engines.find(params.get("scheduler"))
     quota = parameters.sequence(params, "quota") if params.get("quota") is not None else None

@@ -1,7 +1,7 @@
-"""Slurm, by sbatch, squeue, scancel, scontrol and, if there is an accounting database, sacct.
+"""Slurm: sbatch, squeue, scancel, scontrol and, if there is an accounting database, sacct.
 
-Every question has an explicit format: the JSON that newer versions offer changes from release to release, and costs the
-controller a hundred times more. One squeue answers for all runs of a host, and everybody who looks shares its answer.
+Every query names its output format: the JSON of newer versions changes from release to release and costs the controller
+a hundred times more. One squeue answers for all runs of a host, and all clients share its answer.
 """
 
 import os
@@ -18,7 +18,7 @@ from armada_agent.verdicts import liveness
 POLL_S = 15.0
 _MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
 _LONGEST_BACKOFF_S = 300.0
-_LOOK_S = 12.0  # whoever looks waits twenty seconds for this host, and has other runs to hear of
+_LOOK_S = 12.0  # a client waits twenty seconds for this host, and also asks about other runs
 _SECOND_S = 4.0
 _FIELDS = ("id", "state", "reason", "node", "name")
 _SACCT_FIELDS = ("id", "state", "exit", "start", "node", "name")
@@ -42,7 +42,7 @@ Row = Dict[str, str]
 
 
 def submit(handed: Handed, lock: int) -> str:
-    """Submit a run's job script; the lock outlives this process while sbatch waits for a busy controller.
+    """Submit a run's job script. The lock outlives this process while sbatch waits for a busy controller.
 
     Returns:
         The job's id.
@@ -62,10 +62,10 @@ def submit(handed: Handed, lock: int) -> str:
 
 
 def look_up(handed: Handed) -> Optional[str]:
-    """Find a submission whose answer was lost; None: it was never made.
+    """Find a submission whose answer was lost. Return None if it was never made.
 
     Raises:
-        EngineError: That cannot be known (any more).
+        EngineError: It is impossible to know, for now or for good.
     """
     answer = _ask_queue()
     row = answer.rows.get(handed.name)
@@ -77,7 +77,7 @@ def look_up(handed: Handed) -> Optional[str]:
         asked_at = (files.read_json(handed.file("asked.json")) or {}).get("time")
     except files.UnreadableError:
         asked_at = None
-    begun = float(asked_at) if isinstance(asked_at, (int, float)) else 0.0  # damaged: as if long ago
+    begun = float(asked_at) if isinstance(asked_at, (int, float)) else 0.0  # damaged: treat as long ago
     if time.time() - begun < _forgotten_after():
         return None
     recorded = _ask_accounting(handed.name, begun)
@@ -89,18 +89,18 @@ def look_up(handed: Handed) -> Optional[str]:
 
 
 def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = None) -> Dict[str, Any]:
-    """Decide the state of a submission, from Slurm's answer and the job's signs of life.
+    """Decide the state of a submission from Slurm's answer and the job's signs of life.
 
     Args:
         handed: The submission.
-        poll_s: How often squeue may be asked.
-        clock: This machine's, counted from its boot.
+        poll_s: The shortest interval between two squeue calls.
+        clock: This machine's clock, in seconds since its boot.
     """
     queue = _Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
     row = queue.rows.get(handed.name)
-    # Beyond the present it was handed over before the clock was set back, and would seem so for hours.
+    # A hand-over in the future happened before the clock was set back; it would look newer than the answer for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
         return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
     said = (
@@ -132,9 +132,10 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
-    """End a job: a waiting one at once, a running one by telling its supervisor, who gives the training its grace."""
-    # With the batch flag the signal reaches the supervisor alone, and no KillWait of the site's cuts its grace short.
-    # Where it is not known whether it runs, its supervisor reads the stop request by itself, and a waiting job does when it starts.
+    """Cancel a waiting job; stop a running one through its supervisor, which gives the training its grace period."""
+    # With --batch, only the supervisor gets the signal, and the site's KillWait does not cut its grace period short. If
+    # it is unknown whether the job runs, its supervisor reads the stop request itself; so does a waiting job when it
+    # starts.
     is_in_doubt = (
         status["state"] == engine.UNKNOWN and job_activity.last_word(handed.paths, handed.number) == liveness.BEGUN
     )
@@ -148,34 +149,34 @@ def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
 
 
 def requeue(job_id: str) -> int:
-    """Put a job that runs back into the queue; called on its node.
+    """Put a running job back into the queue; called on its node.
 
     Returns:
-        The exit code with which its supervisor leaves then.
+        The exit code with which its supervisor must then exit.
 
     Raises:
-        EngineError: It was refused, or nobody answered.
+        EngineError: Slurm refused, or did not answer.
     """
     engine.run_tool(["scontrol", "requeue", job_id])
     return 1
 
 
 def check(text: str) -> Dict[str, Any]:
-    """Ask whether a job script could ever run.
+    """Check whether a job script could ever run.
 
-    `--test-only` is stricter than sbatch, which queues a job whose nodes are all drained. What these nodes could run when
-    they are back is no refusal.
+    `--test-only` is stricter than sbatch, which queues a job even if all its nodes are drained. Nodes that are only
+    unavailable now are no reason to refuse.
 
     Returns:
-        `wait`: why it could not start now, or None; `starts_in_s`: what Slurm expects, or None.
+        `wait`: why the job could not start now, or None; `starts_in_s`: Slurm's estimate in seconds, or None.
 
     Raises:
-        EngineError: In Slurm's own words, why it never could.
+        EngineError: Slurm's own message why the job could never run.
     """
     try:
         out, said = slurm_controller.ask(["sbatch", "--test-only"], stdin=text.encode("utf-8"))
     except EngineError as error:
-        # The first is said of nodes that are away; the second of these too, and of what no node has.
+        # Slurm prints the first message for unavailable nodes, the second also for requests that no node can satisfy.
         if not error.refused or not re.search(_MAY_CHANGE, error.message):
             raise
         try:
@@ -190,7 +191,7 @@ def check(text: str) -> Dict[str, Any]:
 
 
 def explain(handed: Handed) -> str:
-    """Ask why a job waits."""
+    """Return why a job waits."""
     job_id = handed.job_id
     slurm_controller.refuse_if_silent(handed.paths.root)
     expected, _ = slurm_controller.ask(["squeue", "--noheader", "--start", "--jobs=" + job_id, "--format=%S|%r"])
@@ -203,7 +204,7 @@ def explain(handed: Handed) -> str:
 
 
 def describe_queue() -> Dict[str, Any]:
-    """Count the resources, those that are free, and the waiting jobs."""
+    """Count all resources, the free ones, and the waiting jobs."""
     partitions = slurm_nodes.count_free(slurm_controller.ask(slurm_nodes.COUNTED)[0])
     lines = engine.run_tool(["squeue", "--noheader", "--states=PD,R", "--format=%U|%T"]).splitlines()
     own = str(os.getuid())
@@ -213,11 +214,11 @@ def describe_queue() -> Dict[str, Any]:
 
 
 class Answer:
-    """What squeue said.
+    """An answer of squeue.
 
     Attributes:
-        rows: By job name; of two jobs of one name, the one that has not ended counts.
-        doubt: Why a job that is not among them may be in the queue all the same.
+        rows: Rows by job name. Of two jobs with one name, the one that has not ended counts.
+        doubt: Why a job without a row may still be in the queue.
     """
 
     def __init__(self, rows: Dict[str, Row], doubt: Optional[str]) -> None:
@@ -226,14 +227,14 @@ class Answer:
 
 
 def parse_queue(text: str, beside: str = "") -> Answer:
-    """Parse squeue's lines: the rows that are there count, and what is not there counts only in a whole answer.
+    """Parse squeue's lines. A row always counts; a missing row counts only if the answer is complete.
 
     Args:
-        text: What it printed.
-        beside: What it said on its standard error, with an exit code of 0.
+        text: squeue's stdout.
+        beside: squeue's stderr, at exit code 0.
 
     Raises:
-        EngineError: It printed something, and nothing of it is a row.
+        EngineError: squeue printed something, but no row.
     """
     rows: Dict[str, Row] = {}
     doubt = "squeue said: %.200s" % beside.strip() if beside.strip() else None
@@ -256,10 +257,10 @@ def parse_queue(text: str, beside: str = "") -> Answer:
 
 
 def parse_job(text: str, handed: Handed) -> Optional[Row]:
-    """Parse `scontrol show job` of a submission's id; None where the id is another job's: a controller that was set back gives ids anew.
+    """Parse `scontrol show job` of an id. Return None if the id is another job's: a restored controller reuses ids.
 
     Raises:
-        EngineError: It shows no job.
+        EngineError: The output shows no job.
     """
     found = dict(word.split("=", 1) for word in text.split() if "=" in word)
     if found.get("JobId") != handed.job_id or not found.get("JobState"):
@@ -272,7 +273,7 @@ def parse_job(text: str, handed: Handed) -> Optional[Row]:
 
 
 def parse_accounting(text: str, name: str) -> Optional[Row]:
-    """Take the last record of a job from sacct's lines: a requeued one has several, of which the first says PREEMPTED."""
+    """Return the last record of a job in sacct's output. A requeued job has several; the first one says PREEMPTED."""
     found = None
     for line in text.splitlines():
         cells = line.split("|", len(_SACCT_FIELDS) - 1)
@@ -300,10 +301,10 @@ def _ask_queue(timeout_s: float = 45.0) -> Answer:
 
 
 def _ask_job(handed: Handed) -> Optional[Row]:
-    """Ask for a job by its id, which no filter can leave out; None: there is no such job.
+    """Query a job by its id, which no site's filter hides. Return None if there is no such job.
 
     Raises:
-        EngineError: It does not answer, or says something else.
+        EngineError: scontrol does not answer, or answers something else.
     """
     try:
         said = engine.run_tool(["scontrol", "--oneliner", "show", "job", handed.job_id], timeout_s=_SECOND_S)
@@ -315,7 +316,7 @@ def _ask_job(handed: Handed) -> Optional[Row]:
 
 
 def _ask_accounting(name: str, since: float, timeout_s: float = 45.0) -> Optional[Dict[str, str]]:
-    """Look into the accounting database: a row, an empty one when it knows no such job, None when there is none to ask."""
+    """Query the accounting database. Return a row, an empty dict if it has no such job, or None if there is no database."""
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - 60)))
     argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", "--name=" + name]
     try:
@@ -329,7 +330,7 @@ def _ask_accounting(name: str, since: float, timeout_s: float = 45.0) -> Optiona
 
 
 def _forgotten_after() -> float:
-    """How long slurmctld remembers jobs that have ended; the minimum where it does not say."""
+    """Return for how many seconds slurmctld remembers ended jobs; the minimum if its configuration is unreadable."""
     try:
         match = re.search(r"^MinJobAge\s*=\s*(\d+)", engine.run_tool(["scontrol", "show", "config"]), re.MULTILINE)
     except EngineError:
@@ -338,13 +339,13 @@ def _forgotten_after() -> float:
 
 
 class _Queue:
-    """The last answer of squeue, shared through a file by everybody who looks at this host.
+    """The last answer of squeue. All clients of this host share it through a file.
 
     Attributes:
-        rows: By job name.
-        looked_at: When they were read; None: never yet.
-        error: Why there is nothing newer.
-        doubt: Why a job may be in the queue that is not among the rows.
+        rows: Rows by job name.
+        looked_at: Unix time of the answer; None before the first one.
+        error: Why there is no newer answer.
+        doubt: Why a job without a row may still be in the queue.
     """
 
     def __init__(self, root: str, poll_s: float) -> None:
@@ -371,14 +372,14 @@ class _Queue:
                     os.close(lock)
 
     def _is_due(self) -> bool:
-        # A next time far ahead was written by a clock that has been set since.
+        # A next poll far in the future was written before the clock was set back.
         return not 0 <= self._next_at - time.time() <= max(_LONGEST_BACKOFF_S, self._poll_s)
 
     def _load(self) -> None:
         try:
             kept = files.read_json(self._file) or {}
         except files.UnreadableError:
-            return  # torn by a crash; the next look replaces it
+            return  # cut short by a crash; the next poll replaces it
         rows, failures, doubt = kept.get("rows"), kept.get("failures"), kept.get("doubt")
         looked_at, next_at, error = kept.get("looked_at"), kept.get("next_at"), kept.get("error")
         if (
@@ -413,7 +414,7 @@ class _Queue:
 
 
 def _status_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
-    """Say what a row says; a word that is not known here says nothing."""
+    """Convert a row to a status. A state that armada does not know becomes `unknown`."""
     state, reason = row["state"], row["reason"]
     base: Dict[str, Any] = {"seen_at": queue.looked_at, "detail": state, "node": row["node"]}
     if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
@@ -433,7 +434,7 @@ def _status_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
 
 
 def _find_missing(handed: Handed, queue: "_Queue", memory: job_activity.Memory) -> Dict[str, Any]:
-    """Find out what became of a job that the queue goes on not showing and that shows no sign of life."""
+    """Find out what happened to a job that has no row in repeated answers and shows no sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None:
         return scheduler_status(

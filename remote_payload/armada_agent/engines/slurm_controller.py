@@ -1,7 +1,8 @@
-"""Query Slurm's controller, without a long wait if it is down.
+"""Query Slurm's controller without a long wait if it is down.
 
-Slurm's programs try for 9 to 18 s each before they say that nobody answers, and for minutes where a site has set a longer
-MessageTimeout. `scontrol ping` says within 10 ms that nobody listens, so it is asked when an answer is late.
+Each of Slurm's programs tries for 9 to 18 s before it reports that the controller does not answer, and for minutes at
+sites with a longer MessageTimeout. `scontrol ping` reports within 10 ms that nothing listens, so it runs when an answer
+is late.
 """
 
 import os
@@ -18,18 +19,18 @@ _REMEMBERED_S = 15.0
 
 
 def ask(argv: Sequence[str], timeout_s: float = engine.TOOL_S, stdin: bytes = b"") -> Tuple[str, str]:
-    """Run one of Slurm's programs that asks the controller; where that is down, for a few seconds only.
+    """Run one of Slurm's programs that asks the controller. If the controller is down, wait a few seconds only.
 
     Args:
         argv: Program and arguments.
-        timeout_s: How long a controller that is up may take.
-        stdin: What it reads.
+        timeout_s: The time limit for a controller that is up.
+        stdin: What the program reads.
 
     Returns:
-        What it printed, and what it said beside that.
+        The program's stdout and stderr.
 
     Raises:
-        EngineError: It is missing, failed, or did not answer in time.
+        EngineError: The program is missing, failed, or did not answer in time.
     """
     try:
         return engine.run_tool_aloud(argv, stdin, timeout_s, find_trouble=_find_trouble)
@@ -40,13 +41,13 @@ def ask(argv: Sequence[str], timeout_s: float = engine.TOOL_S, stdin: bytes = b"
 
 
 def _find_trouble() -> Optional[str]:
-    """Say what `scontrol ping` finds wrong; None where one controller is up, or where it says nothing of the kind."""
+    """Return the problem that `scontrol ping` reports; None if one controller is up, or if ping reports nothing about it."""
     try:
         said = engine.run_tool(["scontrol", "ping"], timeout_s=_PING_S)
     except EngineError as error:
         if error.late:
             return "scontrol ping got no answer within %.0f s" % _PING_S
-        said = error.message  # newer versions leave with 1 when all are down
+        said = error.message  # newer versions exit with 1 if all controllers are down
     found = re.findall(r"Slurmctld\S* at \S+ is (?:UP|DOWN)", said)
     if not found or any(line.endswith("UP") for line in found):
         return None
@@ -54,10 +55,10 @@ def _find_trouble() -> Optional[str]:
 
 
 def refuse_if_silent(root: str) -> None:
-    """Answer with the last look's failure where that was a moment ago, so that no command waits twice for one controller.
+    """Raise the last poll's error if it is recent, so that no command waits a second time for a controller that is down.
 
     Raises:
-        EngineError: It did not answer then.
+        EngineError: The controller did not answer a moment ago.
     """
     try:
         kept = files.read_json(os.path.join(root, "schedulers", "squeue.json")) or {}

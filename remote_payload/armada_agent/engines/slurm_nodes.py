@@ -7,25 +7,25 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from armada_agent.engines import engine
 
 _NAMES = ("Partition", "NodeHost", "StateCompact", "CPUs", "Memory", "Gres", "Reason")
-# Every field with room: sinfo's default of 20 characters cuts lists of GPUs.
+# Each field has 200 characters: sinfo's default of 20 cuts lists of GPUs.
 ARGV = ["sinfo", "--noheader", "--Node", "--Format=" + ",".join("%s:200|" % name for name in _NAMES)]
 _COUNTED = ("Partition", "Available", "Time", "CPUsState", "Gres", "GresUsed", "StateCompact")
 COUNTED = ["sinfo", "--noheader", "--Node", "--Format=" + ",".join("%s:200|" % name for name in _COUNTED)]
 _IN_USE = re.compile(r"(idle|mix|alloc|comp)[a-z]*$")
 _MOST_NAMED = 4
-_FAILED = re.compile(r"(down|fail)|.*\*$", re.IGNORECASE)  # a star: it does not answer
+_FAILED = re.compile(r"(down|fail)|.*\*$", re.IGNORECASE)  # a star: the node does not answer
 _SECOND_S = 4.0
 
 
 def find_away(script: str, said: str) -> List[str]:
-    """Name the nodes that are away and large enough for a job.
+    """Return the nodes that are unavailable and large enough for a job.
 
     Args:
-        script: The job script, whose `#SBATCH` lines say what is asked for.
-        said: What sinfo printed.
+        script: The job script, whose `#SBATCH` lines contain the request.
+        said: sinfo's output.
 
     Returns:
-        `node1 (drain: disk is replaced)`, and at last how many more there are.
+        Items such as `node1 (drain: disk is replaced)`; the last item may be the number of further nodes.
     """
     asked = _parse_script(script)
     partitions = [name for name in asked.get("partition", "").split(",") if name]
@@ -46,7 +46,7 @@ def find_away(script: str, said: str) -> List[str]:
 
 
 def parse_start(said: str) -> Optional[float]:
-    """Parse `sbatch: Job 8 to start at 2026-11-20T16:00:00 using …`, in this machine's own time, as seconds from now."""
+    """Parse `sbatch: Job 8 to start at 2026-11-20T16:00:00 using …`, in this machine's local time, as seconds from now."""
     found = re.search(r" to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", said)
     if found is None:
         return None
@@ -57,16 +57,16 @@ def parse_start(said: str) -> Optional[float]:
 
 
 def find_failed_under(job_id: str, log: str) -> Optional[str]:
-    """Find the node that failed under a job, by what slurmstepd wrote last into the job's log; None: it wrote nothing of the kind."""
+    """Find the node that failed under a job, from slurmstepd's last lines in the job's log. Return None if it wrote no such line."""
     found = re.findall(r"\*\*\* JOB (\S+) ON (\S+) CANCELLED AT \S+ DUE TO ([A-Z ]+)", log)
     own = [(node, why) for name, node, why in found if name == job_id]
     return own[-1][0][:80] if own and own[-1][1].startswith("NODE FAIL") else None
 
 
 def note_failed(before: Mapping[str, Any], rows: Mapping[str, Dict[str, str]]) -> None:
-    """Note in the rows of jobs that ran at the last look and wait again which of their nodes failed (`failed`), as sinfo says.
+    """Record failed nodes (`failed`) in the rows of jobs that ran at the last poll and wait again, using sinfo.
 
-    Slurm shows of such a job only that it waits. Nodes are asked for once: one that is back has failed all the same.
+    Slurm shows only that such a job waits. Each node is queried once: a node that is back has failed all the same.
     """
     moved = {}
     for name, row in rows.items():
@@ -83,7 +83,7 @@ def note_failed(before: Mapping[str, Any], rows: Mapping[str, Dict[str, str]]) -
     try:
         said = engine.run_tool(["sinfo", "--noheader", "--Node", nodes, "--format=%N|%T"], timeout_s=_SECOND_S)
     except engine.EngineError:
-        return  # then nobody knows why it waits
+        return  # then the reason for the wait is unknown
     states = dict(line.strip().partition("|")[::2] for line in said.splitlines())
     for name, node in moved.items():
         if _FAILED.match(states.get(node, "")):
@@ -119,7 +119,7 @@ def _parse_gpus(text: str) -> Tuple[Optional[str], int]:
 
 
 def count_gres(text: str, kind: Optional[str] = None) -> int:
-    """Count the GPUs in a list such as `gpu:a100:4(S:0-1)` or `gpu:a100:2(IDX:0,3)`, all or those of one kind."""
+    """Count the GPUs in a list such as `gpu:a100:4(S:0-1)` or `gpu:a100:2(IDX:0,3)`, either all or those of one kind."""
     found = re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", text)
     return sum(int(number) for name, number in found if kind is None or name == kind)
 
@@ -129,7 +129,7 @@ def _number(text: str) -> Optional[int]:
 
 
 def count_free(said: str) -> Dict[str, Dict[str, Any]]:
-    """Count each partition's nodes, CPUs and GPUs, and how many are free, from what `COUNTED` said."""
+    """Count each partition's nodes, CPUs and GPUs, and how many are free, from the output of `COUNTED`."""
     partitions: Dict[str, Dict[str, Any]] = {}
     for line in said.splitlines():
         cells = [cell.strip() for cell in line.split("|")]

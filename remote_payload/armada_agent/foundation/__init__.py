@@ -1,1 +1,1 @@
-"""One copy each of what every room needs: durable files, process identity, a program's streams, a request and its parameters."""
+"""Parts that all other packages share: durable files, process identity, a program's streams, requests and their parameters."""

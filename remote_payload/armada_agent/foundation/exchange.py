@@ -1,4 +1,4 @@
-"""Write to a program and read from it, for a limited time and up to a limited size."""
+"""Write to a program and read from it, with limits on time and size."""
 
 import contextlib
 import os
@@ -8,19 +8,19 @@ import subprocess
 import time
 from typing import List
 
-LIMIT = 64 * 1024 * 1024  # a hundred times what squeue prints of a large site's queue
+LIMIT = 64 * 1024 * 1024  # a hundred times what squeue prints for a large site's queue
 _BLOCK = 64 * 1024
 
 
 class Exchange:
-    """One program's three streams; `with` closes what is left of them.
+    """The three streams of one program; `with` closes those that are still open.
 
     Args:
         child: The program, with three pipes.
-        stdin: What it reads.
+        stdin: What the program reads from its stdin.
 
     Attributes:
-        is_endless: It printed more than the limit; the rest is not read.
+        is_endless: The program printed more than the limit; the rest is not read.
     """
 
     def __init__(self, child: "subprocess.Popen[bytes]", stdin: bytes) -> None:
@@ -53,7 +53,14 @@ class Exchange:
         return b"".join(self._err)
 
     def carry_on(self, seconds: float) -> bool:
-        """Write and read until the program has ended or printed too much; False: that took longer."""
+        """Write and read until the program ends or prints too much.
+
+        Args:
+            seconds: The time limit.
+
+        Returns:
+            False if the time limit passed first.
+        """
         deadline = time.monotonic() + seconds
         while self._selector.get_map():
             for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
@@ -72,7 +79,7 @@ class Exchange:
         return True
 
     def end(self, with_group: bool) -> None:
-        """Kill the program, and what a wrapper of it has started."""
+        """Kill the program and, with `with_group`, everything in its process group, such as children of a wrapper script."""
         self._child.kill()
         if with_group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -86,7 +93,7 @@ class Exchange:
             if self._unsent:
                 self._unsent = self._unsent[os.write(stream.fileno(), self._unsent[:_BLOCK]) :]
         except BrokenPipeError:
-            self._unsent = self._unsent[:0]  # it wants no more
+            self._unsent = self._unsent[:0]  # the program has closed its stdin
         if not self._unsent:
             self._selector.unregister(stream)
             stream.close()

@@ -1,4 +1,4 @@
-"""Files that survive crashes and full disks: atomic JSON, whole-line logs, locks."""
+"""Read and write files so that they survive crashes and full disks: atomic JSON, logs of whole lines, locks."""
 
 import contextlib
 import errno
@@ -16,21 +16,23 @@ JSON_LIMIT = 8 * 1024 * 1024
 LINES_LIMIT = 65536
 _LONGEST_LINE = 16 * 1024 * 1024
 _DEEPEST = 100
-_MOST_DIGITS = 100  # a float holds three times as many, so that arithmetic cannot overflow
+_MOST_DIGITS = 100  # a float holds three times as many digits, so arithmetic cannot overflow
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-_AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a job may have put a link or a pipe there
+_AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a job may have replaced the file by a link or a pipe
 _counter = itertools.count()
 
 
 class UnreadableError(Exception):
-    """A file is there but does not hold what it should."""
+    """A file exists but its content is not what it should be."""
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; a job may have put anything into its place, and a pipe would be waited for for ever.
+    """Open a regular file for reading.
+
+    A job may have replaced the file by anything. Opening a pipe, for example, would block for ever.
 
     Raises:
-        OSError: It is not there, or is a link, a folder, a pipe or a device.
+        OSError: The file is missing, or is a link, a folder, a pipe or a device.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -40,10 +42,10 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
-    """Read a JSON object, or None when the file does not exist.
+    """Read a JSON object; return None if the file does not exist.
 
     Raises:
-        UnreadableError: It is too large, not JSON, not an object, or cannot be read.
+        UnreadableError: The file is larger than `limit` bytes, is not a JSON object, or cannot be read.
     """
     name = os.path.basename(path)
     try:
@@ -65,11 +67,12 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON that can be written again and read by every reader: home reads most of it as a part of our answers.
+    """Parse JSON that can be written again and that every reader accepts: answers to home contain most of these records.
 
     Raises:
-        ValueError: It is not JSON; NaN and infinite numbers are not. Or it is nested deeper, or has longer numbers, than any record.
-        RecursionError: As before, far deeper.
+        ValueError: The text is not JSON (NaN and infinite numbers are not), or it has deeper nesting or longer numbers
+            than any record.
+        RecursionError: The nesting is deeper still.
     """
     value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     level = [value]
@@ -99,13 +102,13 @@ def _whole(word: str) -> int:
 
 
 def temporary_name(path: str) -> str:
-    """Name a hidden neighbour of `path` that no other process or thread uses."""
+    """Return a hidden name next to `path` that no other process or thread uses."""
     folder, name = os.path.split(path)
     return os.path.join(folder, ".%s.%d-%d.tmp" % (name, os.getpid(), next(_counter)))
 
 
 def write_bytes(path: str, content: bytes, mode: int = 0o600) -> None:
-    """Write a new file durably; it must not exist."""
+    """Write a new file durably. The file must not exist."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -118,7 +121,7 @@ def write_bytes(path: str, content: bytes, mode: int = 0o600) -> None:
 
 
 def write_json(path: str, value: Any, mode: int = 0o600) -> None:
-    """Replace a JSON file so that a reader, or a crash, sees the old one or the new one."""
+    """Replace a JSON file atomically and durably: a reader, also after a crash, sees the old or the new content."""
     temporary = temporary_name(path)
     write_bytes(temporary, encode(value), mode)
     try:
@@ -130,7 +133,7 @@ def write_json(path: str, value: Any, mode: int = 0o600) -> None:
 
 
 def keep_json(path: str, value: Any) -> None:
-    """Write a file that only saves the next observation some work. On a full disk it is not written, and the answer is not delayed."""
+    """Write a cache file. On a full disk the file is not written, and no error is raised."""
     try:
         write_json(path, value)
     except OSError as error:
@@ -139,7 +142,7 @@ def keep_json(path: str, value: Any) -> None:
 
 
 def replace_json(path: str, value: Any) -> None:
-    """Replace a JSON file for its readers' sake alone: what a crash leaves of it does not matter."""
+    """Replace a JSON file atomically but not durably: readers see whole content, but a crash may lose it."""
     temporary = temporary_name(path)
     with open(temporary, "wb") as stream:
         stream.write(encode(value))
@@ -147,14 +150,19 @@ def replace_json(path: str, value: Any) -> None:
 
 
 def link_json(path: str, value: Any) -> bool:
-    """Create a JSON file that only one of many racing processes can create; True for the one that did."""
+    """Create a JSON file that only one of several competing processes can create.
+
+    Returns:
+        True for the process that created it.
+    """
     temporary = temporary_name(path)
     write_bytes(temporary, encode(value))
     try:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            # NFS may repeat a link whose answer was lost: then the second link is the proof that ours exists.
+            # NFS may repeat a link request whose answer was lost. A second link then proves that this process created
+            # the file.
             return os.stat(temporary).st_nlink == 2
         return True
     finally:
@@ -167,18 +175,18 @@ def encode(value: Any) -> bytes:
 
 
 def make_folders(path: str) -> None:
-    """Make a folder, and those above it that are missing, so that a power cut leaves them there."""
+    """Create a folder and its missing parents durably, so that they survive a power failure."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)
     for folder in reversed(missing):
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # somebody else may have been faster
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # another process may create it first
         fsync_folder(os.path.dirname(folder))
 
 
 def fsync_folder(path: str) -> None:
-    """Force a folder, or a file, out to the disk."""
+    """Flush a folder, or a file, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -187,13 +195,13 @@ def fsync_folder(path: str) -> None:
 
 
 def fsync_folders(top: str) -> None:
-    """Force a folder and those below it out to the disk, but not their files."""
+    """Flush a folder and the folders below it to disk, but not their files."""
     for parent, _, _ in os.walk(top):
         fsync_folder(parent)
 
 
 def fsync_tree(top: str) -> None:
-    """Force a folder and everything below it out to the disk."""
+    """Flush a folder and everything below it to disk."""
     for parent, _, names in os.walk(top):
         for name in names:
             path = os.path.join(parent, name)
@@ -203,7 +211,7 @@ def fsync_tree(top: str) -> None:
 
 
 def append_line(path: str, value: Any) -> None:
-    """Append one JSON line, or nothing. A line that a full disk or an earlier crash truncated is removed first."""
+    """Append one JSON line completely or not at all. Before that, remove a line that a full disk or a crash cut short."""
     _append(path, encode(value), os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
 
@@ -257,10 +265,10 @@ def _drop_partial_line(descriptor: int) -> int:
 def read_lines(path: str, offset: int, limit: int = LINES_LIMIT) -> Tuple[str, int]:
     """Read whole lines from a byte offset.
 
-    A file that shrank is read from its beginning again; a line longer than 64 KiB is passed over.
+    If the file is shorter than the offset, it is read from the beginning. Lines longer than 64 KiB are skipped.
 
     Returns:
-        The text (at most `limit` bytes of it) and the offset to go on from.
+        The text, at most `limit` bytes of it, and the offset of the next read.
     """
     try:
         stream = open_regular(path)
@@ -304,7 +312,7 @@ def last_line(path: str) -> str:
 
 
 def read_tail(path: str, limit: int) -> str:
-    """Read the end of a text file that people will see."""
+    """Return the end of a text file, at most `limit` bytes, for display."""
     try:
         with open_regular(path) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
@@ -314,7 +322,7 @@ def read_tail(path: str, limit: int) -> str:
 
 
 def read_text(path: str, limit: int = 1024 * 1024) -> str:
-    """Read the beginning of a text file; empty where there is none that can be read."""
+    """Return the beginning of a text file, at most `limit` bytes; an empty string if it is missing or unreadable."""
     try:
         with open_regular(path) as stream:
             return stream.read(limit).decode("utf-8", "replace")
@@ -323,16 +331,23 @@ def read_text(path: str, limit: int = 1024 * 1024) -> str:
 
 
 def remove(path: str) -> None:
-    """Delete a file that may be gone already."""
+    """Delete a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
-    """Take an flock and return its descriptor, or None when somebody else holds it for `timeout_s` seconds.
+    """Take an flock.
 
-    Where the file system has no locks (some NFS mounts), the descriptor is returned unlocked: callers rely on
-    exclusive links and folders for correctness and on locks only for order.
+    Some NFS mounts have no locks. The descriptor is then returned without a lock. Callers therefore rely on exclusive
+    links and folders for correctness, and on locks only for order.
+
+    Args:
+        path: The lock file.
+        timeout_s: How long to wait for another holder; None waits without limit.
+
+    Returns:
+        The descriptor, or None if another process held the lock for `timeout_s` seconds.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -353,7 +368,7 @@ def lock(path: str, timeout_s: Optional[float] = None) -> Optional[int]:
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process holds an flock on a file, as far as is known; one that is not there is not locked."""
+    """Return whether another process is known to hold an flock on a file. A missing file is not locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _AS_IT_IS)
     except FileNotFoundError:
@@ -371,7 +386,7 @@ def is_locked(path: str) -> bool:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[int]:
-    """Hold an flock for the length of a block, waiting for it as long as it takes."""
+    """Hold an flock during a block; wait for it without limit."""
     descriptor = lock(path)
     if descriptor is None:
         raise OSError(errno.EAGAIN, "locked by another process", path)

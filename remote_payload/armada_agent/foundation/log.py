@@ -5,7 +5,7 @@ import time
 
 
 def say(message: str) -> None:
-    """Write a line with the time, if the disk takes it."""
+    """Write a line with the time; drop it if the disk does not take it."""
     try:
         sys.stderr.write("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), message))
         sys.stderr.flush()

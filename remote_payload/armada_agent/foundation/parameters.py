@@ -13,11 +13,11 @@ def text(params: Dict[str, Any], name: str) -> str:
 
 
 def is_text(value: Any) -> bool:
-    """Tell whether a value can be an argument, a variable or a file name on this host."""
+    """Return whether a value can be an argument, an environment variable or a file name on this host."""
     try:
         return isinstance(value, str) and "\0" not in value and bool(value.encode("utf-8") or True)
     except UnicodeEncodeError:
-        return False  # half of a surrogate pair
+        return False  # it contains half of a surrogate pair
 
 
 def integer(params: Dict[str, Any], name: str, default: int = 0, least: int = 0) -> int:
@@ -42,7 +42,7 @@ def mapping(params: Dict[str, Any], name: str) -> Dict[str, Any]:
 
 
 def texts(params: Dict[str, Any], name: str) -> Dict[str, str]:
-    """Check an object whose values are all text without NUL."""
+    """Return the parameter `name`, an object whose values must all be text without NUL."""
     value = mapping(params, name)
     return {key: text(value, key) for key in value}
 

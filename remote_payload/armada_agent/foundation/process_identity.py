@@ -11,7 +11,7 @@ _host: Dict[str, str] = {}
 
 
 class Stat:
-    """The fields of /proc/<pid>/stat that say whose a process is."""
+    """The fields of /proc/<pid>/stat that identify a process."""
 
     __slots__ = ("parent", "pid", "session", "start_time", "state")
 
@@ -24,24 +24,24 @@ class Stat:
 
     @property
     def is_alive(self) -> bool:
-        """A zombie has ended: in a container whose first process reaps nothing it stays in the table for ever."""
+        """Whether the process runs. A zombie does not: if a container's first process reaps no children, zombies stay for ever."""
         return self.state not in "ZXx"
 
     @property
     def is_suspended(self) -> bool:
-        """Whether SIGSTOP or a terminal stopped it; a debugger's stop is another state."""
+        """Whether SIGSTOP or a terminal stopped the process. A debugger's stop is a different state."""
         return self.state == "T"
 
 
 def parse_stat(text: str) -> Stat:
-    """Parse /proc/<pid>/stat, whose second field may hold spaces and brackets of its own."""
+    """Parse /proc/<pid>/stat, whose second field may itself contain spaces and brackets."""
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     return Stat(int(head.split(" ", 1)[0]), fields[0], int(fields[1]), int(fields[3]), fields[19])
 
 
 def read_stat(pid: int) -> Optional[Stat]:
-    """Look a process up, or return None when it is gone."""
+    """Read a process's stat; return None if the process is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as stream:
             return parse_stat(stream.read().decode("utf-8", "replace"))
@@ -50,9 +50,9 @@ def read_stat(pid: int) -> Optional[Stat]:
 
 
 def current_host() -> Dict[str, str]:
-    """Describe this boot of this machine, or of this container."""
+    """Describe the current boot of this machine or container."""
     if not _host:
-        first = read_stat(1)  # None where /proc hides other users' processes; then boot id and namespace must do
+        first = read_stat(1)  # None if /proc hides other users' processes; then boot id and namespace must do
         _host.update(
             hostname=socket.gethostname(),
             boot_id=_read("/proc/sys/kernel/random/boot_id"),
@@ -63,7 +63,7 @@ def current_host() -> Dict[str, str]:
 
 
 def identify(pid: Optional[int] = None) -> Dict[str, Any]:
-    """Describe a process of this host, this one by default, so that it can be identified later."""
+    """Describe a process of this host so that `judge` can identify it later. The default is this process."""
     pid = os.getpid() if pid is None else pid
     stat = read_stat(pid)
     identity: Dict[str, Any] = dict(current_host())
@@ -72,34 +72,38 @@ def identify(pid: Optional[int] = None) -> Dict[str, Any]:
 
 
 def moment() -> Dict[str, Any]:
-    """Return the time independent of clock changes: seconds since a boot, and which boot."""
+    """Return a time that does not depend on clock changes: seconds since boot, and the boot's identity."""
     host = current_host()
     return {"boot": ":".join(host[key] for key in _HOST_KEYS), "seconds": time.monotonic()}
 
 
 def compare(recorded: Any) -> str:
-    """Say where a recorded process lived, as seen from here.
+    """Compare the place of a recorded process with the machine on which this process runs.
 
     Returns:
-        `here`: on this boot of this machine, in this container, whatever they are called now; `before`: on an earlier boot of
-        it, or in a container of the same name that was started anew; `elsewhere`: under another name, so that it may be
-        another machine that shares the file system, or this one with a new name after a reboot; `damaged`.
+        `here`: this boot of this machine and this container, whatever their names are now.
+        `before`: an earlier boot of this machine, or an earlier start of a container of the same name.
+        `elsewhere`: another host name. It may be another machine that shares the file system, or this machine, renamed
+            after a
+        reboot.
+        `damaged`: the record is unreadable.
     """
     if not is_identity(recorded):
         return "damaged"
     here = current_host()
     if here["boot_id"] and all(recorded[key] == here[key] for key in _HOST_KEYS):
-        return "here"  # somebody gave the running machine another name
+        return "here"  # the machine was renamed while it was running
     if recorded["hostname"] != here["hostname"]:
         return "elsewhere"
     return "here" if all(recorded[key] == here[key] for key in _HOST_KEYS) else "before"
 
 
 def judge(recorded: Any) -> str:
-    """Say whether a recorded process lives.
+    """Decide whether a recorded process is alive.
 
     Returns:
-        `alive`, `dead`, or `unknown` when the record is damaged or may be another machine's (a shared file system).
+        `alive`, `dead`, or `unknown`: the record is damaged, or may come from another machine that shares the file
+        system.
     """
     place = compare(recorded)
     if place != "here":
@@ -109,7 +113,7 @@ def judge(recorded: Any) -> str:
 
 
 def was_rebooted(recorded: Any) -> bool:
-    """Tell whether this machine or container has restarted since a process was recorded on it."""
+    """Return whether this machine or container has restarted since a process was recorded on it."""
     return compare(recorded) == "before"
 
 
@@ -123,7 +127,7 @@ def is_identity(value: Any) -> bool:
 
 
 def age_s(pid: Optional[int] = None) -> float:
-    """Say how long ago a process was started, this one by default, whatever programs it has been since; 0 where that cannot be read."""
+    """Return the seconds since a process was started, across every exec. The default is this process; 0 if /proc is unreadable."""
     stat = read_stat(os.getpid() if pid is None else pid)
     try:
         uptime_s = float(_read("/proc/uptime").split()[0])

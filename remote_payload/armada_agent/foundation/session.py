@@ -1,4 +1,4 @@
-"""State that the threads of one connection share: the output stream, and the child processes that end with it."""
+"""State that the threads of one connection share: the output stream, and the child processes that end with the connection."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from armada_agent.errors import AgentError
 
 
 class Children:
-    """Processes that must not outlive the conversation, such as environment builds. Supervisors are never among them."""
+    """Processes that must not outlive the connection, such as environment builds. Supervisors are never among them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,17 +27,18 @@ class Children:
         inherit: Sequence[int] = (),
         stdin: bytes = b"",
     ) -> int:
-        """Run a child to its end, handing on each line it prints.
+        """Run a child to its end and pass on each line that it prints.
 
         Args:
             argv: Program and arguments.
-            env: Its whole environment.
-            on_line: Called with each line of its stdout and stderr.
-            inherit: Descriptors it keeps open, so that a lock outlives us for as long as the child works under it.
-            stdin: What it reads; short, it is written before anything is read.
+            env: The child's whole environment.
+            on_line: Called with each line of the child's stdout and stderr.
+            inherit: Descriptors that the child keeps open, so that a lock outlives this process while the child works
+                under it.
+            stdin: What the child reads. It must be short: all of it is written before any output is read.
 
         Returns:
-            Its exit code, negative for a signal.
+            The exit code, negative for a signal.
         """
         with self._lock:
             if self._closed:
@@ -55,7 +56,7 @@ class Children:
         try:
             with child:
                 if child.stdin is not None:
-                    with contextlib.suppress(BrokenPipeError):  # it ended already; its words say why
+                    with contextlib.suppress(BrokenPipeError):  # the child has already ended; its output says why
                         child.stdin.write(stdin)
                         child.stdin.close()
                 for line in child.stdout or ():
@@ -66,23 +67,23 @@ class Children:
                 self._living.discard(child)
 
     def end_all(self) -> None:
-        """Kill every child and its process group; none can start any more."""
+        """Kill every child and its process group, and refuse to start any more."""
         with self._lock:
             self._closed = True
             for child in self._living:
                 if child.poll() is None:
-                    with contextlib.suppress(ProcessLookupError):  # it ended between the two calls
+                    with contextlib.suppress(ProcessLookupError):  # the child ended between the two calls
                         os.killpg(child.pid, signal.SIGKILL)
 
 
 class Session:
-    """One conversation with home.
+    """One connection with home.
 
     Attributes:
         root: Absolute path of the host's root folder.
-        agent_path: The zipapp that runs, for starting supervisors from it.
-        input: Where requests come from, and after one of them the bytes it announces.
-        login_umask: What start-up files set; ours is 077.
+        agent_path: The zipapp that runs; supervisors are started from it.
+        input: The stream of requests; after some requests, it carries the bytes that they announce.
+        login_umask: The umask that start-up files set; the agent's own is 077.
     """
 
     def __init__(self, root: str, agent_path: str, output: int, input_: BinaryIO, login_umask: int) -> None:
@@ -95,7 +96,7 @@ class Session:
         self._lock = threading.Lock()
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Write one line to home; a home that has gone is noticed by the reader of stdin, not here."""
+        """Write one line to home. A lost connection raises no error here: the reader of stdin notices it."""
         line = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
         self.write(line.encode("ascii") + b"\n")
 
@@ -106,7 +107,7 @@ class Session:
                 view = view[os.write(self._output, view) :]
 
     def send_with(self, message: Dict[str, Any], pour: Callable[[int], None]) -> None:
-        """Write a line and, before any other line, whatever `pour` puts into the output after it."""
+        """Write a line and, before any other line, the bytes that `pour` writes to the output."""
         line = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
         view = memoryview(line)
         with self._lock, contextlib.suppress(BrokenPipeError):
@@ -116,7 +117,7 @@ class Session:
 
 
 class Call:
-    """One request being answered."""
+    """One request that is being answered."""
 
     def __init__(self, session: Session, request_id: Any) -> None:
         self.session = session
@@ -128,7 +129,7 @@ class Call:
         self.session.send({"jsonrpc": "2.0", "method": "progress", "params": params})
 
     def answer(self, result: Dict[str, Any], pour: Callable[[int], None]) -> None:
-        """Answer here and now, with bytes after the answer's line; the method then returns None."""
+        """Send the answer now, followed by the bytes that `pour` writes. The method must then return None."""
         self.session.send_with({"jsonrpc": "2.0", "id": self._request_id, "result": result}, pour)
 
 

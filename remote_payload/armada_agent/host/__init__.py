@@ -1,1 +1,1 @@
-"""The machine: processes, GPUs, file systems, owners, what it exports to jobs."""
+"""The machine: its processes, GPUs, file systems, file owners, and the variables that it exports to jobs."""

@@ -12,8 +12,8 @@ from armada_agent.paths import RunPaths
 
 
 def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> None:
-    """Run one of the entry points in `__main__`. It forks, so the caller waits only for the fork."""
-    python = sys.executable or "python3"  # empty where argv[0] was odd
+    """Run one of the entry points in `__main__` in the background. The caller waits only for the fork."""
+    python = sys.executable or "python3"  # empty after an unusual argv[0]
     argv = [python, "-I", agent_path, command, "--root", paths.root, "--run", paths.run_id]
     environment = job_variables.of_run(paths, setup_lines.exported())
     environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
@@ -27,11 +27,11 @@ def start(command: str, agent_path: str, paths: RunPaths, submission: int) -> No
             stderr=log,
             start_new_session=True,
         )
-    first.wait()  # it forks and ends at once
+    first.wait()  # it forks and exits immediately
 
 
 def _open_log(paths: RunPaths) -> BinaryIO:
-    """Open supervisor.log to be written on, or nothing where something else lies in its place: a pipe is not waited for."""
+    """Open supervisor.log for writing, or the null device if the path is not a regular file: opening a pipe would block."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(paths.supervisor_log, flags, 0o666)

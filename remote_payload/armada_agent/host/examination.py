@@ -24,11 +24,11 @@ _STAGED_IN = ("", "agent", "code", "data", "models", "tools", "runs")
 _SSHD = ("/etc/ssh/sshd_config.d", "/etc/ssh/sshd_config")
 _LOGIND = ("/etc/systemd/logind.conf", "/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d")
 MOST_PROBE_BYTES = 16 * 1024 * 1024
-_NOISE = os.urandom(1024 * 1024)  # random, so that a link that compresses cannot flatter itself
+_NOISE = os.urandom(1024 * 1024)  # random, so that a compressing link does not look faster than it is
 
 
 def probe(call: Call, params: Dict[str, Any]) -> None:
-    """Answer with the time and how much came, and with as many raw bytes after that line as were asked for."""
+    """Answer with the time, the number of bytes received and, after that line, as many raw bytes as the request asks for."""
     size = min(MOST_PROBE_BYTES, parameters.integer(params, "send_bytes"))
     received = len(parameters.text(params, "padding"))
 
@@ -41,7 +41,7 @@ def probe(call: Call, params: Dict[str, Any]) -> None:
 
 
 def examine(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Look at everything that is known to break hosts, without changing anything but files made and removed at once."""
+    """Check everything that is known to break hosts. Change nothing except files that are created and deleted at once."""
     home = os.path.expanduser("~")
     max_sessions, max_startups = parse_sshd(_read_all(_SSHD))
     return {
@@ -50,7 +50,7 @@ def examine(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         "variables": {name: os.environ[name][:_LONGEST] for name in _VARIABLES if os.environ.get(name)},
         "root": _folder(call.root, try_it=True),
         "home": _folder(home),
-        "tmp": _folder("/tmp"),  # noqa: S108  # looked at, not written to
+        "tmp": _folder("/tmp"),  # noqa: S108  # only examined
         "quota": _quota(),
         "max_sessions": max_sessions,
         "max_startups": max_startups,
@@ -61,7 +61,7 @@ def examine(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def parse_sshd(text: str) -> Tuple[Optional[int], Optional[str]]:
-    """Read MaxSessions and MaxStartups of sshd_config(5): the first word counts, before any Match."""
+    """Parse MaxSessions and MaxStartups of sshd_config(5): the first value counts, up to the first Match."""
     found: Dict[str, str] = {}
     for line in text.splitlines():
         words = line.split("#")[0].split()
@@ -78,7 +78,7 @@ def parse_sshd(text: str) -> Tuple[Optional[int], Optional[str]]:
 
 
 def parse_logind(text: str) -> bool:
-    """Tell whether logind.conf(5) ends a person's processes with the last session; of several words the last counts."""
+    """Return whether logind.conf(5) kills a user's processes when the last session ends. The last of several values counts."""
     words = re.findall(r"(?mi)^\s*KillUserProcesses\s*=\s*(\S+)", text)
     return bool(words) and words[-1].lower() in ("yes", "true", "1", "on")
 
@@ -112,7 +112,7 @@ def _folder(path: str, try_it: bool = False) -> Dict[str, Any]:
 
 
 def _try(folder: str) -> Dict[str, Any]:
-    """Write, lock and execute a file there: mount options and quotas do not tell everything."""
+    """Write, lock and execute a file in a folder: mount options and quotas do not show everything."""
     path = files.temporary_name(os.path.join(folder, "doctor"))
     try:
         with open(path, "xb") as stream:
@@ -134,7 +134,7 @@ def _try(folder: str) -> Dict[str, Any]:
 
 
 def _locks(path: str, held: int) -> bool:
-    """Tell whether a lock keeps another opener out."""
+    """Return whether a lock excludes another process."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -143,7 +143,7 @@ def _locks(path: str, held: int) -> bool:
 
 
 def _quota() -> Optional[str]:
-    """Ask quota(1), where it is installed and anything is limited."""
+    """Return the output of quota(1), if it is installed and reports a limit."""
     try:
         said = subprocess.check_output(
             ["quota", "-w", "-s"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10
@@ -154,7 +154,7 @@ def _quota() -> Optional[str]:
 
 
 def _leftovers(root: str) -> Dict[str, Any]:
-    """Count what broken transfers and killed processes left under temporary names more than a day ago."""
+    """Count temporary files older than a day that interrupted transfers and killed processes left."""
     found: List[str] = []
     size = 0
     for below in _STAGED_IN:
@@ -185,7 +185,7 @@ def _size(path: str) -> int:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_size
             except OSError:
-                continue  # gone meanwhile
+                continue  # deleted meanwhile
     try:
         return total or os.lstat(path).st_size
     except OSError:
@@ -214,5 +214,5 @@ def _read_all(places: Tuple[str, ...]) -> str:
                 with open(path, encoding="utf-8", errors="replace") as stream:
                     texts.append(stream.read(256 * 1024))
             except OSError:
-                continue  # not there, or for root alone
+                continue  # missing, or readable only by root
     return "\n".join(texts)

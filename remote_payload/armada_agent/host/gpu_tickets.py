@@ -14,7 +14,7 @@ _UUID = re.compile(r"[A-Za-z0-9-]{1,80}")
 
 
 class Ticket:
-    """A place in the host's queue for GPUs, lost when its process ends."""
+    """A place in the host's queue for GPUs. It is lost when its process ends."""
 
     def __init__(self, root: str, run_id: str) -> None:
         locks = locks_folder(root)
@@ -25,10 +25,10 @@ class Ticket:
             last = max((int(name[:12]) for name in self._names()), default=0)
             self._name = "%012d-%s" % (last + 1, run_id)
             self._path = os.path.join(self._folder, self._name)
-            self._lock = files.lock(self._path, timeout_s=0)  # nobody else knows the name yet
+            self._lock = files.lock(self._path, timeout_s=0)  # no other process knows the name yet
 
     def position(self) -> int:
-        """Count from 1, passing over tickets whose supervisors have died."""
+        """Return the position in the queue, from 1. Tickets of dead supervisors do not count."""
         with files.locked(self._order):
             ahead = [name for name in self._names() if name < self._name]
             return 1 + sum(1 for name in ahead if not self._drop_if_abandoned(os.path.join(self._folder, name)))
@@ -59,13 +59,14 @@ class Ticket:
 
 
 def waiting(root: str) -> List[Dict[str, Any]]:
-    """List who waits for GPUs, the next first; places whose supervisors have died are left out."""
+    """List the waiting supervisors, the next one first, without tickets of dead supervisors."""
     locks = locks_folder(root)
     folder = os.path.join(locks, "tickets")
     if not os.path.isdir(folder):
         return []
     found = []
-    # A new ticket is locked under this one too: looked at in between, it would be taken for abandoned by its own maker.
+    # A new ticket is locked under this lock, too. Without it, a ticket could look abandoned between its creation and
+    # its locking.
     with files.locked(os.path.join(locks, "tickets.lock")):
         for name in list_folder(folder):
             path = os.path.join(folder, name)
@@ -76,7 +77,7 @@ def waiting(root: str) -> List[Dict[str, Any]]:
 
 
 class Holding:
-    """GPUs this process holds, until it lets them go or ends."""
+    """GPUs that this process holds until it releases them or ends."""
 
     def __init__(self, gpus: List[Dict[str, Any]], locks: List[int]) -> None:
         self.gpus = gpus
@@ -88,14 +89,17 @@ class Holding:
 
 
 def take(root: str, run_id: str, count: int, gpus: Iterable[Dict[str, Any]], occupied: Set[str]) -> Optional[Holding]:
-    """Take `count` GPUs that nobody holds and nobody sits on, or none at all.
+    """Take `count` free GPUs, or none.
 
     Args:
         root: The host's root folder.
-        run_id: Written into the locks, for people who look.
-        count: How many.
-        gpus: All of the host's, as `index` and `uuid`.
-        occupied: uuids with strangers or with our own processes on them.
+        run_id: Written into the locks, for users who inspect them.
+        count: The number of GPUs.
+        gpus: All of the host's GPUs, as `index` and `uuid`.
+        occupied: uuids of GPUs on which other users' or armada's processes run.
+
+    Returns:
+        The held GPUs; None if fewer than `count` are free.
     """
     locks = locks_folder(root)
     os.makedirs(locks, mode=0o700, exist_ok=True)
@@ -115,7 +119,7 @@ def take(root: str, run_id: str, count: int, gpus: Iterable[Dict[str, Any]], occ
         holding.release()
         return None
     for lock in held:
-        with contextlib.suppress(OSError):  # the name is a courtesy; a full disk must not cost the GPUs
+        with contextlib.suppress(OSError):  # the name is only information; a full disk must not cost the GPUs
             os.ftruncate(lock, 0)
             os.pwrite(lock, run_id.encode("ascii") + b"\n", 0)
     return holding

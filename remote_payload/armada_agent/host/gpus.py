@@ -1,4 +1,4 @@
-"""The host's GPUs as nvidia-smi shows them. Parsers are pure; numbers it does not know are None."""
+"""The host's GPUs as nvidia-smi shows them. The parsers are pure; unknown numbers are None."""
 
 import csv
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 MIB = 1024 * 1024
-_TIMEOUT_S = 20.0  # a driver in trouble makes nvidia-smi hang
+_TIMEOUT_S = 20.0  # nvidia-smi hangs if the driver has a problem
 _INVENTORY = ("index", "uuid", "name", "memory.total", "memory.used", "utilization.gpu", "driver_version")
 _TELEMETRY = ("index", "utilization.gpu", "memory.used", "power.draw", "temperature.gpu")
 Row = Dict[str, str]
@@ -17,13 +17,13 @@ class GpuError(Exception):
 
 
 def parse_rows(text: str, fields: Sequence[str]) -> List[Row]:
-    """Parse `--format=csv,noheader,nounits` output; lines of another shape (warnings) are left out."""
+    """Parse `--format=csv,noheader,nounits` output. Lines of another shape, such as warnings, are skipped."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return [dict(zip(fields, (cell.strip() for cell in row))) for row in rows if len(row) == len(fields)]
 
 
 def parse_number(text: Optional[str]) -> Optional[float]:
-    """Read a number, or None for `[N/A]`, `[Not Supported]` and the like."""
+    """Parse a number; return None for `[N/A]`, `[Not Supported]` and the like."""
     try:
         return float(text or "")
     except ValueError:
@@ -31,7 +31,7 @@ def parse_number(text: Optional[str]) -> Optional[float]:
 
 
 def describe(row: Row) -> Dict[str, Any]:
-    """Turn an inventory row into what `host.facts` answers about a GPU."""
+    """Convert an inventory row to a GPU's entry in the answer of `host.facts`."""
     return {
         "index": int(row["index"]),
         "uuid": row["uuid"],
@@ -45,7 +45,7 @@ def describe(row: Row) -> Dict[str, Any]:
 
 
 def describe_load(row: Row) -> Dict[str, Any]:
-    """Turn a telemetry row into what telemetry.jsonl says about a GPU."""
+    """Convert a telemetry row to a GPU's entry in telemetry.jsonl."""
     return {
         "index": int(row["index"]),
         "utilization": parse_number(row["utilization.gpu"]),
@@ -56,13 +56,13 @@ def describe_load(row: Row) -> Dict[str, Any]:
 
 
 def parse_users(text: str) -> List[Tuple[str, int]]:
-    """Parse `--query-compute-apps=gpu_uuid,pid` into pairs; a pid of another namespace still occupies its GPU."""
+    """Parse `--query-compute-apps=gpu_uuid,pid` into pairs. A pid of another namespace also occupies its GPU."""
     rows = parse_rows(text, ("gpu_uuid", "pid"))
     return [(row["gpu_uuid"], int(parse_number(row["pid"]) or 0)) for row in rows if row["gpu_uuid"].startswith("GPU-")]
 
 
 def counted(number: int) -> str:
-    """Say how many: `1 GPU`, `3 GPUs`."""
+    """Return a count with its noun: `1 GPU`, `3 GPUs`."""
     return "%d GPU%s" % (number, "" if number == 1 else "s")
 
 
@@ -75,12 +75,12 @@ def list_gpus() -> List[Dict[str, Any]]:
     try:
         rows = _query("gpu", _INVENTORY + ("compute_cap",))
     except GpuError:
-        rows = _query("gpu", _INVENTORY)  # drivers before 2021 do not know compute_cap
+        rows = _query("gpu", _INVENTORY)  # drivers before 2021 do not support compute_cap
     return [describe(row) for row in rows if row["index"].isdigit()]
 
 
 def list_users() -> List[Tuple[str, int]]:
-    """List (GPU uuid, pid) of everything that computes.
+    """List (GPU uuid, pid) of every process that computes on a GPU.
 
     Raises:
         GpuError: nvidia-smi is missing or does not answer.

@@ -1,8 +1,9 @@
 """Choose which variables of the supervisor's environment a job sees: the same at every attempt.
 
-The base is a list of names that say who the user is and where things lie on a machine. Their values are recorded when a
-run is first handed over, so a retry by the daemon sees what the launch saw. What the host's `setup:` exports is added
-each time. Anything else of the shell that launched the run must be named in its plan (`env:`, `secrets:`).
+The base is a list of names that describe the user and the machine's folders. Their values are recorded when a run is
+first submitted, so a retry by the daemon sees the same values as the launch. The variables that the host's `setup:`
+exports are added each time. All other variables of the shell that launched the run must be named in its plan (`env:`,
+`secrets:`).
 """
 
 import os
@@ -15,16 +16,16 @@ from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 
 _BASE = (
-    # the user, and the system
+    # user and system
     "HOME USER LOGNAME SHELL PATH LD_LIBRARY_PATH LD_PRELOAD LANG LANGUAGE TZ",
-    # where files go
+    # folders
     "TMPDIR TMP TEMP XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME SCRATCH WORK PROJECT FAST",
-    # how the network is reached
+    # network
     "http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY",
     "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
-    # where toolkits and caches are
+    # toolkits and caches
     "CUDA_HOME CUDA_PATH ROCM_PATH HF_HOME HF_HUB_CACHE HF_DATASETS_CACHE HF_ENDPOINT HF_HUB_OFFLINE TORCH_HOME",
-    # what `module` needs to work on
+    # required by `module`
     "MODULEPATH MODULESHOME MODULES_CMD LOADEDMODULES _LMFILES_ BASH_ENV",
 )
 _NAMES = frozenset(" ".join(_BASE).split())
@@ -34,14 +35,14 @@ _LOOKS_WANTED = re.compile(
     r"|TORCH\w*|PYTORCH|TRITON|OMP|MKL|XFORMERS|BNB|KMP)_\w+|PYTHONPATH|PYTHONHASHSEED|PYTHONWARNINGS"
 )
 _SET_BY_US = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-_TOOLS = ("SLURM_CONF", "KRB5")  # what sbatch itself may need to reach its controller
+_TOOLS = ("SLURM_CONF", "KRB5")  # sbatch itself may need them to reach its controller
 _LOGIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MOST_NAMED = 50
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def check_names(environment: Dict[str, str]) -> None:
-    """Refuse what is no name of a variable.
+    """Check that every key is a valid name of a variable.
 
     Raises:
         AgentError: `bad_request`.
@@ -52,21 +53,21 @@ def check_names(environment: Dict[str, str]) -> None:
 
 
 def is_base(name: str) -> bool:
-    """Tell whether jobs see the host's own variable of this name."""
+    """Return whether jobs see the host's own variable of this name."""
     return name in _NAMES or name.startswith(_PREFIXES)
 
 
 def pick_base(environment: Mapping[str, str]) -> Dict[str, str]:
-    """Keep of an environment what jobs see of it."""
+    """Return the part of an environment that jobs see."""
     return {name: value for name, value in environment.items() if is_base(name)}
 
 
 def left_out(environment: Mapping[str, str], exported: Mapping[str, str]) -> List[str]:
-    """Name the variables that a training may want and does not see unless its plan names them; never their values.
+    """Return the names, never the values, of variables that a training may want and sees only if its plan names them.
 
     Args:
-        environment: The agent's own.
-        exported: What the host's `setup:` exports.
+        environment: The agent's own environment.
+        exported: The variables that the host's `setup:` exports.
     """
     found = [
         name
@@ -75,19 +76,19 @@ def left_out(environment: Mapping[str, str], exported: Mapping[str, str]) -> Lis
         and not is_base(name)
         and name not in exported
         and name not in _SET_BY_US
-        and not name.endswith("_VERSION")  # images of CUDA and Python say theirs so
+        and not name.endswith("_VERSION")  # CUDA and Python images set these for themselves
     ]
     return sorted(found)[:_MOST_NAMED]
 
 
 def of_run(paths: RunPaths, exported: Mapping[str, str]) -> Dict[str, str]:
-    """Compose what a run's supervisor is started with on this machine.
+    """Return the environment with which a run's supervisor starts on this machine.
 
-    The first call for a run records its base; later ones use what was recorded.
+    The first call for a run records its base; later calls use the record.
 
     Args:
         paths: The run's files.
-        exported: What the host's `setup:` exports; the values of now, because a person may have mended the lines.
+        exported: The variables that the host's `setup:` exports now: the user may have corrected its lines.
 
     Raises:
         OSError: The base could not be recorded.
@@ -103,16 +104,16 @@ def of_run(paths: RunPaths, exported: Mapping[str, str]) -> Dict[str, str]:
 
 
 def of_submission(paths: RunPaths, exported: Mapping[str, str]) -> Dict[str, str]:
-    """Compose what a batch system's client is started with: it hands its own variables on to the job."""
+    """Return the environment with which a batch system's client starts: it passes its own variables on to the job."""
     tools = {name: value for name, value in os.environ.items() if name.startswith(_TOOLS)}
     return dict(tools, **of_run(paths, exported))
 
 
 def login_variables(home: str) -> Dict[str, str]:
-    """Say what every login has, for environments that lack it.
+    """Return the variables that every login sets, for environments without them.
 
     Args:
-        home: For a user without an entry in the password database, as containers have.
+        home: The home folder of a user without an entry in the password database, which is normal in containers.
     """
     found = {"PATH": _LOGIN_PATH, "HOME": home}
     try:
@@ -145,14 +146,14 @@ def _recorded(paths: RunPaths) -> Optional[Dict[str, str]]:
     try:
         found: Any = (files.read_json(paths.variables) or {}).get("variables")
     except files.UnreadableError:
-        return None  # it is recorded anew
+        return None  # it is recorded again
     if not isinstance(found, dict) or not isinstance(found.get("PATH"), str):
         return None
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def join_paths(first: str, then: str) -> str:
-    """Join two search paths; what stands in both counts where it stands first."""
+    """Join two search paths. A folder in both keeps its position in the first."""
     entries: List[str] = []
     for entry in (first + os.pathsep + then).split(os.pathsep):
         if entry and entry not in entries:

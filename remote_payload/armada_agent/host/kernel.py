@@ -1,4 +1,4 @@
-"""Find processes that the kernel killed for memory: counters that everybody can read, and its log if it is readable."""
+"""Find processes that the kernel killed for memory, by counters that all users can read and by its log if it is readable."""
 
 import contextlib
 import os
@@ -9,25 +9,25 @@ from armada_agent.foundation import files
 
 _LOG = "/dev/kmsg"
 _MOST_RECORDS = 100000
-_EARLIER_S = 5.0  # the log's clock and ours differ a little
+_EARLIER_S = 5.0  # the clocks of the log and of this process differ a little
 _KILLED = re.compile(r"[Oo]ut of memory: Killed process (\d+) \(([^)]{0,64})\)(?:.*?anon-rss:(\d+)kB)?")
 _COUNTER = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def count_oom_kills() -> Dict[str, Optional[int]]:
-    """Count the processes that were killed for memory since boot, in this cgroup and on this machine; None if unknown."""
+    """Count the processes killed for memory since boot, in this cgroup and on this machine; None if unknown."""
     return {"cgroup": _count(_cgroup_file()), "machine": _count("/proc/vmstat")}
 
 
 def find_oom_kills(before: Any, since_s: Optional[float]) -> List[str]:
-    """Name the processes that were killed for memory since an attempt began.
+    """Return the kernel's messages about processes killed for memory since an attempt began.
 
     Args:
-        before: What `count_oom_kills` said then; anything else where nobody asked.
-        since_s: The monotonic clock then.
+        before: The result of `count_oom_kills` when the attempt began; any other value if it was not called.
+        since_s: The monotonic clock when the attempt began.
 
     Returns:
-        The kernel's words, newest last; nothing where it ended none.
+        The kernel's messages, newest last; empty if it killed no process.
     """
     now = count_oom_kills()
     then = before if isinstance(before, dict) else {}
@@ -43,7 +43,7 @@ def find_oom_kills(before: Any, since_s: Optional[float]) -> List[str]:
 
 
 def parse_log(text: str, since_s: float) -> List[str]:
-    """Find the kernel's messages about processes that it killed for memory, in records of /dev/kmsg after a moment since boot."""
+    """Find the kernel's messages about processes that it killed for memory, in records of /dev/kmsg after a time since boot."""
     found = []
     for line in text.splitlines():
         head, _, words = line.partition(";")
@@ -59,13 +59,13 @@ def parse_log(text: str, since_s: float) -> List[str]:
 
 
 def parse_counter(text: str) -> Optional[int]:
-    """Read `oom_kill` out of memory.events, memory.oom_control or /proc/vmstat."""
+    """Read `oom_kill` in memory.events, memory.oom_control or /proc/vmstat."""
     match = _COUNTER.search(text)
     return int(match.group(1)) if match else None
 
 
 def find_cgroup(memberships: str) -> Optional[str]:
-    """Name the file that counts for our cgroup, by /proc/self/cgroup; the older hierarchy first, where both are mounted."""
+    """Return the file that counts for this process's cgroup, by /proc/self/cgroup. The older hierarchy has precedence."""
     unified = None
     for line in memberships.splitlines():
         parts = line.split(":", 2)
@@ -92,16 +92,16 @@ def _difference(now: Optional[int], then: Any) -> int:
 
 
 def _read_log() -> str:
-    """Read the kernel's log; empty where only root may."""
+    """Read the kernel's log; an empty string if only root may read it."""
     try:
         descriptor = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ""
     records = []
     try:
-        with contextlib.suppress(OSError):  # it is read to its end, or as far as we may
+        with contextlib.suppress(OSError):  # until the end of the log, or a missing permission
             for _ in range(_MOST_RECORDS):
-                with contextlib.suppress(BrokenPipeError):  # what was to be read next has just been written over
+                with contextlib.suppress(BrokenPipeError):  # the kernel overwrote the next record before it was read
                     records.append(os.read(descriptor, 16384))
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""How much of the machine this process may have: memory and cores, in a container too."""
+"""How much memory and how many cores this process may use, also in a container."""
 
 import os
 from typing import Dict, List, Optional
@@ -10,7 +10,7 @@ _UNLIMITED = 1 << 60  # version 1 writes a number near 2^63 for "no limit"
 
 
 def memory_bytes(cgroups: str = _CGROUPS, own: str = "/proc/self/cgroup") -> Optional[int]:
-    """Read how much memory this process may have: the machine's, or less when a container's limit is lower.
+    """Return how many bytes of memory this process may use: the machine's, or a container's lower limit.
 
     Args:
         cgroups: Where the cgroup file systems are mounted.
@@ -22,7 +22,7 @@ def memory_bytes(cgroups: str = _CGROUPS, own: str = "/proc/self/cgroup") -> Opt
 
 
 def parse_cgroups(text: str) -> Dict[str, str]:
-    """Parse /proc/<pid>/cgroup into path by controller; version 2 is the controller without a name."""
+    """Parse /proc/<pid>/cgroup into paths by controller. The controller of version 2 has an empty name."""
     found = {}
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -42,13 +42,13 @@ def _cgroup_limits(cgroups: str, own: str) -> List[int]:
 
 
 def _ancestors(mount: str, path: str) -> List[str]:
-    """List a cgroup's folders up to the mount; in a container the path may be the host's, and only the mount is there."""
+    """List a cgroup's folders up to the mount. In a container, the path may be the host's, and only the mount exists."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     return [os.path.join(mount, *parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
 def cpu_count() -> int:
-    """Count the cores this process may use."""
+    """Return how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Find the kind of file system of a folder."""
+"""Find the type of a folder's file system."""
 
 import os
 import re
@@ -41,7 +41,7 @@ Mount = NamedTuple("Mount", [("point", str), ("kind", str), ("options", List[str
 
 
 def find(path: str) -> Optional[Mount]:
-    """Find the mount a path lies on; None where the kernel does not say (no Linux)."""
+    """Find the mount that contains a path. Return None if the kernel does not say (not Linux)."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
             mounts = parse(stream.read())
@@ -51,13 +51,13 @@ def find(path: str) -> Optional[Mount]:
 
 
 def choose(mounts: List[Mount], path: str) -> Optional[Mount]:
-    """Choose the mount that holds a path: the longest point above it, and of equal ones the last, which hides the others."""
+    """Choose the mount that contains a path: the one with the longest mount point, and the last of equal ones, which hides the others."""
     above = [m for m in mounts if m.point in ("/", path) or path.startswith(m.point + "/")]
     return max(enumerate(above), key=lambda pair: (len(pair[1].point), pair[0]))[1] if above else None
 
 
 def parse(text: str) -> List[Mount]:
-    """Parse /proc/<pid>/mountinfo (proc(5)); what is no line of it is passed over."""
+    """Parse /proc/<pid>/mountinfo (proc(5)). Invalid lines are skipped."""
     found = []
     for line in text.splitlines():
         own, _, common = line.partition(" - ")
@@ -70,5 +70,5 @@ def parse(text: str) -> List[Mount]:
 
 
 def is_shared(mount: Optional[Mount]) -> bool:
-    """Tell whether other machines may have the same files; unknown counts as yes. FUSE is somebody's network in most cases."""
+    """Return whether other machines may see the same files. Unknown types count as shared, and so does FUSE, mostly a network."""
     return mount is None or mount.kind in _NETWORK or mount.kind.startswith("fuse")

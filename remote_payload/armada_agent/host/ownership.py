@@ -1,8 +1,8 @@
 """Refuse files and folders that another user could have replaced before the agent executes them.
 
-The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a table.
-The bootstrap carries this file to the host as text and applies it before any agent runs there. So it stands alone:
-it imports nothing of ours, and its names do not clash with those of the bootstrap.
+The rules are those of OpenSSH's StrictModes, less strict where clusters need it: docs/how-to/hosts.md has them as a
+table. The bootstrap sends this file to the host as text and applies it before any agent runs there. So it must work
+alone: it imports no other module of armada, and its names do not clash with the bootstrap's.
 """
 
 import os
@@ -12,19 +12,19 @@ import struct
 from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
 TRUSTED = ("agent", "tools", "code", "data", "models", "envs", "runs", "prepared", "schedulers", "locks", "root.json")
-"""What armada keeps below its root; other things there are somebody else's and never looked at."""
+"""The names that armada uses below its root. Other names belong to the user and are never checked."""
 
-_MOST_LINKS = 40  # as many as the kernel follows
+_MOST_LINKS = 40  # the kernel's own limit
 _EVERYBODY, _SHARED = "everybody", "group"
 _ACL_USER, _ACL_OWNING_GROUP, _ACL_GROUP, _ACL_MASK = 0x02, 0x04, 0x08, 0x10  # linux/posix_acl_xattr.h
 
 
 class UntrustedError(Exception):
-    """Another user can change something on the path to a file that the agent executes.
+    """Another user can change a file or folder on the path to a file that the agent executes.
 
     Args:
-        message: The path, its owner and mode, and what could happen.
-        hint: A command for the host, or another root.
+        message: The path, its owner and mode, and the risk.
+        hint: A command to run on the host, or the advice to use another root.
     """
 
     def __init__(self, message: str, hint: str) -> None:
@@ -33,13 +33,13 @@ class UntrustedError(Exception):
 
 
 def require_way(root: str) -> List[str]:
-    """Check a root, every folder above it, and every link on the way; what is missing is not checked.
+    """Check a root, every folder above it, and every link on the path. Missing ones are skipped.
 
     Returns:
-        A sentence for each folder above it that is not as it should be, and is not refused.
+        A warning for each folder above the root that is unsafe but not refused.
 
     Raises:
-        UntrustedError: The root, or what stands in its place, may be somebody else's.
+        UntrustedError: The root, or a link in its place, may belong to another user.
     """
     places, is_whole = _follow(root)
     ours = _our_ids(places)
@@ -56,15 +56,15 @@ def require_way(root: str) -> List[str]:
 
 
 def require_below(root: str, names: Iterable[str] = TRUSTED, deep: bool = False) -> None:
-    """Check what lies in a root, by name; what is missing is not checked.
+    """Check entries of a root by name. Missing ones are skipped.
 
     Args:
-        root: One that `require_way` has let pass.
-        names: Paths below it.
-        deep: The entries of these folders, too.
+        root: A root that `require_way` accepted.
+        names: Paths below the root.
+        deep: Also check the entries of these folders.
 
     Raises:
-        UntrustedError: One of them belongs to somebody else, or can be written by somebody else.
+        UntrustedError: An entry belongs to another user, or another user can write to it.
     """
     ours = _our_ids(_follow(root)[0])
     for name in names:
@@ -77,7 +77,7 @@ def require_below(root: str, names: Iterable[str] = TRUSTED, deep: bool = False)
 def require_tree(top: str) -> None:
     """Check every file and folder below `top`.
 
-    Modes below a folder that nobody else may enter do not matter: nobody else reaches them.
+    If no other user may enter a folder, the modes below it do not matter: other users cannot reach the files.
 
     Raises:
         UntrustedError: As `require_below`.
@@ -87,7 +87,7 @@ def require_tree(top: str) -> None:
 
 
 def require_inside(top: str, names: Iterable[str]) -> None:
-    """Check some folders below `top` with what lies in each, as `require_tree` checks all of it.
+    """Check some folders below `top` and their entries, as `require_tree` checks all of them.
 
     Raises:
         UntrustedError: As `require_below`.
@@ -105,7 +105,7 @@ def _removal(path: str) -> str:
 
 
 def _follow(path: str) -> Tuple[List[Tuple[str, os.stat_result]], bool]:
-    """List every folder and link that the kernel passes on its way, and say whether all of the way is there."""
+    """Return every folder and link through which the kernel resolves a path, and whether the whole path exists."""
     current, links = "/", 0
     places = [(current, os.lstat(current))]
     pending = path.split("/")
@@ -131,12 +131,12 @@ def _follow(path: str) -> Tuple[List[Tuple[str, os.stat_result]], bool]:
         target = os.readlink(place)
         pending = target.split("/") + pending
         current = "/" if target.startswith("/") else current
-    # A link that ends the way stands before the folder it means.
+    # A link at the end of the path comes before its target folder.
     return places, not stat.S_ISLNK(places[-1][1].st_mode)
 
 
 def _our_ids(places: List[Tuple[str, os.stat_result]]) -> Set[int]:
-    """Say which owners are ours: root, us, and whoever NFS makes of root where we are root."""
+    """Return the owners that count as safe: root, this user, and the user to whom NFS maps root if this process is root."""
     ours = {0, os.geteuid()}
     last, status = next(place for place in reversed(places) if stat.S_ISDIR(place[1].st_mode))
     nobody = _overflow_id()
@@ -159,13 +159,13 @@ def _owner_of_new_file(folder: str) -> Optional[int]:
 
 
 def _overflow_id() -> int:
-    """Return the owner that the kernel shows for those it cannot name: `nobody`."""
+    """Return the owner id that the kernel shows for ids that it cannot map: `nobody`."""
     words = _read_words("/proc/sys/kernel/overflowuid")
     return int(words[0]) if words and words[0].isdigit() else 65534
 
 
 def _is_every_id_mapped() -> bool:
-    """Tell whether this is no user namespace (a rootless container): there, the machine's own root shows as `nobody`."""
+    """Return whether this process is outside any user namespace (a rootless container), where the machine's root shows as `nobody`."""
     counts = _read_words("/proc/self/uid_map")[2::3]
     return not counts or sum(int(count) for count in counts if count.isdigit()) >= 0xFFFFFFFF
 
@@ -179,13 +179,17 @@ def _read_words(path: str) -> List[str]:
 
 
 def _judge_parent(path: str, status: os.stat_result, ours: Set[int]) -> Iterator[str]:
-    """Yield doubts about a folder above the root; raise for what is refused."""
+    """Yield warnings about a folder above the root.
+
+    Raises:
+        UntrustedError: The folder is refused.
+    """
     meaning = "they could replace armada's root with another folder"
     remedy = "sudo chown root %s  # on the host; or " % shlex.quote(path) + _ELSEWHERE
     if status.st_uid != _overflow_id() or _is_every_id_mapped():
         _require_owner(path, status, ours, meaning, remedy)
     if status.st_mode & stat.S_ISVTX:
-        return  # nobody renames another's entry there, and whose our entry is, is asked next
+        return  # other users cannot rename our entry there, and the next check covers the entry's owner
     writers = _other_writers(path, status, ours)
     if writers == _EVERYBODY:
         remedy = "chmod +t %s  # on the host, by its owner; or " % shlex.quote(path) + _ELSEWHERE
@@ -200,7 +204,7 @@ def _judge_parent(path: str, status: os.stat_result, ours: Set[int]) -> Iterator
 
 
 def _require_folder(top: str, below: Iterable[str]) -> None:
-    """Check a folder below the root, then the paths in it that `below` yields; one that is missing is not checked."""
+    """Check a folder below the root, then the paths in it that `below` yields. A missing folder is skipped."""
     ours = _our_ids(_follow(top)[0])
     if _require_entry(top, ours):
         is_open = bool(os.stat(top).st_mode & 0o011)
@@ -209,7 +213,7 @@ def _require_folder(top: str, below: Iterable[str]) -> None:
 
 
 def _require_entry(path: str, ours: Set[int]) -> bool:
-    """Check one thing below the root, and where it leads if it is a link. Tells whether it is a folder."""
+    """Check one entry below the root and, if it is a link, its target. Return whether it is a folder."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -223,7 +227,7 @@ def _require_entry(path: str, ours: Set[int]) -> bool:
 
 
 def _require_inside(path: str, ours: Set[int], is_open: bool) -> None:
-    """Check one thing in a folder of ours; its mode only where others may enter that folder (uv's `.lock` is 0666)."""
+    """Check one entry of a folder of ours. Its mode counts only if others may enter that folder (uv's `.lock` is 0666)."""
     status = os.lstat(path)
     if is_open and not stat.S_ISLNK(status.st_mode):
         _require_closed(path, status, ours, _removal(path))
@@ -261,11 +265,11 @@ def _user_name(number: int) -> str:
 
 
 def _other_writers(path: str, status: os.stat_result, ours: Set[int]) -> str:
-    """Name who else may write; empty when nobody does."""
+    """Return who else may write; an empty string if no other user may."""
     if status.st_mode & 0o002:
         return _EVERYBODY
     if not status.st_mode & 0o020:
-        return ""  # with an access list these bits are its mask: nobody that it names may write either
+        return ""  # with an access list, these bits are its mask, so users that it names may not write either
     users, groups = _access_list(path) or (set(), {status.st_gid})
     named = ["user %s" % _user_name(number) for number in sorted(users - ours)]
     named += ["%s %s" % (_SHARED, _group_name(number)) for number in sorted(groups) if not _is_private(number)]
@@ -273,8 +277,8 @@ def _other_writers(path: str, status: os.stat_result, ours: Set[int]) -> str:
 
 
 def _access_list(path: str) -> Optional[Tuple[Set[int], Set[int]]]:
-    """Read which users and groups a POSIX access list lets write; None where there is none."""
-    read = getattr(os, "getxattr", None)  # Linux alone
+    """Return the users and groups that may write according to a POSIX access list; None if there is no list."""
+    read = getattr(os, "getxattr", None)  # Linux only
     try:
         content = read(path, "system.posix_acl_access") if read else b""
     except OSError:
@@ -290,7 +294,7 @@ def _access_list(path: str) -> Optional[Tuple[Set[int], Set[int]]]:
 
 
 def _is_private(number: int) -> bool:
-    """Tell whether a group has nobody in it but us or root: root's own, or the one that bears our name."""
+    """Return whether only this user or root is a member of a group: it is root's group, or it has this user's name."""
     try:
         import grp
         import pwd

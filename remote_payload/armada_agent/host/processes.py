@@ -1,4 +1,4 @@
-"""Find a run's processes by the marker in their environment, and end all of them."""
+"""Find a run's processes by the marker in their environment, and kill all of them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _STUCK_AFTER_S = 30.0
 
 
 class Process:
-    """A living process and what its first environment says."""
+    """A living process and the variables that it started with."""
 
     __slots__ = ("attempt", "gpus", "root", "run_id", "stat", "supervises")
 
@@ -37,7 +37,7 @@ class Process:
         return self.stat.pid
 
     def name(self) -> str:
-        """Its name as `ps` shows it; `?` where it has gone. Its arguments are not told: secrets may be among them."""
+        """The process's name as `ps` shows it; `?` if it has ended. Its arguments are not read: they may contain secrets."""
         try:
             with open("/proc/%d/comm" % self.pid, "rb") as stream:
                 return stream.read(64).decode("utf-8", "replace").strip()
@@ -46,7 +46,7 @@ class Process:
 
 
 def scan() -> List[Process]:
-    """List every living process but this one; environments of other users' processes stay unknown."""
+    """List every living process except this one. Environments of other users' processes stay unknown."""
     found = []
     for pid in process_identity.all_pids():
         stat = process_identity.read_stat(pid)
@@ -57,7 +57,7 @@ def scan() -> List[Process]:
 
 
 def parse_environment(content: bytes) -> Dict[str, str]:
-    """Pick armada's own variables out of /proc/<pid>/environ."""
+    """Return armada's own variables in the content of /proc/<pid>/environ."""
     pairs = (item.partition(b"=") for item in content.split(b"\0") if item.startswith(b"ARMADA_"))
     return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
 
@@ -71,15 +71,17 @@ def members(
 ) -> List[Process]:
     """Find the processes of a run.
 
-    They carry its marker, or are in its job's session (a program that rewrites its title overwrites the marker), or
-    descend from one of these, or were left to the run's guardian by their parent's end.
+    A process belongs to the run if it carries the run's marker, is in its job's session (a program that rewrites its
+    title overwrites the marker), descends from such a process, or was inherited by the run's guardian when its parent
+    ended.
 
     Args:
-        paths: The run; one of the same name under another root is somebody else's.
-        leader: Identity of the job's first process, when known.
+        paths: The run's files. A run of the same name under another root is a different run.
+        leader: Identity of the job's first process, if known.
         table: A scan to search instead of a new one.
-        adopter: The guardian's pid, asked by the supervisor, which is its only other child.
-        up_to: The attempt whose processes are wanted, with those of earlier ones; a later one may run beside it. None: all.
+        adopter: The guardian's pid. Only the supervisor passes it; the supervisor is the guardian's only other child.
+        up_to: Return the processes of this attempt and earlier ones; a later one may run at the same time. None: all
+            attempts.
     """
     table = scan() if table is None else table
     session = _living_session(leader, table)
@@ -98,10 +100,10 @@ def members(
 
 
 def _living_session(leader: Optional[Dict[str, Any]], table: List[Process]) -> int:
-    # Session 0 holds, inside a container, whatever was started from outside it.
+    # In a container, session 0 holds all processes that were started from outside.
     if leader is None or process_identity.compare(leader) != "here" or leader["pid"] <= 0:
         return -1
-    # The kernel gives a pid to nobody else while a session is named by it: only a leader with another start is foreign.
+    # The kernel does not reuse a pid while a session has that number: only a leader with another start time is foreign.
     usurped = any(p.pid == leader["pid"] and p.stat.start_time != leader["start_time"] for p in table)
     return -1 if usurped else int(leader["pid"])
 
@@ -116,7 +118,7 @@ def _with_descendants(ours: Set[int], table: List[Process]) -> List[Process]:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal a process unless its pid has passed to another since it was seen."""
+    """Send a signal to a process, unless its pid now belongs to another process."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended just now, or became another user's
         descriptor = _hold(process.pid)
         try:
@@ -133,7 +135,7 @@ def send(process: Process, number: int) -> None:
 
 
 def _hold(pid: int) -> Optional[int]:
-    """Take hold of a process, so that a signal reaches it or nobody; None before Python 3.9 and Linux 5.3."""
+    """Open a pidfd, so that a signal reaches this process or none. Return None before Python 3.9 and Linux 5.3."""
     open_pidfd = getattr(os, "pidfd_open", None)
     if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):
         return None
@@ -142,11 +144,11 @@ def _hold(pid: int) -> Optional[int]:
     except ProcessLookupError:
         raise
     except OSError:
-        return None  # a sandbox that knows no such call
+        return None  # a sandbox without this system call
 
 
 def _signal_held(descriptor: int, number: int) -> None:
-    getattr(signal, "pidfd_send_signal")(descriptor, number)  # noqa: B009  # not in Python 3.6's list of names
+    getattr(signal, "pidfd_send_signal")(descriptor, number)  # noqa: B009  # Python 3.6's type stubs lack it
 
 
 def sweep(
@@ -155,13 +157,13 @@ def sweep(
     on_stuck: Callable[[List[int]], None],
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """End every process that `find` returns: SIGTERM, a grace, then SIGKILL until none is left.
+    """End every process that `find` returns: SIGTERM, a grace period, then SIGKILL until none is left.
 
     Args:
-        find: Looks the processes up anew; children may appear while others are being ended.
-        grace_s: How long SIGTERM may take.
-        on_stuck: Told once about the pids that SIGKILL does not end (a driver that hangs).
-        pause: Sleeps.
+        find: Finds the processes. It is called repeatedly, because new children may appear meanwhile.
+        grace_s: Seconds between SIGTERM and SIGKILL.
+        on_stuck: Called once with the pids that SIGKILL does not end (a driver that hangs).
+        pause: Sleeps for some seconds.
     """
     asked: Set[int] = set()
     begun = time.monotonic()
@@ -169,7 +171,7 @@ def sweep(
     while True:
         left = find()
         if not left:
-            pause(0.05)  # a process in the middle of exec shows no environment: look twice
+            pause(0.05)  # a process in the middle of exec shows no environment: scan twice
             left = find()
             if not left:
                 return

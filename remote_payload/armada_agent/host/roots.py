@@ -1,4 +1,4 @@
-"""Give each root a name of its own, once, so that home can tell an empty mount point from a cleared root."""
+"""Give each root a unique id, once, so that home can distinguish an empty mount point from a deleted root."""
 
 import os
 import time
@@ -12,10 +12,10 @@ _MOST_WIPES = 20
 
 
 def identify(root: str) -> Optional[str]:
-    """Read the root's own name; a root that has none gets one.
+    """Return the root's id; create one if it has none.
 
     Returns:
-        None where that can be neither read nor written: nothing is known of it then.
+        None if the id can be neither read nor written; then nothing is known about the root.
     """
     path = os.path.join(root, NAME)
     try:
@@ -29,12 +29,12 @@ def identify(root: str) -> Optional[str]:
 
 
 def describe(root: str) -> Dict[str, Any]:
-    """Say the root's name and, where homes wiped this folder, which names it had before, when and by whom."""
+    """Return the root's id and, if homes wiped this folder, its former ids with the time and the author of each wipe."""
     return {"root": identify(root), "wiped": _wipes(root)}
 
 
 def note_wipe(root: str, former: Optional[str], by: str) -> None:
-    """Give a wiped root its next name, with a word for the other homes whose runs were here."""
+    """Give a wiped root a new id, and leave a note for other homes whose runs were here."""
     wipes = _wipes(root)
     if former is not None:
         wipes.append({"root": former, "time": time.time(), "by": by})
@@ -42,7 +42,7 @@ def note_wipe(root: str, former: Optional[str], by: str) -> None:
 
 
 def was_wiped(root: str) -> bool:
-    """Tell whether a word for other homes stands here."""
+    """Return whether a wipe of this root is recorded."""
     return bool(_wipes(root))
 
 

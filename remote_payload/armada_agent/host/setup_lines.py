@@ -1,8 +1,8 @@
 """Run a host's shell lines (`setup:` in hosts.yaml, such as `module load cuda/12.4`), once per connection.
 
-A login shell runs them and says which environment they left; from then on it is ours, and so that of builds, of a batch
-system's tools, of supervisors and their jobs. The lines are a person's own and meant for a shell: they reach it as
-arguments, one each, nothing is put together. Jobs of a batch system have them in their job file as well.
+A login shell runs them and prints the resulting environment. This process adopts it, and with it builds, a batch
+system's tools, supervisors and their jobs. The user wrote the lines for a shell: each reaches it as one argument, and
+armada concatenates nothing. Jobs of a batch system have the lines in their job file, too.
 """
 
 import os
@@ -14,7 +14,7 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
 from armada_agent.host import job_variables, login_shell
 
-_PATIENCE_S = 25.0  # home waits 30 s for an answer; this sentence should come first
+_PATIENCE_S = 25.0  # home waits 30 s for an answer; this error should arrive before that
 _AGAIN_S = 60.0
 
 
@@ -30,15 +30,15 @@ _lock = threading.Lock()
 
 
 def use(lines: Any) -> None:
-    """Take the lines that home sent; nothing is run before something needs them."""
+    """Store the lines that home sent. They run only when something needs them."""
     _State.lines = [line for line in lines if parameters.is_text(line)] if isinstance(lines, list) else []
 
 
 def apply() -> None:
-    """Make the environment that the lines leave ours, unless it is.
+    """Make the environment that the lines produce this process's own, once.
 
     Raises:
-        AgentError: `environment`, naming the line that failed and what it said.
+        AgentError: `environment`, with the line that failed and its output.
     """
     failure = find_failure()
     if failure:
@@ -46,12 +46,12 @@ def apply() -> None:
 
 
 def exported() -> Dict[str, str]:
-    """Say what the lines, and the login shell that ran them, set; empty unless they were applied."""
+    """Return the variables that the lines and their login shell set; empty before they were applied."""
     return dict(_State.exported)
 
 
 def find_failure() -> Optional[str]:
-    """Run the lines unless that was done, and say which failed; None when all is well."""
+    """Run the lines if they have not run yet. Return the failure, or None."""
     with _lock:
         if not _State.lines or _State.is_done:
             return None
@@ -70,7 +70,7 @@ def find_failure() -> Optional[str]:
 
 
 def _adopt(before: Dict[str, str], environment: Dict[str, str]) -> None:
-    """Take the environment over; what was on PATH before and is not any more is looked through last."""
+    """Adopt the environment. Folders that were on PATH before and no longer are become its last entries."""
     for name in set(before) - set(environment):
         if name not in login_shell.OWN:
             del os.environ[name]

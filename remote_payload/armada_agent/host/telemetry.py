@@ -14,12 +14,12 @@ INTERVAL_S = 10.0
 
 
 def read_load(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer what the host is doing at this moment: cheap enough to be asked all day, unlike `host.facts`."""
+    """Return the host's current load. Unlike `host.facts`, this is cheap enough to be called all day."""
     disk = os.statvfs(call.root)
     try:
         load = gpus.measure() if gpus.is_installed() else []
     except gpus.GpuError:
-        load = []  # host.facts says what is wrong with it
+        load = []  # host.facts reports the error
     return {
         "time": time.time(),
         "gpus": load,
@@ -30,12 +30,12 @@ def read_load(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class Telemetry:
-    """A thread that measures until stopped; nvidia-smi may hang, so nothing ever waits for it.
+    """A thread that measures until it is stopped. nvidia-smi may hang, so nothing ever waits for this thread.
 
     Args:
         path: telemetry.jsonl.
         indexes: The GPUs of the run.
-        is_wanted: Whether the file's folder still is the run's.
+        is_wanted: Returns whether the file's folder is still the run's.
     """
 
     def __init__(self, path: str, indexes: Set[int], is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -85,7 +85,7 @@ class Telemetry:
 
 
 def memory_used() -> Optional[int]:
-    """Read how many bytes of memory are not available to new programs."""
+    """Return how many bytes of memory are not available to new programs."""
     try:
         with open("/proc/meminfo") as stream:
             amounts = parse_meminfo(stream.read())

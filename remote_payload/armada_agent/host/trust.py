@@ -1,4 +1,4 @@
-"""Apply the ownership rules: an error names the path, its owner, its mode, and what to do."""
+"""Apply the ownership rules. An error names the path, its owner, its mode, and the remedy."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from armada_agent.host import ownership
 
 
 def require_root(root: str) -> List[str]:
-    """Check a root, all folders above it, and what lies in it down to each run, environment and content.
+    """Check a root, all folders above it, and its content down to each run, environment and content.
 
     Returns:
-        A sentence for each folder above it that others may write and that is not refused.
+        A warning for each folder above it to which others may write and that is not refused.
 
     Raises:
         AgentError: `environment`.
@@ -35,10 +35,10 @@ def require_tree(top: str, root: str) -> None:
 
 
 def require_environment(folder: str) -> None:
-    """Check a Python environment: its own folder, and where Python and what starts with it are looked for.
+    """Check a Python environment: its own folder, and the folders where Python and its start-up files are found.
 
-    Not each of its 40,000 files: what lies in a folder that is ours and closed, we put there. Nor the Python of the
-    host's that it links to: clusters keep theirs under an account for software.
+    It does not check each of the 40,000 files: only armada writes into a folder that is ours and closed to others. It
+    does not check the host's Python to which the environment links: clusters keep theirs under a software account.
 
     Raises:
         AgentError: `environment`.
@@ -69,7 +69,7 @@ def require_foreign(folder: str) -> None:
 
 
 def require_program(path: str, root: str) -> None:
-    """Check a program below the root, and each folder between.
+    """Check a program below the root, and each folder between them.
 
     Raises:
         AgentError: `environment`.

@@ -1,8 +1,8 @@
-"""Find checkpoints of jobs that do not announce them: by a pattern, once they have not changed for a while.
+"""Find checkpoints of jobs that do not announce them, by a pattern, once they have not changed for a while.
 
-They are hard-linked into the outbox, which the job's own clearing up cannot touch. A job that writes over its last
-checkpoint in place writes over the linked bytes as well: that is noticed, the spoilt copy withdrawn, and from then on
-everything is copied instead.
+They are hard-linked into the outbox, where a cleanup by the job does not delete them. A job that overwrites its last
+checkpoint in place overwrites the linked bytes, too. The watch detects that, withdraws the damaged copy, and from then
+on copies instead of linking.
 """
 
 import glob
@@ -34,9 +34,9 @@ class CheckpointWatch:
 
     Args:
         paths: The run's files.
-        settings: `pattern`, relative to where the job works, and `quiet_s`.
-        journal: Told what was left out, and why.
-        clock: Seconds, never set back.
+        settings: `pattern`, relative to the job's working folder, and `quiet_s`.
+        journal: Records what was left out, and why.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class CheckpointWatch:
         return max((entry["step"] for entry in self._record["taken"]), default=None)
 
     def begin(self) -> None:
-        """Settle what lies there before a job starts, which may clear it away.
+        """Process existing files before a job starts, because the job may delete them.
 
-        Files that came with the code are no checkpoints of this run. What an earlier attempt wrote is taken if it had been
-        quiet before that attempt fell silent. What it may have been writing then is not taken, and kept aside.
+        Files that came with the code are not checkpoints of this run. A checkpoint of an earlier attempt is taken if it
+        had not changed for a while when that attempt was last seen alive. Otherwise that attempt may have been writing
+        it: it is kept aside and not taken.
         """
         silent_since = self._silent_since()
         found = self._find()
@@ -85,7 +86,7 @@ class CheckpointWatch:
         self._drop_superseded()
 
     def look(self) -> None:
-        """Take what has been quiet for long enough; withdraw what was written over."""
+        """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
         now = self._clock()
         found = self._find()
         self._withdraw_spoilt(dict(found))
@@ -100,11 +101,11 @@ class CheckpointWatch:
         self._seen = seen
 
     def finish(self, is_trusted: bool) -> None:
-        """Take what is whole now that every process of the job is gone.
+        """Take whole checkpoints after every process of the job has ended.
 
         Args:
-            is_trusted: The job ended by itself and well, so that whatever it wrote is finished. Otherwise it may have
-                died in the middle of a checkpoint, and only what was quiet before counts.
+            is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
+                died while it wrote a checkpoint, and only checkpoints that had not changed for a while count.
         """
         self.look()
         for path, inventory in self._find():
@@ -120,10 +121,10 @@ class CheckpointWatch:
         self._save()
 
     def origin(self, identity: str, attempt: int, moment: float) -> Tuple[int, float]:
-        """Give the attempt and the unix time under which the same checkpoint came first; these, where it is new.
+        """Return the attempt and the unix time of the first occurrence of a checkpoint; the arguments if it is new.
 
-        A job that was resumed may write its former checkpoints once more. Same step and bytes are the same checkpoint: under another
-        attempt's number its manifest, and so its name, would be another one, and it would come home a second time.
+        A resumed job may write an earlier checkpoint again. Same step and same bytes mean the same checkpoint. Another
+        attempt number would change its manifest and so its name, and home would fetch it a second time.
         """
         known = self._record["origins"].get(identity)
         if known is None:
@@ -135,7 +136,7 @@ class CheckpointWatch:
         return known[0], known[1]
 
     def note_published(self, folder: str, digest: str) -> None:
-        """Remember under which digest something taken lies in the outbox."""
+        """Remember the digest under which a checkpoint lies in the outbox."""
         taken = [entry for entry in self._record["taken"] if entry["folder"] == os.path.basename(folder)]
         if not taken:
             return
@@ -143,7 +144,7 @@ class CheckpointWatch:
             entry["digest"] = digest
             if not self._is_linked(entry):
                 entry["inventory"] = (
-                    None  # the outbox had the same from before: what the job does to its own spoils nothing
+                    None  # the outbox already had it from before: the job's own copy can change without harm
                 )
         self._record["taken"] = [
             entry for entry in self._record["taken"] if entry in taken or entry["digest"] != digest
@@ -151,13 +152,13 @@ class CheckpointWatch:
         self._save()
 
     def _is_linked(self, entry: Dict[str, Any]) -> bool:
-        """Tell whether what lies in the outbox is one with what was taken."""
+        """Return whether the checkpoint in the outbox consists of hard links to the job's files."""
         folder = self._paths.checkpoint(entry["digest"]).rstrip("/")
         there = _take_inventory(folder)
         return all(name in there and there[name][0] == facts[0] for name, facts in (entry["inventory"] or {}).items())
 
     def _find(self) -> List[Tuple[str, Inventory]]:
-        """List whatever matches, with what it consists of, oldest first; links and empty folders are no checkpoints."""
+        """List the matching checkpoints and their files, oldest first. Links and empty folders do not count."""
         root = os.path.realpath(self._paths.work)
         found = []
         for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern)):
@@ -180,12 +181,12 @@ class CheckpointWatch:
         step = self._step(path)
         name = self._free_name(step)
         part = os.path.join(self._paths.outbox, ".part-" + name)
-        shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while linking
+        shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while it linked
         try:
             is_copied = self._put(source, inventory, part)
             if _sign(_take_inventory(source)) != signature:
                 shutil.rmtree(part)
-                return  # it goes on changing after all
+                return  # it is still changing
             moment = _last_change(inventory)
             size = sum(facts[1] for name, facts in inventory.items() if name not in (ANNOUNCEMENT, MANIFEST))
             announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}, "size_bytes": size}
@@ -193,7 +194,7 @@ class CheckpointWatch:
             folder = ANNOUNCED + name
             os.rename(part, os.path.join(self._paths.outbox, folder))
         except FileNotFoundError:
-            shutil.rmtree(part, ignore_errors=True)  # cleared away by the job in this very moment
+            shutil.rmtree(part, ignore_errors=True)  # the job has just deleted it
             return
         entry = {
             "path": path,
@@ -209,14 +210,14 @@ class CheckpointWatch:
             earlier
             for number, earlier in enumerate(reversed(self._record["taken"]))
             if number < _REMEMBERED - 1 or os.path.lexists(os.path.join(self._paths.work, earlier["path"]))
-        ][::-1] + [entry]  # what still lies there and is forgotten would be taken anew
+        ][::-1] + [entry]  # entries whose files still exist must stay, or they would be taken again
         self._record["left"].pop(path, None)
         self._save()
 
     def _free_name(self, step: int) -> str:
-        """Choose a name for what is taken: the attempt's own, because the one before may live on a node that was believed dead.
+        """Return a name for a new checkpoint. It contains the attempt, because an earlier one may still run on a node believed dead.
 
-        A supervisor that was killed may have left a folder that its record does not have.
+        The name is also different from folders that a killed supervisor created but did not record.
         """
         attempt, number = newest(self._paths.attempts()) or 0, self._record["count"] + 1
         while os.path.lexists(os.path.join(self._paths.outbox, ANNOUNCED + "%d-%d-%d" % (step, attempt, number))):
@@ -224,7 +225,7 @@ class CheckpointWatch:
         return "%d-%d-%d" % (step, attempt, number)
 
     def _put(self, source: str, inventory: Inventory, part: str) -> bool:
-        """Link the files, or copy them where that must or can only be; says whether any was copied."""
+        """Hard-link the files, or copy them where necessary. Return whether any file was copied."""
         is_copied = False
         os.makedirs(part, mode=0o700)
         for relative in inventory:
@@ -240,13 +241,13 @@ class CheckpointWatch:
                 except OSError as error:
                     say(
                         "%s cannot be linked, so it is copied: %s" % (relative, error)
-                    )  # another file system, or not ours
+                    )  # another file system, or another owner
             shutil.copy2(origin, target)
             is_copied = True
         return is_copied
 
     def _step(self, path: str) -> int:
-        """Take the last number in a checkpoint's name for its step; one without is the next."""
+        """Return the last number in a checkpoint's name as its step; without a number, the next step."""
         numbers = _NUMBER.findall(path)
         if numbers:
             return int(numbers[-1])
@@ -268,13 +269,13 @@ class CheckpointWatch:
             self._save()
 
     def _silent_since(self) -> Optional[float]:
-        """Say when the attempt before this one was last seen alive, by its log or its supervisor's; None without one."""
+        """Return when the previous attempt was last seen alive, by the job's log and the supervisor's telemetry; None without one."""
         if not os.path.exists(self._paths.checkpoint_watch):
             return None
         return max(_changed_at(self._paths.output), _changed_at(self._paths.telemetry))
 
     def _keep_aside(self, path: str, inventory: Inventory) -> None:
-        """Link what may be incomplete to where no job clears it away; the links cost nothing while the job keeps it too."""
+        """Link a checkpoint that may be incomplete to a folder that no job deletes. Links need no space while the job keeps the files."""
         aside = os.path.join(self._paths.left, "before-attempt-%d" % (newest(self._paths.attempts()) or 1), path)
         source = os.path.join(self._paths.work, path)
         try:
@@ -291,7 +292,7 @@ class CheckpointWatch:
         self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
 
     def _drop_superseded(self) -> None:
-        """Delete what was kept aside of steps before one that is whole."""
+        """Delete checkpoints kept aside whose step is lower than that of a whole checkpoint."""
         last = self.last_step
         for folder in list_folder(self._paths.left):
             for match in glob.glob(os.path.join(glob.escape(os.path.join(self._paths.left, folder)), self._pattern)):
@@ -307,9 +308,9 @@ class CheckpointWatch:
 
 
 def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
-    """Find the newest whole checkpoint that an attempt can go on from.
+    """Find the newest whole checkpoint from which an attempt can resume.
 
-    Where the job wrote it is preferred to the outbox, whose files are not to be written to.
+    The job's own files are preferred to the outbox, whose files must not be written to.
 
     Returns:
         Its path and its step, or None.
@@ -329,7 +330,7 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
 
 
 def last_whole(paths: RunPaths) -> Optional[int]:
-    """Give the highest step that was taken and hashed, also where home has had it deleted here since."""
+    """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
     return max((entry["step"] for entry in _read_record(paths)["taken"] if entry["digest"]), default=None)
 
 
@@ -347,7 +348,7 @@ def _read_record(paths: RunPaths) -> Dict[str, Any]:
 
 
 def _is_origin(value: Any) -> bool:
-    """Tell whether this can stand in a manifest: an attempt and a unix time."""
+    """Return whether a value can be in a manifest as an attempt and a unix time."""
     if not isinstance(value, list) or len(value) != 2 or any(isinstance(each, bool) for each in value):
         return False
     attempt, moment = value
@@ -360,7 +361,7 @@ def _is_origin(value: Any) -> bool:
 
 
 def _is_taken(entry: Any) -> bool:
-    """Tell whether an entry is one of ours: what it names is read, and deleted where it was written over."""
+    """Return whether an entry of the record is valid: the files that it names are read, and deleted if they were overwritten."""
     if not isinstance(entry, dict):
         return False
     path, folder, digest, inventory = (entry.get(name) for name in ("path", "folder", "digest", "inventory"))
@@ -385,7 +386,7 @@ def _is_facts(value: Any) -> bool:
 
 
 def _take_inventory(path: str) -> Inventory:
-    """List the regular files below a path, or the path itself; nothing when it is not there any more."""
+    """List the regular files below a path, or the path itself; an empty inventory if it no longer exists."""
     if os.path.isfile(path):
         found = _describe(path)
         return {os.path.basename(path): found} if found else {}
@@ -414,7 +415,7 @@ def _changed_at(path: str) -> float:
 
 
 def _last_change(inventory: Inventory) -> float:
-    """Give the unix time of the newest file."""
+    """Return the unix time of the newest file's change."""
     return max(moment for _, _, moment in inventory.values()) / 1e9
 
 
@@ -424,7 +425,7 @@ def _sign(inventory: Inventory) -> str:
 
 
 def _is_overwritten(then: Inventory, now: Inventory) -> bool:
-    """Tell whether a file is the one that was linked, with other bytes."""
+    """Return whether a file has the same inode as the linked one but changed content."""
     return any(
         name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
     )

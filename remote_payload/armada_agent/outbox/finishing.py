@@ -1,8 +1,8 @@
 """Finish announced checkpoints: hash them at idle priority and name them by their manifest.
 
-Training goes on meanwhile, so everything here runs in one thread at nice 19 (on Linux a thread has its own niceness, and
-the disk scheduler derives its priority from that). A folder left by a supervisor that was killed is simply announced still:
-the next supervisor finishes it, or `orphans` where none comes. A lock keeps the two apart.
+Training continues meanwhile, so everything here runs in one thread at nice 19. (On Linux each thread has its own
+niceness, and the disk scheduler derives its priority from it.) A folder left by a killed supervisor is still announced:
+the next supervisor finishes it, or `orphans` if there is none. A lock keeps the two apart.
 """
 
 import contextlib
@@ -27,20 +27,20 @@ from armada_agent.records.journal import Journal
 _INTERVAL_S = 1.0
 _BLOCK = 1024 * 1024
 _TRIES = 3
-_TOO_MUCH = 1 << 53  # home takes no such number, so a checkpoint that bears one would never come home
+_TOO_MUCH = 1 << 53  # home refuses such a number, so its checkpoint would never come home
 
 
 class ChangedError(Exception):
-    """A file was written to, or vanished, while it was being hashed."""
+    """A file was changed or deleted while it was being hashed."""
 
 
 class Outbox:
-    """Watches a run's outbox from a thread.
+    """Watches a run's outbox in a thread.
 
     Args:
         paths: The run's files.
-        settings: The spec's `outbox`: how many checkpoints to keep, and how much disk to leave free.
-        journal: Where checkpoints and their thinning are announced.
+        settings: The spec's `outbox`: how many checkpoints to keep, and how much disk space to leave free.
+        journal: Records checkpoints and their deletion.
         checkpoint_watch: Finds the checkpoints of a job that announces none.
     """
 
@@ -64,10 +64,10 @@ class Outbox:
         self._thread.start()
 
     def finish(self, is_trusted: bool = False) -> None:
-        """Hash whatever is still announced, then end the thread.
+        """Hash the checkpoints that are still announced, then end the thread.
 
         Args:
-            is_trusted: The job ended well, so that whatever it wrote is finished.
+            is_trusted: The job ended well, so everything that it wrote is complete.
         """
         self._is_trusted = is_trusted
         self._finishing.set()
@@ -87,12 +87,12 @@ class Outbox:
             if is_last and not self.waiting():
                 return
             if is_last:
-                time.sleep(_INTERVAL_S)  # the disk is full, or a file still changes
+                time.sleep(_INTERVAL_S)  # the disk is full, or a file is still changing
             else:
                 self._finishing.wait(_INTERVAL_S)
 
     def _reap(self, is_last: bool) -> None:
-        """Take in the checkpoints that the job itself does not announce."""
+        """Take the checkpoints that the job itself does not announce."""
         if self._checkpoint_watch is None:
             return
         try:
@@ -107,10 +107,10 @@ class Outbox:
                 say("looking for checkpoints: %s" % error)
 
     def look(self, wait_s: Optional[float] = 0.0) -> None:
-        """Finish every announced checkpoint, then thin what is finished.
+        """Finish every announced checkpoint, then delete surplus ones.
 
         Args:
-            wait_s: For how long another process that is at it is waited for; None for as long as it takes.
+            wait_s: How many seconds to wait for another process that does the same; None waits without limit.
         """
         if self.waiting():
             self._finish_all(wait_s)
@@ -134,11 +134,11 @@ class Outbox:
             os.close(lock)
 
     def waiting(self) -> List[str]:
-        """List the announced checkpoints that are not given up."""
+        """List the announced checkpoints that have not failed too often."""
         return [folder for folder in self._paths.announced() if self._failures.get(folder, 0) < _TRIES]
 
     def given_up(self) -> List[str]:
-        """List those that could not be finished, as often as they were tried."""
+        """List the announced checkpoints that have failed too often."""
         return [folder for folder in self._paths.announced() if folder not in self.waiting()]
 
     def _try(self, folder: str) -> None:
@@ -181,7 +181,7 @@ class Outbox:
 
     def _relieve(self, error: OSError) -> None:
         say("the disk is full: %s" % error)
-        # While even a manifest finds no room, the floor is reached whatever it was set to.
+        # If there is no space even for a manifest, the disk's floor is reached, whatever its setting.
         with contextlib.suppress(OSError):
             thinning.thin(self._paths, dict(self._settings, disk_floor_bytes=1 << 62), self._journal, most=1)
 
@@ -193,22 +193,23 @@ def publish(
     clock: Callable[[], float],
     origin: Optional[Callable[[str, int, float], Tuple[int, float]]] = None,
 ) -> str:
-    """Hash an announced checkpoint and move it to the folder named by its manifest's SHA-256.
+    """Hash an announced checkpoint and move it to the folder that is named by its manifest's SHA-256.
 
     Args:
         paths: The run's files.
-        folder: Where it lies.
-        attempt: That of the job that wrote it.
-        clock: Gives unix time, for one announced without.
-        origin: Given what it is made of, its attempt and its time: those under which the same came first.
+        folder: The checkpoint's folder.
+        attempt: The attempt of the job that wrote it.
+        clock: Returns unix time, for an announcement without a time.
+        origin: Gets the checkpoint's identity, attempt and time, and returns the attempt and time of its first
+            occurrence.
 
     Returns:
         The digest.
 
     Raises:
-        ChangedError: It is still being written to.
-        ValueError: It was announced wrongly.
-        OSError: The disk would not have it.
+        ChangedError: It is still being written.
+        ValueError: Its announcement is wrong.
+        OSError: The disk refuses it.
     """
     content = _finished_manifest(folder)
     if content is None:
@@ -246,11 +247,11 @@ def _move(folder: str, target: str) -> None:
     except OSError:
         if not os.path.isdir(target):
             raise
-        shutil.rmtree(folder)  # the very same checkpoint is there already
+        shutil.rmtree(folder)  # the identical checkpoint already exists
 
 
 def _finished_manifest(folder: str) -> Optional[bytes]:
-    """Read the manifest of a folder that a killed supervisor hashed but did not move; its announcement is gone."""
+    """Read the manifest of a folder that a killed supervisor hashed but did not move. Its announcement is already deleted."""
     if os.path.exists(os.path.join(folder, ANNOUNCEMENT)):
         return None
     try:
@@ -276,12 +277,16 @@ def _read_announcement(folder: str) -> Dict[str, Any]:
     is_time = moment is None or (isinstance(moment, (int, float)) and 0 <= moment < _TOO_MUCH)
     if kind not in (None, "periodic", "final") or not is_time:
         raise ValueError("it was announced with an invalid kind or time")
-    json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is no JSON; home's parser would refuse the manifest
+    json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is not JSON; home's parser would refuse the manifest
     return {name: value for name, value in announcement.items() if value is not None}
 
 
 def _refuse_if_cut(listed: List[Dict[str, Any]], announced: object) -> None:
-    """A host that loses its power loses what it had not written yet: files come back shorter than they were."""
+    """Refuse files shorter than announced: a host that loses power loses what it has not yet written to disk.
+
+    Raises:
+        ValueError: The sizes differ.
+    """
     size = sum(entry["size"] for entry in listed)
     if isinstance(announced, int) and size != announced:
         raise ValueError("it had %d bytes when it was announced and has %d now" % (announced, size))

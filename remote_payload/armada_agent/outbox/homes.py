@@ -1,6 +1,7 @@
-"""The homes that registered for a run, and what each has said about its checkpoints.
+"""The homes that registered for a run, and what each has reported about its checkpoints.
 
-`runs/<id>/homes/<home>/` is written for that home alone, a file a word, so that two homes that speak at once do not undo each other.
+Only one home writes to `runs/<id>/homes/<home>/`, one file per report, so that two homes that report at once do not
+overwrite each other.
 """
 
 import os
@@ -28,7 +29,7 @@ Home = Dict[str, str]
 
 
 def read_asker(params: Dict[str, Any]) -> Optional[Home]:
-    """Read which home asks; None for one of the first release, which does not say.
+    """Return the home that sent a request; None for an armada of the first release, which does not identify itself.
 
     Raises:
         AgentError: `bad_request`.
@@ -45,9 +46,9 @@ def read_asker(params: Dict[str, Any]) -> Optional[Home]:
 
 
 def register(paths: RunPaths, home: Optional[Home]) -> None:
-    """Note that a home wants to hear of a run, and that it was here just now.
+    """Register a home for a run, and record that it was connected just now.
 
-    A disk that does not take it delays no sync; the next look tries again.
+    A full disk does not delay a sync: the next sync registers the home.
     """
     if home is None or not os.path.isdir(paths.folder):
         return
@@ -60,16 +61,16 @@ def register(paths: RunPaths, home: Optional[Home]) -> None:
             files.write_json(record, dict(home, time=time.time()))
         else:
             os.utime(record, (time.time(), time.time()), follow_symlinks=False)
-        files.remove(os.path.join(folder, _FORGOTTEN))  # it speaks again: that is a new word
+        files.remove(os.path.join(folder, _FORGOTTEN))  # the home is active again, so it is no longer forgotten
     except OSError:
         return
 
 
 def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:
-    """Keep what a home says about a checkpoint: that it holds it, or that it does not want it.
+    """Record what a home reports about a checkpoint: that it holds it, or that it does not want it.
 
     Raises:
-        OSError: The disk did not take it.
+        OSError: The disk refuses the record.
     """
     register(paths, home)
     said, unsaid = (_HELD, _UNWANTED) if is_wanted else (_UNWANTED, _HELD)
@@ -79,7 +80,7 @@ def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:
 
 
 def read_words(paths: RunPaths, digest: str) -> Words:
-    """Collect what homes said about a checkpoint."""
+    """Collect the reports of all homes about a checkpoint."""
     homes = registered_ids(paths)
     held: Set[str] = set()
     unwanted: Set[str] = set()
@@ -94,17 +95,17 @@ def read_words(paths: RunPaths, digest: str) -> Words:
 
 
 def registered_ids(paths: RunPaths) -> FrozenSet[str]:
-    """List the homes that want to hear of a run; one whose record cannot be read is one of them."""
+    """List the homes that are registered for a run. A home with an unreadable record counts as registered."""
     return frozenset(home for home in _every(paths) if not os.path.exists(os.path.join(paths.home(home), _FORGOTTEN)))
 
 
 def has_others(paths: RunPaths, asker: Optional[Home]) -> bool:
-    """Tell whether another home ever wanted to hear of a run, forgotten or not."""
+    """Return whether another home was ever registered for a run, forgotten or not."""
     return bool(set(_every(paths)) - {(asker or {}).get("id")})
 
 
 def drop_words(paths: RunPaths, digest: str) -> None:
-    """Forget what was said about a checkpoint that is no longer here."""
+    """Delete the reports about a checkpoint that is no longer here."""
     files.remove(paths.acknowledgement(digest))
     for home in _every(paths):
         for word in (_HELD, _UNWANTED):
@@ -112,9 +113,10 @@ def drop_words(paths: RunPaths, digest: str) -> None:
 
 
 def describe(paths: RunPaths) -> List[Dict[str, Any]]:
-    """Describe the homes that want to hear of a run.
+    """Describe the homes that are registered for a run.
 
-    `held` and `unwanted` are digests of checkpoints that are here; `settled` says that the home has all of the newest submission.
+    `held` and `unwanted` are digests of checkpoints on this host. `settled` means that the home has everything of the
+    newest submission.
     """
     ids = registered_ids(paths)
     if not ids:
@@ -140,13 +142,13 @@ def describe(paths: RunPaths) -> List[Dict[str, Any]]:
 
 
 def name_of(paths: RunPaths, home: str) -> str:
-    """Say which home it is, for people."""
+    """Return a home's name for display."""
     record = _read(os.path.join(paths.home(home), _RECORD)) or {}
     return "%s (home %s)" % (record.get("label") or NOBODY, home[:8])
 
 
 def find_lacking(paths: RunPaths, asker: Optional[Home]) -> Dict[str, str]:
-    """Say which other homes would lose something with a run's folder, and what: by id, a sentence for people."""
+    """Return the other homes that would lose something with a run's folder: for each id, a sentence about what it would lose."""
     found = {}
     for home in describe(paths):
         count = len(set(paths.checkpoints()) - set(home["held"]) - set(home["unwanted"]))
@@ -163,10 +165,10 @@ def find_lacking(paths: RunPaths, asker: Optional[Home]) -> Dict[str, str]:
 
 
 def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Register a home for runs that it has just learnt of.
+    """Register a home for runs that it has just found.
 
     Returns:
-        Those of them that are here.
+        Those of them that are on this host.
     """
     home = read_asker(params)
     asked = parameters.sequence(params, "run_ids")
@@ -179,10 +181,10 @@ def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Note that a home has all it wants of a run: as far as the submission, and the checkpoints, that it names.
+    """Record that a home has all it wants of a run, up to the submission and the checkpoints that it names.
 
     Raises:
-        AgentError: `bad_request` without a home, `not_found`.
+        AgentError: `bad_request`: the request names no home; `not_found`.
     """
     home = read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
@@ -199,10 +201,10 @@ def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def forget(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Let a home have no say any more, because a person named it: in all runs, until it speaks again.
+    """Forget a home that the user named, in all runs. It no longer protects checkpoints until it connects again.
 
     Returns:
-        The runs that it had a say in.
+        The runs for which it was registered.
     """
     asker = read_asker(params) or {}
     home = _checked_id(params.get("forget"))
@@ -215,7 +217,7 @@ def forget(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
                 files.write_json(os.path.join(_own_folder(paths, home), _FORGOTTEN), told)
                 done.append(run_id)
         except OSError:
-            continue  # whatever lies in one run's folder, the home is forgotten in the others
+            continue  # one damaged folder must not keep the home registered in the other runs
     return {"runs": done}
 
 
@@ -226,10 +228,10 @@ def _checked_id(value: object) -> str:
 
 
 def _own_folder(paths: RunPaths, home: str) -> str:
-    """Name where a home's words about a run are written.
+    """Return the folder of a home's reports about a run.
 
     Raises:
-        OSError: It leads somewhere else.
+        OSError: The folder is a link.
     """
     for folder in (paths.homes, paths.home(home)):
         require_own(folder)
@@ -241,7 +243,7 @@ def _every(paths: RunPaths) -> List[str]:
 
 
 def _said(paths: RunPaths, home: str) -> Tuple[Set[str], Set[str]]:
-    """List the checkpoints that a home holds, and those that it does not want; a listing is enough, however many there are."""
+    """List the checkpoints that a home holds, and those that it does not want. This reads names only, so it is fast for many."""
     names = list_folder(paths.home(home))
     held = {name[: -len(_HELD)] for name in names if name.endswith(_HELD)}
     unwanted = {name[: -len(_UNWANTED)] for name in names if name.endswith(_UNWANTED)}
@@ -252,7 +254,7 @@ def _said(paths: RunPaths, home: str) -> Tuple[Set[str], Set[str]]:
 
 def _is_settled(paths: RunPaths, home: str, newest_number: int) -> bool:
     up_to = _settled(paths, home).get("submission", -1)
-    up_to = 0 if up_to is None else up_to  # of a run that nobody had handed over
+    up_to = 0 if up_to is None else up_to  # of a run that was never submitted
     return isinstance(up_to, int) and up_to >= newest_number
 
 
@@ -264,7 +266,7 @@ def _read(path: str) -> Optional[Dict[str, Any]]:
     try:
         return files.read_json(path, limit=65536)
     except files.UnreadableError:
-        return None  # what cannot be read was not said
+        return None  # an unreadable report does not count
 
 
 def _modified_at(path: str) -> Optional[float]:

@@ -14,18 +14,18 @@ from armada_agent.paths import RunPaths, checked_digest
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
-_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
-_known: Dict[str, Dict[str, Any]] = {}  # by path: what was read once stays true, of this run alone
+_LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
+_known: Dict[str, Dict[str, Any]] = {}  # by path; a finished checkpoint never changes
 
 
 def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
-    """Describe every finished checkpoint, oldest first; damaged ones are left out."""
+    """Describe every finished checkpoint, oldest first, without damaged ones."""
     found = (describe(paths, digest) for digest in paths.checkpoints())
     return sorted((entry for entry in found if entry), key=lambda entry: (entry["created_at"], entry["step"]))
 
 
 def has_final(paths: RunPaths) -> bool:
-    """Tell whether a job announced its final checkpoint, finished or not."""
+    """Return whether a job announced its final checkpoint, finished or not."""
     files_of = [paths.checkpoint(digest, MANIFEST) for digest in paths.checkpoints()]
     files_of += [os.path.join(folder, name) for folder in paths.announced() for name in (ANNOUNCEMENT, MANIFEST)]
     return any(_kind(path) == "final" for path in files_of)
@@ -49,10 +49,10 @@ def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:
 
 
 def read_manifest(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Hand out a checkpoint's manifest, byte for byte: its SHA-256 is the checkpoint's digest.
+    """Return a checkpoint's manifest, byte for byte: its SHA-256 is the checkpoint's digest.
 
     Raises:
-        AgentError: `not_found`, or `io` when it is too large.
+        AgentError: `not_found`; `io`: it is too large.
     """
     paths, digest = _checkpoint(call, params)
     text = manifest_text(paths, digest, MANIFEST_LIMIT)
@@ -65,7 +65,7 @@ def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
     """Read a manifest byte for byte.
 
     Raises:
-        AgentError: `io`: it is larger, or no text.
+        AgentError: `io`: it is larger than `most_bytes`, or not text.
         OSError: It cannot be read.
     """
     with files.open_regular(paths.checkpoint(digest, MANIFEST)) as stream:
@@ -79,7 +79,7 @@ def manifest_text(paths: RunPaths, digest: str, most_bytes: int) -> str:
 
 
 def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Note that home holds a checkpoint, verified; only then may it be deleted here. `wanted: false` says that it will not fetch it.
+    """Record that home holds a checkpoint, verified. Only then may it be deleted here. `wanted: false`: home will not fetch it.
 
     Raises:
         AgentError: `not_found`.
@@ -111,10 +111,10 @@ def _summarise(path: str, digest: str) -> Optional[Dict[str, Any]]:
 
 
 def measure(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """Take from a manifest what is said of its checkpoint.
+    """Return the facts about a checkpoint that its manifest contains.
 
     Raises:
-        ValueError: It is none.
+        ValueError: This is not a manifest.
     """
     step, created_at, listed = manifest.get("step"), manifest.get("created_at"), manifest.get("files")
     is_list = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)

@@ -1,7 +1,8 @@
 """Finish announced checkpoints whose supervisor died, in a separate process at idle priority.
 
-A job may outlive its supervisor (the kernel killed it for memory, a person by mistake) and go on announcing; a job that
-ended with it may have announced just before. What is announced is whole, so it comes home like any other.
+A job may outlive its supervisor (the kernel killed it for memory, or a user by mistake) and continue to announce
+checkpoints. A job that died with it may have announced one just before. An announced checkpoint is complete, so it
+comes home like any other.
 """
 
 import os
@@ -19,14 +20,14 @@ _PAUSE_S = 1.0
 
 
 class _Aside(Journal):
-    """Writes into supervisor.log alone: a run's records belong to its supervisor, and one may come while we are at it."""
+    """Writes only to supervisor.log: a run's records belong to its supervisor, and one may start at any time."""
 
     def record(self, kind: str, **fields: Any) -> None:
         say("%s: %s" % (kind, ", ".join("%s=%s" % pair for pair in sorted(fields.items()))))
 
 
 def finish(root: str, run_id: str, submission: int) -> int:
-    """Finish what is announced, and note what cannot be, so that nobody hashes it again and again."""
+    """Finish announced checkpoints, and record the ones that fail, so that they are not hashed again and again."""
     if os.fork():
         os._exit(0)
     os.umask(0o077)

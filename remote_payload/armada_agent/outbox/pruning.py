@@ -1,4 +1,4 @@
-"""Delete checkpoints for home: only those that every home of the run has acknowledged, and never the newest."""
+"""Delete checkpoints at home's request: only those that every home of the run has acknowledged, and never the newest."""
 
 import contextlib
 import os
@@ -15,17 +15,17 @@ TRASH = ".trash-"
 
 
 def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Delete finished checkpoints; those that may not go are named with the reason.
+    """Delete finished checkpoints. Those that must stay are returned with the reason.
 
     Raises:
-        AgentError: `not_found` for a run that is not here.
+        AgentError: `not_found`: the run is not on this host.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     paths.require()
     asker = (homes.read_asker(params) or {}).get("id")
     wanted = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     for name in list_folder(paths.outbox):
-        if name.startswith(TRASH):  # somebody was killed between the rename and the end of the deletion
+        if name.startswith(TRASH):  # a process was killed between the rename and the end of the deletion
             shutil.rmtree(os.path.join(paths.outbox, name), ignore_errors=True)
     entries = listing.list_finished(paths)
     newest = entries[-1]["digest"] if entries else None
@@ -44,7 +44,7 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def _delete(paths: RunPaths, digest: str) -> None:
     trash = os.path.join(paths.outbox, TRASH + digest)
-    with contextlib.suppress(FileNotFoundError):  # the supervisor thinned it in this moment
+    with contextlib.suppress(FileNotFoundError):  # the supervisor has just deleted it
         os.rename(paths.checkpoint(digest).rstrip("/"), trash)
         files.fsync_folder(paths.outbox)
     homes.drop_words(paths, digest)

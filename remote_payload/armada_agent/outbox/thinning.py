@@ -13,15 +13,16 @@ from armada_agent.verdicts.thinning import choose, find_best
 
 
 def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int = 1000) -> None:
-    """On a nearly full disk, delete checkpoints: first those that every home of the run holds, then middle ones that one has not got.
+    """Delete checkpoints on a nearly full disk: first those that every home of the run holds, then intermediate ones that some home lacks.
 
-    While there is room nothing goes: an acknowledgement is an old word, and home, which can look, asks for what is to go (`outbox.prune`).
+    While there is space, nothing is deleted here: an acknowledgement may be out of date. Home can verify its copies,
+    and requests deletions itself (`outbox.prune`).
 
     Args:
         paths: The run's files.
         settings: `keep` and `disk_floor_bytes`.
-        journal: Told about every deletion.
-        most: How many to delete at most.
+        journal: Records every deletion.
+        most: The largest number of checkpoints to delete.
     """
     for _ in range(most):
         free = os.statvfs(paths.outbox)

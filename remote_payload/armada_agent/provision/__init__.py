@@ -1,1 +1,1 @@
-"""Say what this host has, and prepare what runs need: contents, environments, models."""
+"""Describe the host, and prepare what runs need: contents, environments, models."""

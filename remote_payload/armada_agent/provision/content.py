@@ -1,4 +1,4 @@
-"""Content-addressed folders (code, data, models): home stages them, every byte is verified here, then they are renamed."""
+"""Content-addressed folders (code, data, models). Home stages them; the agent verifies every byte, then renames them."""
 
 import hashlib
 import os
@@ -21,10 +21,10 @@ _BLOCK = 1024 * 1024
 
 
 def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say whether a content is here, and is what its hash says; when it is not here, make the folder it may be staged in.
+    """Report whether a content is on this host and matches its hash. If it is missing, create its staging folder.
 
     Raises:
-        AgentError: `environment` where what lies there is somebody else's, or other files.
+        AgentError: `environment`: what lies there belongs to another user, or its files do not match.
     """
     path, staging = places(call.root, params)
     present = os.path.isdir(path)
@@ -37,13 +37,13 @@ def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Check what was staged against its manifest and move it to its name; again is no harm.
+    """Check staged files against their manifest and move them to their final name. Repeating this does no harm.
 
-    Whatever is wrong is deleted from the staging folder before the answer, so that sending it again repairs it (rsync
-    takes a file of the right size for finished).
+    Wrong files are deleted from the staging folder before the answer, so that sending them again repairs them: rsync
+    treats a file of the right size as complete.
 
     Raises:
-        AgentError: `bad_request` for a manifest that is not that of `sha`, `io` for files that are not its.
+        AgentError: `bad_request`: the manifest does not match `sha`; `io`: files do not match the manifest.
     """
     path, staging = places(call.root, params)
     manifest = _checked_manifest(parameters.sequence(params, "manifest"), str(params["sha"]))
@@ -61,12 +61,12 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             integrity.note(record_path(path), staging, manifest)
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))
-        shutil.rmtree(staging, ignore_errors=True)  # another sender's, who comes too late
+        shutil.rmtree(staging, ignore_errors=True)  # from another sender that was later
     return {"path": path}
 
 
 def places(root: str, params: Dict[str, Any]) -> Tuple[str, str]:
-    """Name the folder of a content and the one it is staged in."""
+    """Return the folder of a content and its staging folder."""
     kind = params.get("kind")
     if kind not in KINDS:
         raise AgentError("bad_request", "`kind` must be one of %s" % ", ".join(KINDS))
@@ -75,24 +75,24 @@ def places(root: str, params: Dict[str, Any]) -> Tuple[str, str]:
 
 
 def find_code(root: str, folder: str) -> Optional[str]:
-    """Return the hash of a content, where a folder is one of code."""
+    """Return the hash of a content if the folder is one of code."""
     place, sha = os.path.split(os.path.normpath(folder))
     is_ours = place == os.path.join(root, "code") and len(sha) == 64 and set(sha) <= set("0123456789abcdef")
     return sha if is_ours else None
 
 
 def require_right(folder: str, sha: str, content: str, every_byte: bool, call: Call) -> None:
-    """Hold a content, or a copy of it, against its hash.
+    """Check a content, or a copy of it, against its hash.
 
     Args:
-        folder: What is looked at.
+        folder: The folder to check.
         sha: The hash.
         content: The content itself.
-        every_byte: As `integrity.find_problems` has it.
-        call: Told how far it is.
+        every_byte: As for `integrity.find_problems`.
+        call: Receives the progress.
 
     Raises:
-        AgentError: `environment`, naming what is wrong.
+        AgentError: `environment`, with the files that are wrong.
     """
     problems = integrity.find_problems(folder, sha, record_path(content), every_byte, call.progress)
     if problems:
@@ -103,7 +103,7 @@ def require_right(folder: str, sha: str, content: str, every_byte: bool, call: C
 
 
 def record_path(path: str) -> str:
-    """Name the file beside a content that says what is in it."""
+    """Return the path of the file next to a content that lists its files."""
     return os.path.join(os.path.dirname(path), ".manifest-%s.json" % os.path.basename(path))
 
 
@@ -128,14 +128,14 @@ def _checked_entry(entry: Any) -> Entry:
 
 
 def is_safe(path: Any) -> bool:
-    """Tell whether a path can only mean a file below a folder, and shows as what it is."""
+    """Return whether a path can only mean a file below a folder, and is displayed without change."""
     if not isinstance(path, str) or not parameters.is_text(path) or not path.isprintable():
         return False
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def _remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
-    """Delete everything but the wanted regular files; folders that hold none of them count as well."""
+    """Delete everything except the wanted regular files. Report folders without any of them, too."""
     names = {integrity.native(path) for path in wanted}
     folders = {name[:end] for name in names for end, letter in enumerate(name) if letter == "/"}
     found = []
@@ -148,7 +148,7 @@ def _remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
                 continue
             found.append("%r is not in the manifest" % relative)
             if stat.S_ISDIR(mode):
-                os.rmdir(path)  # bottom up: what was in it is gone
+                os.rmdir(path)  # bottom up: its content is already deleted
             else:
                 os.unlink(path)
     return found

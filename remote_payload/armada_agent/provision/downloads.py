@@ -1,4 +1,4 @@
-"""Download a source of `files:` into the content store: resumed where it broke off, verified, shared by runs."""
+"""Download a source of `files:` into the content store: resume, verify, and share it between runs."""
 
 import hashlib
 import os
@@ -22,11 +22,11 @@ _TOLD_EVERY_S = 1.0
 
 
 def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Download a source's files unless they are here.
+    """Download a source's files if they are missing.
 
     Raises:
-        AgentError: `conflict` where the source has changed since it was looked up; `environment` where its server
-            refuses or breaks off; `disk_full`.
+        AgentError: `conflict`: the source has changed since it was looked up; `environment`: its server refuses or
+            interrupts the download; `disk_full`.
     """
     asked = parameters.mapping(params, "source")
     try:
@@ -58,9 +58,9 @@ def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _fetch(call: Call, source: Source, staging: str) -> str:
-    """Download into the staging folder, then publish it under the name that its bytes give it."""
+    """Download into the staging folder, then publish the content under its hash."""
     if not source.identity:
-        shutil.rmtree(staging, ignore_errors=True)  # what lies there may be the beginning of another file
+        shutil.rmtree(staging, ignore_errors=True)  # an earlier, partial download may be of another file
     os.makedirs(staging, mode=0o700, exist_ok=True)
     progress = _Progress(call, source.items)
     manifest: List[Entry] = []
@@ -74,7 +74,7 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
     path, waiting = content.places(call.root, {"kind": "data", "sha": sha})
     with files.locked(os.path.join(os.path.dirname(path), ".lock-" + sha)):
         if not os.path.isdir(path):
-            shutil.rmtree(waiting, ignore_errors=True)  # of a sender that broke off; all of it is here
+            shutil.rmtree(waiting, ignore_errors=True)  # of an interrupted transfer; everything is here now
             _remove_others(staging, {entry[0] for entry in manifest})
             files.fsync_folders(staging)
             integrity.note(content.record_path(path), staging, manifest)
@@ -86,10 +86,10 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
 
 
 def _download(item: Item, target: str, progress: "_Progress") -> None:
-    """Download one file, again from where it broke off; a try that brought something does not count.
+    """Download one file, and resume after an interruption. An attempt that received bytes does not count as a failure.
 
     Raises:
-        AgentError: `environment` where the server refuses or breaks off again and again; `disk_full`.
+        AgentError: `environment`: the server refuses or interrupts too often; `disk_full`.
     """
     failures = 0
     while True:
@@ -121,7 +121,7 @@ def _download(item: Item, target: str, progress: "_Progress") -> None:
 
 
 def _pour(item: Item, target: str, had: int, progress: "_Progress") -> bool:
-    """Append what the server sends; tell whether that is all of it."""
+    """Append what the server sends. Return whether the file is complete."""
     try:
         answer = sources.opened(item, start=had)
     except urllib.error.HTTPError as refusal:
@@ -144,13 +144,13 @@ def _pour(item: Item, target: str, had: int, progress: "_Progress") -> bool:
 
 
 def _verified(item: Item, target: str) -> Entry:
-    """Read a file that has arrived.
+    """Hash a downloaded file.
 
     Raises:
-        AgentError: `environment` where its hash is not the one that was promised; the file is removed.
+        AgentError: `environment`: its hash is not the expected one; the file is deleted.
     """
     size = os.path.getsize(target)
-    sha256, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size)  # noqa: S324  # git's name of a file
+    sha256, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size)  # noqa: S324  # git's blob hash
     with files.open_regular(target) as stream:
         for block in iter(lambda: stream.read(_BLOCK), b""):
             sha256.update(block)
@@ -168,7 +168,7 @@ def _verified(item: Item, target: str) -> Entry:
 
 
 def _remove_others(staging: str, wanted: Set[str]) -> None:
-    """Remove what an earlier download left that the source no longer has."""
+    """Delete files of an earlier download that the source no longer has."""
     for parent, _, names in os.walk(staging):
         for name in names:
             path = os.path.join(parent, name)
@@ -177,7 +177,7 @@ def _remove_others(staging: str, wanted: Set[str]) -> None:
 
 
 def _unversioned(source: Source) -> str:
-    """Name the staging folder of a source whose server does not say when it changes: its address alone."""
+    """Return the staging folder's name for a source without a version: a hash of its URL alone."""
     return hashlib.sha256("\n".join(item.url for item in source.items).encode("utf-8")).hexdigest()
 
 
@@ -186,7 +186,7 @@ def _size(folder: str) -> int:
 
 
 class _Progress:
-    """Tells home how far a download is, about once a second."""
+    """Reports the progress of a download to home, about once a second."""
 
     def __init__(self, call: Call, items: List[Item]) -> None:
         self._call = call

@@ -16,7 +16,7 @@ from armada_agent.paths import list_folder
 from armada_agent.provision import flash_attention, pip_configuration, uv
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # what uv takes; no option
+_PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # a version for uv, not an option
 _INDEX = re.compile(r"https://[A-Za-z0-9][A-Za-z0-9._:/~-]{0,300}")
 _VERSION = re.compile(r"\d+(\.\d+)+(\.post\d+)?")
 _WHEEL = re.compile(r"(https|file)://[A-Za-z0-9._:/~{}+%-]{1,500}\.whl")
@@ -26,10 +26,10 @@ _SHOWN_LINES = 20
 
 
 def report(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say of each key whether its environment is `ready`, `building`, `partial` (given up half-way) or `absent`.
+    """Return for each key whether its environment is `ready`, `building`, `partial` (the build was interrupted) or `absent`.
 
     Raises:
-        AgentError: `environment` where somebody else could have changed one that is ready.
+        AgentError: `environment`: another user could have changed a ready one.
     """
     conditions = {key: _condition(call.root, _checked_key(key)) for key in parameters.sequence(params, "keys")}
     for key, condition in conditions.items():
@@ -39,17 +39,17 @@ def report(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def list_all(root: str) -> Dict[str, str]:
-    """Say of every environment there is, or being built, what `report` would."""
+    """Return what `report` returns, for every environment on this host."""
     names = {name[:-5] if name.endswith(".lock") else name for name in list_folder(os.path.join(root, "envs"))}
     conditions = {name: _condition(root, name) for name in sorted(names) if _KEY.fullmatch(name)}
     return {name: condition for name, condition in conditions.items() if condition != "absent"}
 
 
 def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Build an environment unless it is there.
+    """Build an environment if it is missing.
 
     Raises:
-        AgentError: `environment`, with the end of what uv said.
+        AgentError: `environment`, with the end of uv's output.
     """
     begun = time.monotonic()
     key = _checked_key(params.get("key"))
@@ -94,10 +94,10 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def find_python(root: str, key: Any) -> str:
-    """Name the interpreter of an environment.
+    """Return the path of an environment's interpreter.
 
     Raises:
-        AgentError: `environment` while it is not ready.
+        AgentError: `environment`: it is not ready.
     """
     if _status(root, _checked_key(key)) != "ready":
         raise AgentError(
@@ -110,21 +110,21 @@ def find_python(root: str, key: Any) -> str:
 def compose_environment(
     root: str, surroundings: Mapping[str, str], prefix: str, torch_index: Optional[str] = None
 ) -> Dict[str, str]:
-    """Build uv's environment: the host's own sources of packages, and caches on the root's file system.
+    """Return the environment variables for uv: the host's own package sources, and caches on the root's file system.
 
     Args:
         root: The host's root folder.
-        surroundings: Our own environment variables.
+        surroundings: The agent's own environment variables.
         prefix: `sys.prefix` of the Python whose pip is configured.
-        torch_index: Where torch's build for this machine is, unless the host names sources of its own: a mirror's
-            owner has decided already, and may not reach any other.
+        torch_index: The index of torch's build for this machine. It is ignored if the host names its own sources: a
+            mirror's owner has already chosen, and the host may not reach any other index.
     """
     environment = uv.clean_environment(surroundings)
-    # People keep their settings elsewhere and link to them.
+    # Users keep their settings elsewhere and link to them.
     options = pip_configuration.read(surroundings, prefix, lambda path: files.read_text(os.path.realpath(path)))
     for name, value in pip_configuration.translate(options, surroundings, os.path.exists).items():
         if name.startswith("UV_"):
-            environment.setdefault(name, value)  # who configured uv itself meant it
+            environment.setdefault(name, value)  # an explicit setting of uv takes precedence
         else:
             environment[name] = value
     if torch_index and not any(environment.get(name) for name in _SOURCES):
@@ -136,12 +136,13 @@ def compose_environment(
 
 
 class _Build:
-    """One attempt at one environment.
+    """One attempt to build one environment.
 
     Args:
-        call: The request it answers.
-        key: Its name.
-        lock: Descriptor of its lock; children keep it open, so that nobody builds beside one that outlived us.
+        call: The request that it answers.
+        key: The environment's key.
+        lock: Descriptor of its lock. Children keep it open, so that no second build starts while a child outlives the
+            agent.
         torch_index: See `compose_environment`.
         constraints: Versions that all packages keep to.
     """
@@ -187,11 +188,11 @@ class _Build:
         files.write_json(os.path.join(self._folder, _READY), ready)
 
     def _add_optional(self, install: List[str], optional: str) -> List[str]:
-        """Install what makes things faster where the host's index has it, and go without where it has not."""
+        """Install optional packages that make trainings faster if the host's index has them; otherwise continue without them."""
         listed = self._list("optional.txt", optional)
         names = ", ".join(line for line in optional.splitlines() if line)
         try:
-            # What is there stays as it was pinned.
+            # Installed packages keep their pinned versions.
             self._do(
                 install + ["--constraints", os.path.join(self._folder, "requirements.txt"), "--requirements", listed]
             )
@@ -279,7 +280,7 @@ def _status(root: str, key: str) -> str:
     folder = _folder(root, key)
     if not os.path.isdir(folder):
         return "absent"
-    # Its interpreter is a link to the host's: an upgrade there can take it away.
+    # Its interpreter links to the host's Python, which an upgrade there can delete.
     usable = os.access(os.path.join(folder, "bin", "python"), os.X_OK)
     return "ready" if usable and _is_ready(os.path.join(folder, _READY)) else "partial"
 

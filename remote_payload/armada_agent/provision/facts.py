@@ -1,4 +1,4 @@
-"""Describe this host: the machine, its tools, and the environments that are here."""
+"""Describe this host: the machine, its tools, and its environments."""
 
 import getpass
 import os
@@ -17,13 +17,13 @@ from armada_agent.provision import environment, uv
 
 
 def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Answer everything home wants to know before it plans a run here. Whatever is not there is null or empty.
+    """Return everything that home needs to plan a run on this host. Missing items are null or empty.
 
     Raises:
-        AgentError: `environment` where somebody else could change what is executed here.
+        AgentError: `environment`: another user could change what is executed here.
     """
     doubts = trust.require_root(call.root)
-    setup = setup_lines.find_failure()  # before the tools are looked for: it may bring them
+    setup = setup_lines.find_failure()  # before the search for tools: it may add them to PATH
     disk = os.statvfs(call.root)
     return {
         "hostname": process_identity.current_host()["hostname"],
@@ -63,7 +63,7 @@ def _gpus() -> List[Dict[str, Any]]:
     try:
         found, users = gpus.list_gpus(), gpus.list_users()
     except gpus.GpuError:
-        return []  # a driver without a GPU, or one that is broken: no GPU can be used here
+        return []  # a driver without a GPU, or a broken one: no GPU can be used here
     table = processes.scan()
     runs = {process.pid: process.run_id for process in table}
     for gpu in found:
@@ -89,7 +89,7 @@ def _glibc() -> Optional[str]:
 
 
 def _version(argv: Sequence[str]) -> Optional[str]:
-    """Ask a program for its version; its path when it says none, None when it is not there."""
+    """Return a program's version; its path if it prints none, None if it is missing."""
     path = shutil.which(argv[0])
     if path is None:
         return None
@@ -98,6 +98,6 @@ def _version(argv: Sequence[str]) -> Optional[str]:
             [path] + list(argv[1:]), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10
         )
     except (OSError, subprocess.SubprocessError):
-        return None  # a shim with nothing behind it
+        return None  # a shim without a program behind it
     version = re.search(r"\d+(?:\.\d+)+", said.decode("utf-8", "replace"))
     return version.group(0) if version else path

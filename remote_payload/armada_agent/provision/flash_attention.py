@@ -9,16 +9,16 @@ from armada_agent.host import limits
 from armada_agent.host.telemetry import parse_meminfo
 
 GIB = 1 << 30
-_JOB_BYTES = 9 * GIB  # of one nvcc with four threads, as flash-attn's setup.py reckons; 5 GiB with one
+_JOB_BYTES = 9 * GIB  # for one nvcc with four threads, by flash-attn's setup.py; 5 GiB with one
 _SMALL_JOB_BYTES = 5 * GIB
-_JOB_HOURS = 10.0  # measured elsewhere: 5 h with MAX_JOBS=2, 1 h with 10; for code of two generations of GPUs
+_JOB_HOURS = 10.0  # measured elsewhere: 5 h with MAX_JOBS=2, 1 h with 10; for two generations of GPUs
 _USUAL_ARCHITECTURES = 2
 
 Run = Callable[[List[str], Dict[str, str]], List[str]]
 
 
 class BuildPlan(NamedTuple):
-    """How flash-attn is compiled: `jobs` at once with `threads` each, in about `hours`."""
+    """How flash-attn is compiled: number of parallel `jobs`, `threads` of each, and the estimated `hours`."""
 
     jobs: int
     threads: int
@@ -29,20 +29,20 @@ class BuildPlan(NamedTuple):
 def install(
     request: Dict[str, Any], python_tag: str, installer: List[str], run: Run, say: Callable[[str], None]
 ) -> str:
-    """Put flash-attn into an environment.
+    """Install flash-attn in an environment.
 
     Args:
-        request: What home asked for: `mode`, `url`, `version`, `capabilities`, `required`.
-        python_tag: Of the environment's Python, `cp312`.
+        request: Home's request: `mode`, `url`, `version`, `capabilities`, `required`.
+        python_tag: The tag of the environment's Python, such as `cp312`.
         installer: `uv pip install --python …`.
-        run: Runs a command with further variables; raises AgentError.
-        say: Told how it goes.
+        run: Runs a command with additional variables; raises AgentError.
+        say: Receives progress messages.
 
     Returns:
-        What became of it, a sentence for READY.
+        The outcome, a sentence for READY.
 
     Raises:
-        AgentError: It was required and cannot be had.
+        AgentError: flash-attn is required and could not be installed.
     """
     try:
         if request.get("mode") == "build":
@@ -67,13 +67,13 @@ def install(
 
 
 def plan_build(memory_bytes: int, cores: int, capabilities: List[str]) -> BuildPlan:
-    """Decide how many compilers may run at once; flash-attn itself looks at the machine's memory, not at the job's.
+    """Decide how many compilers may run in parallel. flash-attn itself considers the machine's memory, not the job's limit.
 
     Raises:
-        AgentError: There is too little memory for even one.
+        AgentError: The memory does not suffice for one compiler.
     """
     architectures = sorted({capability.replace(".", "") for capability in capabilities}) or ["80", "90"]
-    # Code for 8.0 runs on 8.6 and 8.9, and is the only one of that generation that flash-attn compiles.
+    # Code for 8.0 runs on 8.6 and 8.9, and is the only code of that generation that flash-attn compiles.
     wanted = sorted({"80" if name in ("80", "86", "87", "89") else name for name in architectures}, key=int)
     threads = 4 if memory_bytes >= _JOB_BYTES else 1
     jobs = min(cores, memory_bytes // (_JOB_BYTES if threads > 1 else _SMALL_JOB_BYTES))
@@ -88,7 +88,7 @@ def plan_build(memory_bytes: int, cores: int, capabilities: List[str]) -> BuildP
 
 
 def free_memory_bytes() -> int:
-    """Tell how much memory a build may still take: what is free, and no more than a container's limit."""
+    """Return how many bytes of memory a build may use: the free memory, but at most a container's limit."""
     limit = limits.memory_bytes() or 0
     try:
         with open("/proc/meminfo") as stream:
@@ -118,7 +118,7 @@ def _build(request: Dict[str, Any], installer: List[str], run: Run, say: Callabl
         "CUDA_HOME": os.path.dirname(os.path.dirname(nvcc)),
     }
     run(installer + ["ninja", "wheel", "packaging", "setuptools", "psutil"], {})
-    # Without isolation: it must be compiled against the very torch that is in the environment.
+    # Without build isolation: it must be compiled against the torch of this environment.
     run(installer + ["--no-deps", "--no-build-isolation", "flash-attn==%s" % request.get("version")], variables)
     return "flash-attn %s, built here" % request.get("version")
 

@@ -1,4 +1,4 @@
-"""Ask the Hugging Face hub which commit a revision is, and which files it holds."""
+"""Query the Hugging Face hub for the commit of a revision and for its files."""
 
 import json
 import os
@@ -17,19 +17,19 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB = "https://huggingface.co"
 _HUB_S = 15.0
 _LONGEST_ANSWER = 32 * 1024 * 1024
-# What a plan may say about the way to the hub; everything else is the host's own.
+# A plan may set only these variables for access to the hub; all others come from the host.
 _VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
 
 
 class HubFile(NamedTuple):
-    """A file of a repository; `check` is `sha256:…` or git's `blob:…`, None where the hub gives no hash."""
+    """A file of a repository. `check` is `sha256:…` or git's `blob:…`, None if the hub gives no hash."""
 
     size: int
     check: Optional[str]
 
 
 class HubError(Exception):
-    """The hub gave no listing. `refused`: it answered, and said no."""
+    """The hub gave no listing. `refused`: the hub answered with an error."""
 
     def __init__(self, message: str, refused: bool) -> None:
         super().__init__(message)
@@ -38,10 +38,10 @@ class HubError(Exception):
 
 
 def checked_names(repo: str, revision: str) -> Tuple[str, str]:
-    """Return a repository's id and a revision.
+    """Return a repository's id and a revision, both checked.
 
     Raises:
-        AgentError: `bad_request` where they cannot be that.
+        AgentError: `bad_request`: they are not valid.
     """
     if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
         raise AgentError("bad_request", "%.100r is not the id of a model on the hub" % repo)
@@ -51,16 +51,16 @@ def checked_names(repo: str, revision: str) -> Tuple[str, str]:
 
 
 def variables(params: Dict[str, Any]) -> Dict[str, str]:
-    """Return what a request may say about the way to the hub."""
+    """Return the variables of a request that concern access to the hub."""
     given = parameters.texts(params, "variables")
     return {name: value for name, value in given.items() if name.upper() in _VARIABLES}
 
 
 def endpoint(params: Dict[str, Any]) -> str:
-    """Return the hub's address.
+    """Return the hub's URL.
 
     Raises:
-        HubError: HF_ENDPOINT is not one.
+        HubError: HF_ENDPOINT is not a URL.
     """
     found = variables(params).get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or _HUB
     if not re.match(r"https?://[^\s]+$", found):
@@ -69,22 +69,22 @@ def endpoint(params: Dict[str, Any]) -> str:
 
 
 def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, Dict[str, HubFile]]:
-    """Ask the hub for a revision's commit and its files.
+    """Query the hub for a revision's commit and its files.
 
     Args:
         kind: `models` or `datasets`.
         repo: The repository's id.
         revision: A branch, a tag or a commit.
-        params: The request's, with `variables` and `token`.
+        params: The request's parameters, with `variables` and `token`.
 
     Raises:
-        HubError: The hub refused, or cannot be reached.
+        HubError: The hub refuses, or cannot be reached.
     """
     address = endpoint(params)
     place = "%s/api/%s/%s/revision/%s" % (address, kind, repo, urllib.parse.quote(revision, safe=""))
     request = urllib.request.Request(place + "?blobs=true")  # noqa: S310  # `endpoint` checks the scheme
     if params.get("token") is not None:
-        # Not sent on when the hub names another address.
+        # Not sent when the hub redirects to another server.
         request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
     try:
         with urllib.request.urlopen(request, timeout=_HUB_S) as said:  # noqa: S310
@@ -108,7 +108,7 @@ def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> T
 
 
 def choose_files(names: List[str]) -> List[str]:
-    """Choose what a training reads of a model: not the same weights once more in another framework's format."""
+    """Choose the files that a training reads, without the same weights in another framework's format."""
     safe = any(name.endswith(".safetensors") and "/" not in name for name in names)
     foreign = (".msgpack", ".h5", ".ot", ".onnx", ".gguf", ".tflite", ".mlmodel", ".zip", ".tar.gz")
     chosen = [name for name in names if not name.endswith(foreign) and not name.startswith(("onnx/", "original/"))]

@@ -1,8 +1,8 @@
-"""Verify that a content's folder matches its hash: every byte, and no other files.
+"""Verify that a content's folder matches its hash: every byte, and no additional files.
 
-Code is read whole each time it is asked for: it is executed, and at most 200 MB. Data and models may be terabytes. They are
-read when they come; later, of those that nobody touched, only size, both times and inode are compared. What an older armada
-put there has no note of these; it is read whole once.
+Code is read completely at each check: it is executed, and it is at most 200 MB. Data and models may be terabytes. They
+are read completely on arrival; later, size, both times and inode show whether a file changed. Contents of an older
+armada have no record of these; they are read completely once.
 """
 
 import hashlib
@@ -21,23 +21,23 @@ _RECORD_LIMIT = 256 * 1024 * 1024
 
 
 def note(record: str, folder: str, manifest: List[Entry]) -> None:
-    """Write down a content's manifest, and what its files look like; they were read and are right."""
+    """Record a content's manifest and the metadata of its files, which have just been verified."""
     found, _ = _walk(folder)
     _write(record, manifest, found)
 
 
 def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say) -> List[str]:
-    """Hold a content against its hash.
+    """Check a content against its hash.
 
     Args:
         folder: The content, or a copy of it.
         sha: Its hash.
-        record: What `note` wrote; a content of an older armada has none.
-        every_byte: Read also what nobody has touched since.
-        say: Told about what takes long, with the fraction done.
+        record: The file that `note` wrote; contents of an older armada have none.
+        every_byte: Also read files whose metadata has not changed.
+        say: Receives messages about slow steps, with the fraction done.
 
     Returns:
-        What is wrong, a few words each; empty when all is right.
+        The problems, a few words each; empty if the content is right.
     """
     found, strange = _walk(folder)
     expected, seals = _read(record, sha)
@@ -55,7 +55,7 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
             manifest.append(known)
         else:
             was_read = True
-            # The manifest's mode: some network file systems have none.
+            # The mode in the manifest: some network file systems have no modes.
             mode = known[3] if known is not None else stat.S_IMODE(status.st_mode)
             manifest.append((name, status.st_size, hash_file(os.path.join(folder, native(name))), mode))
             if known is not None and known != manifest[-1]:
@@ -71,7 +71,7 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
 
 
 def digest(manifest: List[Entry]) -> str:
-    """Hash a manifest, spelt the one way that is hashed."""
+    """Return the hash of a manifest in its one canonical form."""
     listed = [list(entry) for entry in sorted(manifest)]
     return hashlib.sha256(json.dumps(listed, separators=(",", ":"), ensure_ascii=True).encode("ascii")).hexdigest()
 
@@ -86,12 +86,12 @@ def hash_file(path: str) -> str:
 
 
 def native(path: str) -> str:
-    """Spell a path so that its bytes on disk are UTF-8 under any locale (Python 3.6 with LANG=C thinks in ASCII)."""
+    """Encode a path so that its bytes on disk are UTF-8 in any locale (Python 3.6 with LANG=C uses ASCII)."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def _walk(folder: str) -> Tuple[Dict[str, os.stat_result], List[str]]:
-    """List the regular files below a folder by path, and the paths of everything else that is no folder."""
+    """List the regular files below a folder by path, and the paths of everything else that is not a folder."""
     found: Dict[str, os.stat_result] = {}
     strange: List[str] = []
     for parent, folders, names in os.walk(folder):
@@ -107,7 +107,7 @@ def _walk(folder: str) -> Tuple[Dict[str, os.stat_result], List[str]]:
 
 
 def _read(record: str, sha: str) -> Tuple[Dict[str, Entry], Dict[str, Any]]:
-    """Read the files that belong to a content, and their seals; nothing, where that is not noted or noted wrongly."""
+    """Read the files that belong to a content, and their recorded metadata. Both are empty if the record is missing or wrong."""
     try:
         noted = files.read_json(record, limit=_RECORD_LIMIT) or {}
         manifest: List[Entry] = [(path, size, sha256, mode) for path, size, sha256, mode in noted.get("manifest") or []]

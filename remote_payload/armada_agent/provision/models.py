@@ -1,4 +1,4 @@
-"""Download hub models on the login node, for workers without internet, into folders named by their commit."""
+"""Download hub models on the login node for workers without internet, into folders named by commit."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from armada_agent.provision.hub_listing import COMMIT, HubError
 
 _DROPPED = ("HF_HUB_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_OFFLINE", "PYTHONPATH")
 _SHOWN_LINES = 15
-# Runs in the environment's Python. What it is told comes over stdin: a token has no business in a list of processes.
+# Runs in the environment's Python. Its input comes over stdin: process lists would show a token.
 _FETCH = """
 import hashlib, json, os, sys, threading
 asked = json.load(sys.stdin)
@@ -49,13 +49,13 @@ for name, file in sorted(wanted.items()):
 
 
 def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say which commit a revision of a model is now, and where it lies or will lie here.
+    """Return the current commit of a model's revision, and the folder of its files.
 
-    Where the hub cannot be reached, the commit that was found last counts, if its files are here.
+    If the hub cannot be reached, the last known commit counts, provided that its files are here.
 
     Returns:
-        `commit` and `path`, null where they are not known; `present`; `size_bytes` of what would be fetched; `error` where
-        the hub did not answer; `refused` when it did, and said no.
+        `commit` and `path`, null if unknown; `present`; `size_bytes` to download; `error` if the hub did not answer;
+        `refused` if it answered with an error.
     """
     repo, revision = _checked(params)
     answer: Dict[str, Any] = {"commit": None, "path": None, "present": False, "size_bytes": None, "error": None}
@@ -75,15 +75,15 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         path = _Shelf(call.root, repo).folder(commit)
         answer.update(commit=commit, path=path, present=os.path.isdir(path))
         if answer["present"]:
-            trust.require_tree(path, call.root)  # its bytes were held against the hub's hashes when they came
+            trust.require_tree(path, call.root)  # its bytes were verified against the hub's hashes on arrival
     return answer
 
 
 def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Fetch a model with an environment's own huggingface_hub; every file is held against the hash the hub gives.
+    """Download a model with an environment's own huggingface_hub, and verify every file against the hub's hash.
 
     Raises:
-        AgentError: `environment`, with the end of what was said; `disk_full`.
+        AgentError: `environment`, with the end of the output; `disk_full`.
     """
     repo, revision = _checked(params)
     commit = parameters.text(params, "commit")
@@ -103,7 +103,7 @@ def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             staging = os.path.join(os.path.dirname(path), ".new-" + commit)
             os.makedirs(staging, mode=0o700, exist_ok=True)
             _fetch(call, python, repo, commit, staging, params, lock)
-            shutil.rmtree(os.path.join(staging, ".cache"), ignore_errors=True)  # the library's notes for going on
+            shutil.rmtree(os.path.join(staging, ".cache"), ignore_errors=True)  # the library's files for resuming
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))
             outcome = "fetched"
@@ -115,7 +115,7 @@ def fetch(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class _Shelf:
-    """Where one model's commits lie, and which of them a revision last was."""
+    """The folders of one model's commits, and the last known commit of each revision."""
 
     def __init__(self, root: str, repo: str) -> None:
         self._folder = os.path.join(root, "models", "hub", repo.replace("/", "--"))
@@ -144,7 +144,7 @@ def _checked(params: Dict[str, Any]) -> Tuple[str, str]:
 
 
 def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, List[str], int]:
-    """Ask the hub for a revision's commit, the files to fetch of it, and their size in bytes."""
+    """Query the hub for a revision's commit, the files to download, and their total size in bytes."""
     commit, found = hub_listing.list_files("models", repo, revision, params)
     wanted = hub_listing.choose_files(sorted(found))
     return commit, wanted, sum(found[name].size for name in wanted)

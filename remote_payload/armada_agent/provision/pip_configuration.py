@@ -1,6 +1,6 @@
-"""Read where this host gets packages from pip's configuration, and translate it for uv.
+"""Read the package sources of this host in pip's configuration, and convert them for uv.
 
-Values travel to uv as environment variables, because an index's URL may hold a password and arguments are public.
+uv gets the values in environment variables: an index's URL may contain a password, and other users can read arguments.
 """
 
 import configparser
@@ -12,12 +12,12 @@ _IGNORED_URL = re.compile(r"//[^/@\s]+@")
 
 
 def read(environment: Mapping[str, str], prefix: str, load: Callable[[str], str]) -> Dict[str, str]:
-    """Read the options that `pip install` would use here.
+    """Return the options that `pip install` would use here.
 
     Args:
         environment: Environment variables.
-        prefix: `sys.prefix` of the Python whose pip it is.
-        load: Returns a file's text, or an empty one when it is not there.
+        prefix: `sys.prefix` of the Python that pip belongs to.
+        load: Returns a file's text, or an empty string if the file is missing.
 
     Returns:
         Options by their long name, such as `index-url`.
@@ -32,7 +32,7 @@ def read(environment: Mapping[str, str], prefix: str, load: Callable[[str], str]
 
 
 def list_files(environment: Mapping[str, str], prefix: str, load: Callable[[str], str]) -> List[str]:
-    """List pip's configuration files in the order in which later ones win."""
+    """List pip's configuration files; later ones take precedence."""
     named = environment.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return []
@@ -40,7 +40,7 @@ def list_files(environment: Mapping[str, str], prefix: str, load: Callable[[str]
     global_folders = (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
     found = [os.path.join(folder, "pip", "pip.conf") for folder in reversed(global_folders) if folder]
     found.append("/etc/pip.conf")
-    if home and not (named and load(named)):  # a file named by the variable stands in for the user's own
+    if home and not (named and load(named)):  # a file named by the variable replaces the user's own
         own = environment.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
         found += [os.path.join(home, ".pip", "pip.conf"), os.path.join(own, "pip", "pip.conf")]
     found.append(os.path.join(prefix, "pip.conf"))
@@ -48,7 +48,7 @@ def list_files(environment: Mapping[str, str], prefix: str, load: Callable[[str]
 
 
 def parse(text: str) -> Dict[str, Dict[str, str]]:
-    """Parse a pip.conf; one that is damaged says nothing, as pip would not start with it either."""
+    """Parse a pip.conf. A damaged one counts as empty, as pip would not start with it either."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -60,19 +60,19 @@ def parse(text: str) -> Dict[str, Dict[str, str]]:
 def translate(
     options: Mapping[str, str], environment: Mapping[str, str], exists: Callable[[str], bool]
 ) -> Dict[str, str]:
-    """Say pip's options in uv's environment variables.
+    """Convert pip's options to uv's environment variables.
 
     Args:
-        options: From `read`.
-        environment: Environment variables, which hold a certificate for every program at times.
-        exists: Tells whether a local path is there: pip passes over missing folders of wheels, uv refuses them.
+        options: The result of `read`.
+        environment: Environment variables, which may name a certificate for all programs.
+        exists: Returns whether a local path exists: pip ignores missing folders of wheels, uv refuses them.
     """
     said = {}
     if options.get("index-url"):
         said["UV_DEFAULT_INDEX"] = options["index-url"]
     extra = options.get("extra-index-url", "").split()
     if extra:
-        # pip looks for the best version on every index; uv would stop at the first that knows the name.
+        # pip looks for the best version on every index; uv would stop at the first that has the package.
         said.update(UV_INDEX=" ".join(extra), UV_INDEX_STRATEGY="unsafe-best-match")
     links = [link for link in options.get("find-links", "").split() if _is_url(link) or exists(link)]
     if links:
@@ -98,7 +98,7 @@ def translate(
 
 
 def hide_passwords(text: str) -> str:
-    """Take user names and passwords out of the URLs in a text."""
+    """Remove user names and passwords from the URLs in a text."""
     return _IGNORED_URL.sub("//****@", text)
 
 

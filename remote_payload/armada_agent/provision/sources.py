@@ -1,4 +1,4 @@
-"""Look up what an experiment's `files:` name: paths of this host, addresses of the web, repositories of the hub."""
+"""Look up the sources of an experiment's `files:`: paths of this host, URLs, repositories of the hub."""
 
 import hashlib
 import json
@@ -27,12 +27,12 @@ class Item(NamedTuple):
     """One file to download.
 
     Attributes:
-        path: Below the content's folder.
-        url: Where it is.
-        size: In bytes, where that is known.
-        check: `sha256:…` or git's `blob:…`, where that is known.
-        version: The server's ETag, or its date where it gives none.
-        token: Sent as a bearer token; not to where the server redirects.
+        path: Its path below the content's folder.
+        url: Its URL.
+        size: Its size in bytes, if known.
+        check: `sha256:…` or git's `blob:…`, if known.
+        version: The server's ETag, or its date if it sends no ETag.
+        token: Sent as a bearer token, but not to a server to which this one redirects.
     """
 
     path: str
@@ -44,10 +44,10 @@ class Item(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a source is now.
+    """The present state of a source.
 
     Attributes:
-        identity: Another one as soon as its files may be others; empty where nothing tells.
+        identity: Changes whenever the source's files may have changed; empty if nothing shows that.
         items: Its files.
         is_folder: It is linked as a folder, not as its only file.
     """
@@ -58,7 +58,7 @@ class Source(NamedTuple):
 
 
 def look_up(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say of each source whether it can be had, how large it is and whether it is here; nothing is downloaded."""
+    """Report for each source whether it is available, its size, and whether it is on this host. Download nothing."""
     asked = parameters.sequence(params, "sources")
 
     def answer(source: Any) -> Dict[str, Any]:
@@ -80,11 +80,11 @@ def look_up(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def resolve(call: Call, source: Dict[str, Any], params: Dict[str, Any]) -> Source:
-    """Ask the source's server what it is now.
+    """Query the source's server for its present state.
 
     Raises:
-        AgentError: `bad_request` for what is no source.
-        HubError: The server refused, or cannot be reached.
+        AgentError: `bad_request`: this is not a source.
+        HubError: The server refuses, or cannot be reached.
     """
     if source.get("kind") == "web":
         return _web(call, source)
@@ -94,10 +94,10 @@ def resolve(call: Call, source: Dict[str, Any], params: Dict[str, Any]) -> Sourc
 
 
 def opened(item: Item, start: int = 0, length: Optional[int] = None) -> Any:
-    """Ask a server for a file from an offset on; its answer is 206 where it starts there, 200 where it starts at 0.
+    """Request a file from an offset on. A server answers 206 if it starts there, 200 if it starts at 0.
 
     Raises:
-        OSError: It refused (`urllib.error.HTTPError`), or cannot be reached.
+        OSError: The server refuses (`urllib.error.HTTPError`), or cannot be reached.
     """
     request = urllib.request.Request(item.url)  # noqa: S310  # the scheme was checked
     request.add_header("User-Agent", "armada")
@@ -112,10 +112,10 @@ def opened(item: Item, start: int = 0, length: Optional[int] = None) -> Any:
 
 
 def find_fetched(call: Call, source: Source) -> Optional[str]:
-    """Return the folder of a source's files where they are here, unchanged.
+    """Return the folder of a source's files if they are here and unchanged.
 
     Raises:
-        AgentError: `environment` where they were changed.
+        AgentError: `environment`: they were changed.
     """
     if not source.identity:
         return None
@@ -135,12 +135,12 @@ def find_fetched(call: Call, source: Source) -> Optional[str]:
 
 
 def note_path(root: str, identity: str) -> str:
-    """Name the file that says which content a source became."""
+    """Return the path of the file that records a source's content."""
     return os.path.join(root, "data", ".fetched-%s.json" % identity)
 
 
 def linked_path(folder: str, source: Source) -> str:
-    """Name what a job's link leads to."""
+    """Return the path to which a job's link points."""
     return folder if source.is_folder else os.path.join(folder, source.items[0].path)
 
 
@@ -181,7 +181,7 @@ def _web(call: Call, asked: Dict[str, Any]) -> Source:
     if sha256:
         promised = Source(_identity("sha256", name, str(sha256)), [Item(name, url, None, "sha256:%s" % sha256)], False)
         if find_fetched(call, promised) is not None:
-            return promised  # whatever has become of its server
+            return promised  # even if its server is unreachable
         size, version = _ask_size(promised.items[0])
         return promised._replace(items=[promised.items[0]._replace(size=size, version=version)])
     size, version = _ask_size(Item(name, url, None, None))
@@ -190,7 +190,7 @@ def _web(call: Call, asked: Dict[str, Any]) -> Source:
 
 
 def _ask_size(item: Item) -> Tuple[Optional[int], str]:
-    """Ask for one byte, because addresses that are signed for GET refuse HEAD."""
+    """Request one byte to learn the size, because URLs that are signed for GET refuse HEAD."""
     shown = hide_query(item.url)
     try:
         with opened(item, length=1) as said:
@@ -209,7 +209,7 @@ def _ask_size(item: Item) -> Tuple[Optional[int], str]:
 
 
 def hide_query(url: str) -> str:
-    """Shorten an address to what may be shown: a signed one carries its key in the query."""
+    """Remove the query of a URL for display: a signed URL has its key there."""
     return url.partition("?")[0][:300]
 
 

@@ -13,7 +13,7 @@ from armada_agent.foundation.session import Children
 from armada_agent.host import trust
 from armada_agent.provision import pip_configuration
 
-_OLDEST = (0, 5)  # the first to read its indexes from UV_DEFAULT_INDEX and UV_INDEX
+_OLDEST = (0, 5)  # the first that reads UV_DEFAULT_INDEX and UV_INDEX
 _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 _MACHINES = {"x86_64": "manylinux2014_x86_64", "aarch64": "manylinux2014_aarch64"}
 Say = Callable[[str], None]
@@ -23,7 +23,7 @@ def find(root: str) -> Optional[str]:
     """Find a uv that works and is new enough.
 
     Raises:
-        AgentError: `environment` where somebody else could have changed the one below the root.
+        AgentError: `environment`: another user could have changed the one below the root.
     """
     trust.require_program(own_path(root), root)
     candidates = [shutil.which("uv")]
@@ -37,10 +37,10 @@ def own_path(root: str) -> str:
 
 
 def obtain(root: str, children: Children, say: Say) -> str:
-    """Find uv, or install it under the root.
+    """Find uv, or install it below the root.
 
     Raises:
-        AgentError: `environment`, when neither pip nor venv can.
+        AgentError: `environment`: neither pip nor venv works.
     """
     found = find(root)
     if found:
@@ -48,7 +48,7 @@ def obtain(root: str, children: Children, say: Say) -> str:
     tools = os.path.join(root, "tools")
     os.makedirs(tools, mode=0o700, exist_ok=True)
     with files.locked(os.path.join(tools, ".uv.lock")):
-        found = find(root)  # somebody else may have put it there while we waited
+        found = find(root)  # another process may have installed it while this one waited
         if found:
             return found
         say("uv is not on this host: installing it into %s" % os.path.dirname(os.path.dirname(own_path(root))))
@@ -56,7 +56,7 @@ def obtain(root: str, children: Children, say: Say) -> str:
 
 
 def clean_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """Take out what would send packages, or Python itself, somewhere else."""
+    """Remove variables that would redirect package downloads, or Python itself."""
     cleaned = {name: value for name, value in environment.items() if name not in _FOREIGN}
     cleaned.update(
         PIP_USER="0",
@@ -90,7 +90,7 @@ def _install(root: str, tools: str, children: Children) -> str:
                 os.rename(staged, target)
                 return own_path(root)
     finally:
-        shutil.rmtree(staged, ignore_errors=True)  # they are there only when something failed
+        shutil.rmtree(staged, ignore_errors=True)  # exists only after a failure
         shutil.rmtree(staged + ".venv", ignore_errors=True)
     words = pip_configuration.hide_passwords("\n".join(said[-20:]))
     hint = "install python3-pip or python3-venv on the host, or put uv into ~/.local/bin there"
@@ -98,14 +98,15 @@ def _install(root: str, tools: str, children: Children) -> str:
 
 
 def _pips(venv: str) -> List[Tuple[List[str], List[str]]]:
-    """List ways to a pip: a command that must work first, and how to call it then."""
+    """Return ways to run pip: for each, a command that must succeed first, and the pip command."""
     python = sys.executable or "python3"
     ways = [([python, "-m", "pip", "--version"], [python, "-m", "pip"])]
     ways += [([path, "--version"], [path]) for path in map(shutil.which, ("pip3", "pip")) if path]
     own = os.path.join(venv, "bin", "python")
     ways.append(([python, "-m", "venv", venv], [own, "-m", "pip"]))
     if sys.version_info < (3, 8):
-        # pip 18, which Python 3.6 brings, knows neither today's platforms nor another Python's wheels; pip 21 does.
+        # pip 18, part of Python 3.6, supports neither today's platforms nor another Python's wheels; pip 21 supports
+        # both.
         ways.append(([own, "-m", "pip", "install", "--upgrade", "pip<22"], [own, "-m", "pip"]))
     return ways
 
@@ -115,12 +116,12 @@ def _try_pip(pip: List[str], staged: str, children: Children, said: List[str]) -
     ways = [install]
     platform = _MACHINES.get(os.uname().machine)
     if platform:
-        # An old pip on an old Python believes that it can use no wheel of uv, which is a program and needs neither.
+        # An old pip on an old Python rejects every wheel of uv, although uv is a program and needs neither.
         ways.append(
             install + ["--no-deps", "--ignore-requires-python", "--python-version", "3.11", "--platform", platform]
         )
     for way in ways:
-        shutil.rmtree(staged, ignore_errors=True)  # of the way before
+        shutil.rmtree(staged, ignore_errors=True)  # from the previous way
         if _run(way, children, said) and _works(os.path.join(staged, "bin", "uv")):
             return True
     return False

@@ -1,1 +1,1 @@
-"""What is written down about a run: state, events, the end, a request to stop, and whether its folder still is the run's."""
+"""A run's records: state, events, its end, requests to stop it, and whether its folder is still the run's."""

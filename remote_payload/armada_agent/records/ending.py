@@ -1,4 +1,4 @@
-"""The end of a run: which states are one, and how a job got there."""
+"""The end of a run: the states of an ended run, and how a job ended."""
 
 from typing import Dict, Optional
 
@@ -9,11 +9,11 @@ ENDED = ("succeeded", "failed", "cancelled")
 
 
 class Ending:
-    """How a job ended, in the words of state.json and exit.json.
+    """How a job ended, in the terms of state.json and exit.json.
 
     Attributes:
-        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty where nobody knows.
-        cause: Why a job failed by itself, for events.jsonl.
+        steps: `step_before` and `step` of the newest whole checkpoint, for exit.json; empty if unknown.
+        cause: Why a job failed on its own, for events.jsonl.
     """
 
     def __init__(self, state: str, reason: Optional[str] = None, message: Optional[str] = None) -> None:
@@ -26,7 +26,7 @@ class Ending:
         self.cause: Optional[Cause] = None
 
     def with_status(self, status: Optional[int]) -> "Ending":
-        """Note a process's return code, which is negative for a signal."""
+        """Return this ending with a process's return code, which is negative for a signal."""
         if status is not None:
             self.exit_code = status if status >= 0 else None
             self.signal = -status if status < 0 else None

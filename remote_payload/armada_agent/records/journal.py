@@ -12,16 +12,16 @@ from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
 from armada_agent.records.place import Place
 
-_LONGEST_MESSAGE = 500  # of an event; state.json has the whole
+_LONGEST_MESSAGE = 500  # characters of an event's message; state.json has the whole message
 
 
 class Journal:
-    """Writes a run's state and events in order, keeping what cannot be written yet.
+    """Writes a run's state and events in order, and keeps in memory what cannot be written yet.
 
     Args:
         paths: The run's files.
-        submission: The submission whose supervisor writes.
-        clock: Gives unix time.
+        submission: The submission of the supervisor that writes.
+        clock: Returns unix time.
     """
 
     def __init__(self, paths: RunPaths, submission: int, clock: Callable[[], float] = time.time) -> None:
@@ -48,18 +48,18 @@ class Journal:
         }
 
     def take_up(self, attempt: int) -> None:
-        """Go on with the records of a supervisor of the same submission that was killed."""
+        """Continue the records of a killed supervisor of the same submission."""
         self._seq = max(self._seq, _last_seq(self._paths))
         try:
             earlier = files.read_json(self._paths.state) or {}
         except files.UnreadableError:
-            earlier = {}  # torn by whatever killed it
+            earlier = {}  # cut short when its supervisor was killed
         if earlier.get("submission") == self.state["submission"]:
             self.state.update({name: earlier[name] for name in self.state if name in earlier})
         self.state["attempt"] = attempt
 
     def update(self, **changes: Any) -> None:
-        """Change the state, with an event that says so."""
+        """Change the state and append an event about the change."""
         with self._lock:
             self.state.update(changes)
             shown = {name: self.state[name] for name in ("state", "reason", "message")}
@@ -75,11 +75,11 @@ class Journal:
             self._do(lambda: files.append_line(self._paths.events, event))
 
     def write_json(self, path: str, value: Dict[str, Any]) -> None:
-        """Write a file after everything recorded before it."""
+        """Write a file after everything that was recorded before it."""
         self._do(lambda: files.write_json(path, value))
 
     def conclude(self, ending: Ending) -> None:
-        """Write a run's end: the attempt's exit first, the state last, the secrets gone in between."""
+        """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state."""
         now = self._clock()
         self.close_attempt(ending, now)
         self._do(lambda: files.remove(self._paths.secrets))
@@ -87,19 +87,19 @@ class Journal:
         self.settle()
 
     def requeue(self, ending: Ending) -> None:
-        """Write the end of an attempt after which the run waits for its next; its secrets stay for that."""
+        """Write the end of an attempt after which the run waits for its next one. The secrets stay for the next attempt."""
         now = self._clock()
         self.close_attempt(ending, now)
         self.update(state="queued", reason=ending.reason, message=ending.message, gpus=[], queued_at=now)
         self.settle()
 
     def close_attempt(self, ending: Ending, now: Optional[float] = None) -> None:
-        """Write the exit of the attempt that runs, if one was begun."""
+        """Write the exit of the current attempt, if one has begun."""
         attempt = self.state["attempt"]
         if attempt:
             told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
             told.update(ending.steps)
-            if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again, with another end
+            if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again with another end
                 self._failed_attempt = attempt
                 shown = {name: told[name] for name in ("exit_code", "signal")}
                 shown["submission"] = self.state["submission"]
@@ -108,11 +108,11 @@ class Journal:
             self.write_json(self._paths.attempt(attempt, "exit.json"), told)
 
     def flush(self) -> bool:
-        """Write what is pending; False when the disk would not take it."""
+        """Write what is pending; return False if the disk did not take it."""
         with self._lock:
             while self._pending:
                 if not self.place.is_ours(at_once=True):
-                    self._pending.clear()  # a folder of this name, if there is one, is not the run's
+                    self._pending.clear()  # if a folder of this name exists, it is not the run's
                     return True
                 try:
                     self._pending[0]()
@@ -120,14 +120,14 @@ class Journal:
                     if os.path.isdir(self._paths.folder):
                         self._tell(error)
                         return False
-                    self._pending.clear()  # the run's folder was deleted under us: there is nowhere to write
+                    self._pending.clear()  # the run's folder was deleted: there is nowhere to write
                     return True
                 del self._pending[0]
             self._told = False
             return True
 
     def settle(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Write everything, however long the disk stays full."""
+        """Write everything, and wait as long as the disk is full."""
         while not self.flush():
             pause(1.0)
 

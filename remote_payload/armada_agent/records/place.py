@@ -1,4 +1,4 @@
-"""Tell whether a run's folder still is the one that its supervisor began in, or whether it was deleted or made anew."""
+"""Detect whether a run's folder is still the one in which its supervisor started, or was deleted or created again."""
 
 import os
 import time
@@ -11,10 +11,11 @@ _TICK_S = 1.0
 
 
 class Place:
-    """Whether a run's folder still is the one that its supervisor began in.
+    """Whether a run's folder is still the one in which its supervisor started.
 
-    Somebody may have deleted it, or only what was in it (`rm -r` while the job writes); a job, or another supervisor of the
-    same run, may have made it anew. Under a file system that was mounted again it has another number, and is the same.
+    Somebody may delete the folder, or only its content (`rm -r` while the job writes). A job, or another supervisor of
+    the same run, may then create it again. If the file system was mounted again, the folder has another device number
+    but is the same folder.
     """
 
     def __init__(self, paths: RunPaths, submission: int) -> None:
@@ -26,11 +27,11 @@ class Place:
         self._is_anothers: Callable[[], bool] = lambda: False
 
     def until(self, is_anothers: Callable[[], bool]) -> None:
-        """Have it be ours only until `is_anothers` says that somebody else writes there now."""
+        """Set a function that returns whether another supervisor writes to the folder now. If it does, the folder is no longer ours."""
         self._is_anothers = is_anothers
 
     def is_ours(self, at_once: bool = False) -> bool:
-        """Tell whether what we write there is written for anybody; looks once a second at most, unless asked to `at_once`."""
+        """Return whether the folder is still this supervisor's. Check at most once a second, or immediately if `at_once`."""
         now = time.monotonic()
         if at_once or now - self._looked_at > _TICK_S:
             self._looked_at = now
@@ -50,7 +51,7 @@ class Place:
 
 
 def is_gone(paths: RunPaths) -> bool:
-    """Tell whether nothing of a run is on the host: no folder, or one that its job or its supervisor made again."""
+    """Return whether nothing of a run is left: no folder, or only an empty one that its job or supervisor created again."""
     if not os.path.isdir(paths.folder):
         return True
     return not os.path.lexists(paths.spec) and not paths.submissions() and not paths.checkpoints()

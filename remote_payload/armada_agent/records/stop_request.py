@@ -1,4 +1,4 @@
-"""Read stop.json: somebody asks for the end of a run."""
+"""Read stop.json, a request to stop a run."""
 
 from typing import Any, Dict, Optional
 
@@ -7,7 +7,7 @@ from armada_agent.paths import RunPaths
 
 
 def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Read stop.json; a damaged one is a request to stop all the same."""
+    """Read stop.json. A damaged file also counts as a request to stop."""
     try:
         return files.read_json(paths.stop)
     except files.UnreadableError:
@@ -15,6 +15,6 @@ def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
 
 
 def concerns(stop_request: Dict[str, Any], submission: int) -> bool:
-    """Tell whether a stop request was about this submission; one from before any submission is about all of them."""
+    """Return whether a stop request applies to this submission. One from before the first submission applies to all of them."""
     number = stop_request.get("submission")
     return not isinstance(number, int) or submission <= number

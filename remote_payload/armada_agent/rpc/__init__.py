@@ -1,1 +1,1 @@
-"""The conversation with home: requests, answers and the bytes that follow them."""
+"""The connection with home: requests, answers and the bytes that follow them."""

@@ -1,6 +1,6 @@
-"""Send files of runs in blocks over channels of their own: the bytes follow the answer's line.
+"""Send files of runs in blocks. The bytes follow the answer's line.
 
-Home asks for many blocks at once on several channels, so one large file arrives over all of them.
+Home requests many blocks at once on several channels, so that one large file arrives over all of them.
 """
 
 import os
@@ -19,7 +19,7 @@ def read(call: Call, params: Dict[str, Any]) -> None:
     """Answer with `{"size_bytes": n}` and, after that line, exactly n bytes of a regular file.
 
     Raises:
-        AgentError: `not_found`; `bad_request` for a path that may not travel or reaches through a link.
+        AgentError: `not_found`; `bad_request`: the file may not be sent, or its path contains a link.
     """
     offset = parameters.integer(params, "offset")
     length = min(LONGEST_BLOCK, parameters.integer(params, "length"))
@@ -33,7 +33,7 @@ def read(call: Call, params: Dict[str, Any]) -> None:
 
 
 def _copy(source: int, output: int, offset: int, size: int) -> None:
-    """Put `size` bytes into the output whatever happens to the file: home counts them, and checks them afterwards."""
+    """Write exactly `size` bytes to the output whatever happens to the file: home counts the bytes and verifies them afterwards."""
     done = 0
     while done < size:
         try:
@@ -41,7 +41,7 @@ def _copy(source: int, output: int, offset: int, size: int) -> None:
         except BrokenPipeError:
             raise
         except OSError:
-            break  # not between these kinds of files, or a disk that fails: the slow way tells which
+            break  # sendfile does not work for these files, or the disk fails: the copy below shows which
         if sent == 0:
             break
         done += sent
@@ -58,4 +58,4 @@ def _piece(source: int, offset: int, size: int) -> bytes:
         found = os.pread(source, size, offset)
     except OSError:
         found = b""
-    return found or b"\0" * size  # truncated meanwhile, or unreadable: home sees another SHA-256 than it wants
+    return found or b"\0" * size  # truncated or unreadable by now; home sees a SHA-256 that does not match

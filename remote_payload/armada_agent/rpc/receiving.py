@@ -1,7 +1,7 @@
 """Receive contents as one tar stream after a request's line, for hosts without a usable rsync.
 
-Nothing counts because it arrived: `content.publish` checks every hash, as after rsync. What a broken link left is kept, and
-home sends the rest of it: a member with an `ARMADA.offset` goes on where the file ends.
+An arrived file is not trusted: `content.publish` checks every hash, as after rsync. What a broken connection left is
+kept, and home sends only the rest of it: a member with an `ARMADA.offset` is appended to the file's end.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from armada_agent.provision import content
 
 OFFSET = "ARMADA.offset"
 _PIECE = 1024 * 1024
-_MOST_LISTED = 50000  # an answer is one line; whatever is not listed is sent again
+_MOST_LISTED = 50000  # an answer is one line; files that are not listed are sent again
 
 
 def list_staged(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say what of a content an earlier transfer left here: paths and sizes."""
+    """Return the paths and sizes in bytes of a content's files that an earlier transfer left here."""
     _, staging = content.places(call.root, params)
     found: List[List[Any]] = []
     for parent, _, names in os.walk(staging):
@@ -36,10 +36,10 @@ def list_staged(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def receive(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Take a tar stream from the conversation's input into a content's staging folder; nothing can be asked after it.
+    """Read a tar stream from the connection's input into a content's staging folder. The connection takes no requests after it.
 
     Raises:
-        AgentError: `bad_request` for a member that is not a regular file below the folder, or no tar stream.
+        AgentError: `bad_request`: a member is not a regular file below the folder, or the data is not a tar stream.
     """
     if threading.current_thread() is not threading.main_thread():
         raise AgentError("bad_request", "no data follows this request")
@@ -88,8 +88,8 @@ def _write(source: Any, target: BinaryIO, offset: int, size: int) -> None:
 
 @contextlib.contextmanager
 def _opened(staging: str, name: str) -> Iterator[BinaryIO]:
-    """Open a file below the folder for writing, made with the folders on its way; no link is followed."""
-    parts = [part.encode("utf-8") for part in name.split("/")]  # whatever the locale
+    """Open a file below the folder for writing, and create the folders on its path. Follow no link."""
+    parts = [part.encode("utf-8") for part in name.split("/")]  # independent of the locale
     current = os.open(staging, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:

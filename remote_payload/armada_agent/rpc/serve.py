@@ -1,7 +1,7 @@
-"""The conversation with home: JSON-RPC 2.0, one object per line, many requests in flight.
+"""The connection with home: JSON-RPC 2.0, one object per line, many requests at once.
 
-Only what a hello needs is imported here: a Python that is not home's compiles every module anew (1 ms per 100
-lines on a slow login node).
+This module imports only what a hello needs. If the host's Python version is not home's, it compiles every module (1 ms
+per 100 lines on a slow login node).
 """
 
 import importlib
@@ -65,15 +65,15 @@ _LONGEST_MESSAGE = 8000
 def serve(
     root: str, nonce: str, agent_path: str, stdin: BinaryIO, pending: Iterable[bytes] = (), setup: Iterable[str] = ()
 ) -> None:
-    """Answer home until it hangs up; never returns.
+    """Answer requests until home closes the connection; never return.
 
     Args:
         root: Absolute path of the host's root folder.
-        nonce: Marks our hello among whatever else the login printed.
-        agent_path: The zipapp this code was imported from.
-        stdin: Where requests come from.
-        pending: Request lines that arrived before the agent did.
-        setup: Lines of shell the host needs before anything; run when something needs them.
+        nonce: Marks the agent's hello among other output of the login.
+        agent_path: The zipapp that this code was imported from.
+        stdin: The stream of requests.
+        pending: Request lines that arrived before the agent.
+        setup: Shell lines that set up the host; run when first needed.
     """
     if setup:
         from armada_agent.host import setup_lines
@@ -101,24 +101,24 @@ def serve(
             answer = _answer(session, line)
             if answer is not None:
                 session.send(answer)
-            break  # what comes now is no line
+            break  # the following bytes are not lines
         workers.take(line)
     session.children.end_all()
-    os._exit(0)  # threads may be in the middle of answers nobody will read
+    os._exit(0)  # threads may still be writing answers that nobody reads
 
 
 def _is_followed(line: bytes) -> bool:
-    """Tell whether a request is the one that bytes follow, without parsing every line twice."""
+    """Return whether bytes follow a request, without parsing every line twice."""
     if b'"content.receive"' not in line[:256]:
         return False
     try:
         return bool(json.loads(line.decode("utf-8")).get("method") == "content.receive")
     except (ValueError, AttributeError, RecursionError):
-        return False  # whoever answers it says so
+        return False  # the method that answers it reports the error
 
 
 def _private_output() -> int:
-    """Keep stdout for answers alone; whatever else prints goes to stderr."""
+    """Reserve stdout for answers; redirect all other output to stderr."""
     sys.stdout.flush()
     output = os.dup(1)
     os.dup2(2, 1)
@@ -126,7 +126,7 @@ def _private_output() -> int:
 
 
 class _Workers:
-    """Threads that answer requests, started as they are needed."""
+    """Threads that answer requests; each is started when it is needed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -187,12 +187,12 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
         traceback.print_exc()
         return _refusal(request_id, AgentError("internal", "%s: %s" % (type(error).__name__, error)))
     if result is None:
-        return None  # the method has answered by itself
+        return None  # the method has already sent its answer
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def _missing(session: Session) -> Optional[AgentError]:
-    """Say why nothing is found: the root went away under this conversation, and our own program with it."""
+    """Explain why a method or file is not found: the root, and with it the agent's program, was deleted during this connection."""
     if os.path.exists(session.agent_path):
         return None
     message = "all of armada's below %s is gone: wiped a moment ago (armada hosts release --wipe), or no longer mounted"

@@ -1,4 +1,4 @@
-"""Run folders on a host: create them atomically, list them, remove them."""
+"""Run folders on a host: create them atomically, list them, delete them."""
 
 import json
 import os
@@ -20,15 +20,15 @@ from armada_agent.runs.observation import Evidence
 
 _MOST_SPECS = 200
 _LONGEST_STATE = 40
-_SPECS_LIMIT = 4 * 1024 * 1024  # of one answer: a line holds at most 8 MiB
+_SPECS_LIMIT = 4 * 1024 * 1024  # bytes in one answer: a line has at most 8 MiB
 _LAUNCH_FILE = re.compile(r"launch/[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
 
 
 def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Make a run's folder, and hand it over in the same breath where a submission is named; both again change nothing.
+    """Create a run's folder and, if the request names a submission, submit the run. Repeating the request changes nothing.
 
     Raises:
-        AgentError: `conflict` when the run exists with another spec; what `run.submit` raises.
+        AgentError: `conflict`: the run exists with another spec; the errors of `run.submit`.
     """
     home = homes.read_asker(params)
     answer = _create(call, params)
@@ -55,21 +55,21 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if _rename(staged, paths.folder):
                 return {"path": paths.folder, "created": True}
         finally:
-            shutil.rmtree(staged, ignore_errors=True)  # it is there only if somebody else was first, or on an error
+            shutil.rmtree(staged, ignore_errors=True)  # exists only if another request was first, or after an error
     if _read_spec(paths) != spec:
         raise AgentError("conflict", "run %s exists here with another spec" % paths.run_id)
     return {"path": paths.folder, "created": False}
 
 
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """List every run under the root with its last written state."""
+    """List every run below the root with its last written state."""
     return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_run_ids(call.root)]}
 
 
 def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Hand out the plans of runs, for a home that has lost its store; those that fill the answer are all that come at once.
+    """Return the plans of runs for a home that has lost its store, as many as fit into the answer.
 
-    A plan that is missing or damaged is null, with the reason beside it.
+    A missing or damaged plan is null, with the reason next to it.
     """
     asked = parameters.sequence(params, "run_ids")
     if len(asked) > _MOST_SPECS:
@@ -98,8 +98,8 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete a run's folder.
 
     Raises:
-        AgentError: `conflict` while anything of the run lives, or another home would lose something by it, unless `despite_homes`
-            says that a person knows; `not_found`.
+        AgentError: `conflict`: a process of the run lives, or another home would lose something and `despite_homes`
+            does not say that the user accepts that; `not_found`.
     """
     asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
@@ -126,7 +126,11 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _refuse_scraps(paths: RunPaths) -> None:
-    """Keep what a job wrote after its run's folder had been deleted: nobody knows of it at home."""
+    """Refuse to delete what a job wrote after its run's folder was deleted: home does not know about it.
+
+    Raises:
+        AgentError: `conflict`.
+    """
     if leftover_processes.find(paths):
         raise AgentError("conflict", "run %s is still alive" % paths.run_id, "stop it first")
     if paths.announced():
@@ -139,7 +143,7 @@ def read_spec(paths: RunPaths) -> Dict[str, Any]:
     """Read a run's plan.
 
     Raises:
-        AgentError: `not_found`, or `io` when the file is damaged.
+        AgentError: `not_found`; `io`: the file is damaged.
     """
     paths.require()
     return _read_spec(paths)
@@ -208,8 +212,8 @@ def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str],
         shutil.copytree(code, work, symlinks=True)
         sha = content.find_code(call.root, code)
         if sha is not None:
-            content.require_right(work, sha, code, True, call)  # the copy: it is what runs
-        files.fsync_tree(work)  # after a power cut a script that is empty would end well
+            content.require_right(work, sha, code, True, call)  # the copy, because the copy is executed
+        files.fsync_tree(work)  # after a power failure, an empty script would end successfully
     else:
         raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
     if spec["job"].get("data"):
@@ -242,7 +246,7 @@ def _summarise(paths: RunPaths) -> Dict[str, Any]:
         submission = newest(paths.submissions())
         word = state.get("state") if state else "submitted" if submission is not None else "preparing"
     except (files.UnreadableError, OSError):
-        return summary  # whatever lies in one run's folder, the others are listed
+        return summary  # one damaged folder must not hide the other runs
     summary["submission"] = submission
     created_at = spec.get("created_at")
     summary["created_at"] = created_at if isinstance(created_at, (int, float)) else None

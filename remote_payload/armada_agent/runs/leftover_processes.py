@@ -1,4 +1,4 @@
-"""Find processes of a run whose folder was deleted while it ran. They continue until somebody stops them."""
+"""Find processes of a run whose folder was deleted while it ran. They run until a user stops them."""
 
 import os
 import subprocess
@@ -12,18 +12,18 @@ _LAST_WORDS_S = 10.0
 
 
 def find(paths: RunPaths, table: Optional[List[processes.Process]] = None) -> List[processes.Process]:
-    """Find the processes of a run, its supervisor among them, by what their environments say."""
+    """Find the processes of a run, including its supervisor, by their environments."""
     table = processes.scan() if table is None else table
     return processes.members(paths, None, table) + _supervisors(paths, table)
 
 
 def describe(paths: RunPaths, table: List[processes.Process]) -> Dict[str, Any]:
-    """Say how many processes live here; on a shared file system there may be others, on other machines."""
+    """Count the run's processes on this machine. On a shared file system there may be others on other machines."""
     return {"processes": len(find(paths, table)), "is_shared": mounts.is_shared(mounts.find(paths.root))}
 
 
 def start_ending(agent_path: str, paths: RunPaths, grace_s: float) -> None:
-    """Start a process that ends them all; there is no folder for it to start in, nor to write a log into."""
+    """Start a process that ends all of them. It has no folder to start in or to write a log to."""
     argv = [sys.executable or "python3", "-I", agent_path, "end", "--root", paths.root, "--run", paths.run_id]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARMADA_")}
     first = subprocess.Popen(
@@ -35,11 +35,11 @@ def start_ending(agent_path: str, paths: RunPaths, grace_s: float) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    first.wait()  # it forks and ends at once
+    first.wait()  # it forks and exits immediately
 
 
 def end(root: str, run_id: str, grace_s: float) -> int:
-    """End every process of a run whose folder is gone, its supervisor last."""
+    """End every process of a run whose folder was deleted, its supervisor last."""
     if os.fork():
         os._exit(0)
     paths = RunPaths(root, run_id)
@@ -58,4 +58,4 @@ def _supervisors(paths: RunPaths, table: List[processes.Process]) -> List[proces
 
 
 def _ignore(_pids: List[int]) -> None:
-    """What SIGKILL does not end, the next look still shows."""
+    """Do nothing: the next observation still shows the processes that SIGKILL did not end."""

@@ -1,4 +1,4 @@
-"""Report evidence about runs: files and processes, never conclusions."""
+"""Report evidence about runs: files and processes. Home draws the conclusions."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from armada_agent.runs import leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
 
 _TEXT_LIMIT = 65536
-_ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not carry them for longer than a deadline
-_LINE_LIMIT = 7 * 1024 * 1024  # home hangs up at 8 MiB
-_RECORD_LIMIT = 64 * 1024  # most of them are a part of the answer, and have a few hundred bytes
+_ANSWER_LIMIT = 4 * 1024 * 1024  # all texts of one answer: a slow link must not need longer than a deadline
+_LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
+_RECORD_LIMIT = 64 * 1024  # most records are part of the answer and have a few hundred bytes
 _PLAN_LIMIT = 1024 * 1024
 _MOST_RUNS = 1000
 _MOST_STOPPED = 20
 
 
 class Evidence:
-    """One look at one run.
+    """One observation of one run.
 
     Attributes:
-        submission_number: The newest submission's, or None.
+        submission_number: The number of the newest submission, or None.
         job: Its job.json.
         state: state.json.
         attempt: `{"number", "run", "exit"}` of the newest attempt, or None.
@@ -54,7 +54,7 @@ class Evidence:
 
     @property
     def supervisor(self) -> str:
-        """`alive`, `dead`, `none` (nothing took the run up) or `unknown` (another machine's, or damaged records)."""
+        """`alive`, `dead`, `none` (no supervisor has started), or `unknown` (on another machine, or damaged records)."""
         if self.job is not None and self.settings is not None:
             return self._supervisor_of_job()
         if self.job is not None:
@@ -63,12 +63,12 @@ class Evidence:
 
     @property
     def handed(self) -> engines.Handed:
-        """The newest submission, as its batch system knows it."""
+        """The newest submission, in the form that its batch system's module takes."""
         return engines.Handed(self._paths, self.submission_number or 0, self.job)
 
     @property
     def scheduler_status(self) -> Optional[Dict[str, Any]]:
-        """What the batch system says of the newest submission; None without one, and of a run that has ended."""
+        """The batch system's answer about the newest submission; None without a batch system, and for a run that has ended."""
         if self._scheduler_status is None and self.settings is not None and self.job is not None and not self.has_ended:
             poll_s = self.settings.get("poll_s")
             engine = engines.find(self.settings.get("kind"))
@@ -79,30 +79,30 @@ class Evidence:
     @property
     def rebooted(self) -> bool:
         if self.job is None or self.settings is not None:
-            return False  # the machine one logs in to is not where a batch system runs things
+            return False  # a batch system starts nothing on the login node
         return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[1]
 
     def _supervisor_now(self) -> Any:
-        """Who sees to the newest submission: who took it up, or took it over."""
+        """Return the supervisor of the newest submission: the first one, or the one that took over from it."""
         over = self._read(self._paths.submission(self.submission_number or 0, "successor.json"))
         return (over or self.job or {}).get("supervisor")
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the newest submission has ended; the state may still be an earlier one's."""
+        """Whether the newest submission has ended. The recorded state may still be an earlier submission's."""
         state = self.state or {}
         return state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0)
 
     @property
     def is_over(self) -> bool:
-        """Tell whether a batch system has finished with the newest submission, whoever wrote that down."""
+        """Whether a batch system has finished with the newest submission, even if no end is recorded."""
         return self.settings is not None and (
             self.has_ended or (self.scheduler_status or {}).get("state") == engines.ENDED
         )
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether a batch system goes on not knowing the newest submission, which is a guess at its end and no more."""
+        """Whether a batch system repeatedly reports that it has no such submission. That only suggests its end."""
         return (self.scheduler_status or {}).get("state") == engines.GONE
 
     def processes(self) -> List[processes.Process]:
@@ -133,7 +133,7 @@ class Evidence:
         }
 
     def _may_have_succeeded(self) -> Optional[bool]:
-        """Whether a job without an exit may have succeeded; None where its exit is known, or may come yet."""
+        """Return whether a job without a recorded exit may have succeeded; None if its exit is known or may still be recorded."""
         exit_ = (self.attempt or {}).get("exit")
         if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
             return None
@@ -145,13 +145,13 @@ class Evidence:
         )
 
     def _stop_wished(self) -> bool:
-        """Whether somebody asked for the end of this submission, or of one to come."""
+        """Return whether a stop was requested for this submission or a later one."""
         stop_request = self._read(self._paths.stop)
         number = (stop_request or {}).get("submission")
         return stop_request is not None and (not isinstance(number, int) or (self.submission_number or 0) <= number)
 
     def _with_last_words(self, scheduler_status: Dict[str, Any]) -> Dict[str, Any]:
-        """Add what the worker printed where nobody wrote an end: a missing python3, a module that does not load."""
+        """Add the worker's last output to a status without a recorded end: python3 is missing, or a module does not load."""
         if scheduler_status["reason"] == "ended_silently" and os.path.exists(self._paths.scheduler_log):
             words = files.read_tail(self._paths.scheduler_log, 400).strip()
             return dict(
@@ -167,7 +167,7 @@ class Evidence:
         return settings if isinstance(settings, dict) else None
 
     def _supervisor_of_job(self) -> str:
-        """A supervisor on a worker lives as long as its job does; its pid says nothing here, nor does a queue's silence."""
+        """Return the supervisor's state on a worker. It lives as long as its job; its pid means nothing on this machine."""
         if self.has_ended:
             return "dead"
         state = (self.scheduler_status or {}).get("state")
@@ -185,7 +185,7 @@ class Evidence:
         return max(beats, key=lambda beat: float(beat["time"])) if beats else None
 
     def _quiet_s(self, beat: Dict[str, Any]) -> Optional[float]:
-        """Seconds since any rank last got on, by this machine's clock; None where nothing runs that could."""
+        """Return the seconds since the last progress of any rank, by this machine's clock; None if no job runs."""
         state = self.state or {}
         began = state.get("started_at")
         if state.get("state") != "running" or self.has_ended or not _is_time(began):
@@ -203,7 +203,7 @@ class Evidence:
 
 
 def _find_stopped(members: List[processes.Process], supervisor: Any) -> List[int]:
-    """List the run's processes, its supervisor too, that SIGSTOP keeps from running: they live, and nothing gets on."""
+    """List the run's processes, including its supervisor, that SIGSTOP has suspended: they live but make no progress."""
     found = {member.pid for member in members if member.stat.state == "T"}
     if supervisor is not None and process_identity.judge(supervisor) == "alive":
         stat = process_identity.read_stat(supervisor["pid"])
@@ -212,7 +212,7 @@ def _find_stopped(members: List[processes.Process], supervisor: Any) -> List[int
 
 
 def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Look at many runs in one answer, from one look at the process table."""
+    """Observe many runs in one answer, with one scan of the process table."""
     asked = parameters.sequence(params, "runs")
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
@@ -227,9 +227,9 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         offsets = {name: parameters.integer(question, name + "_offset") for name in ("metrics", "events")}
         try:
             answer = _observe_run(call, paths, offsets, table, min(limit, budget))
-        except Exception as error:  # whatever lies in one run's folder, the others are seen
+        except Exception as error:  # one damaged folder must not hide the other runs
             answer = _unreadable(paths, offsets, error)
-        size = len(json.dumps(answer))  # as it crosses: six bytes for a NUL
+        size = len(json.dumps(answer))  # the size in transit: a NUL takes six bytes
         if filled + size > _LINE_LIMIT:
             answer = _unreadable(paths, offsets, ValueError("together they are %d bytes" % size))
             size = len(json.dumps(answer))
@@ -250,7 +250,7 @@ def _observe_run(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: a run that ended has written its last
     if evidence.scheduler_status is not None and following.may_forget_secrets(evidence.scheduler_status["state"]):
-        files.remove(paths.secrets)  # its supervisor did not live to do it
+        files.remove(paths.secrets)  # the supervisor died before it deleted them
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {
@@ -266,13 +266,13 @@ def _observe_run(
 
 
 def _unreadable(paths: RunPaths, offsets: Dict[str, int], error: Exception) -> Dict[str, Any]:
-    """Say of a run that nothing can be said of it."""
+    """Return the answer for a run whose records cannot be read."""
     told = "its records on the host cannot be read: %s: %s" % (type(error).__name__, error)
     return dict(_nothing(paths, offsets), exists=True, findings=[told[:500]])
 
 
 def _nothing(paths: RunPaths, offsets: Dict[str, int]) -> Dict[str, Any]:
-    """Answer for a run of which nothing is seen."""
+    """Return the answer for a run without any evidence."""
     return {
         "run_id": paths.run_id,
         "exists": False,
@@ -286,10 +286,10 @@ def _nothing(paths: RunPaths, offsets: Dict[str, int]) -> Dict[str, Any]:
 
 
 def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Read a piece of a job's output.
+    """Return part of a job's output.
 
-    Offsets count bytes; the text ends where a character does. `tail_lines` begins that many lines before the end, as far
-    as `limit_bytes` reaches.
+    Offsets count bytes. The text ends at a whole character. With `tail_lines`, the text starts that many lines before
+    the end, but at most `limit_bytes` before it.
 
     Raises:
         AgentError: `not_found`.
@@ -310,7 +310,7 @@ def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def whole_characters(block: bytes) -> bytes:
-    """Drop the first bytes of a character whose last bytes are cut off."""
+    """Remove the first bytes of a character whose last bytes are missing."""
     for back in range(1, min(4, len(block)) + 1):
         byte = block[-back]
         if byte >= 0xC0:

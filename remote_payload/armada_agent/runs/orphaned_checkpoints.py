@@ -11,10 +11,10 @@ from armada_agent.runs.observation import Evidence
 
 
 def attend(call: Call, paths: RunPaths) -> int:
-    """Have a run's announced checkpoints finished where nobody else will.
+    """Start the process that finishes a run's announced checkpoints if its supervisor no longer can.
 
     Returns:
-        How many that are; 0 while a supervisor lives, or where it cannot be known.
+        The number of these checkpoints; 0 if a supervisor lives, or if that is unknown.
     """
     count = len(_left(paths))
     if not count:

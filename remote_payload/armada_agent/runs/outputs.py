@@ -1,6 +1,6 @@
-"""List a run's outputs other than checkpoints: logs, metrics, W&B files, merged models, files its experiment names.
+"""List a run's outputs other than checkpoints: logs, metrics, W&B files, merged models, files that its experiment names.
 
-One question covers all runs of a host, so that a sync with nothing new costs one round trip.
+One request covers all runs of a host, so that a sync without news costs one round trip.
 """
 
 import hashlib
@@ -36,12 +36,13 @@ Found = Tuple[str, os.stat_result]
 
 
 def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """List, for each run asked about, its outbox and the files that should come home: TensorBoard's and W&B's without being named.
+    """List, for each requested run, its outbox and the files to bring home: TensorBoard's and W&B's without being named.
 
-    `finishing` counts the announced checkpoints whose supervisor is dead and that are being hashed now without it. `others`
-    counts files that the run wrote below work/ and that no pattern covers: they stay behind; where a question says `list_others`,
-    it names them. `manifests` are those of the newest checkpoints that this home does not hold yet: as many as are asked for, and
-    only short ones. A home that says which it is wants to hear of these runs from now on; `homes` are all that do.
+    `finishing` counts announced checkpoints whose supervisor is dead and that another process hashes now. `others`
+    counts files that the run wrote below work/ and that no pattern matches: they stay on the host. A request with
+    `list_others` also gets their names. `manifests` are those of the newest checkpoints that this home lacks: at most
+    the requested number, and only short ones. A home that identifies itself is registered for these runs; `homes` lists
+    all registered homes.
     """
     asked = parameters.sequence(params, "runs")
     home = homes.read_asker(params)
@@ -62,14 +63,14 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             room -= _add_manifests(paths, home, question.get("manifests"), room, answer)
         except (
             Exception
-        ) as error:  # whatever lies in one run's folder, the others are seen; this one is not called complete
+        ) as error:  # one damaged folder must not hide the other runs; this run does not count as complete
             answer.update(truncated=True, problem="%s: %s" % (type(error).__name__, str(error)[:300]))
         answers.append(answer)
     return dict(roots.describe(call.root), runs=answers)
 
 
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Give the SHA-256 of `size` bytes of each file, from its beginning or an offset; null for one that is shorter, or gone."""
+    """Return the SHA-256 of `size` bytes of each file, from its beginning or from an offset; null for a shorter or missing file."""
     paths = RunPaths(call.root, params.get("run_id"))
     found: List[Optional[str]] = []
     for entry in parameters.sequence(params, "files"):
@@ -86,7 +87,7 @@ def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def matcher(pattern: str) -> "re.Pattern[str]":
-    """Compile a glob: `*` and `?` stay within a folder, `**` does not; a folder's name means all that is in it."""
+    """Compile a glob: `*` and `?` do not match `/`, `**` does. A folder's name matches everything below it."""
     parts = []
     rest = pattern.rstrip("/")
     while rest:
@@ -127,7 +128,7 @@ def _empty(paths: RunPaths) -> Dict[str, Any]:
 def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", answer: Dict[str, Any]) -> None:
     if not answer["exists"]:
         return
-    # In this order: a checkpoint that is finished in between is counted twice, and not overlooked.
+    # In this order, a checkpoint that is finished meanwhile is counted twice instead of never.
     answer["finishing"] = orphaned_checkpoints.attend(call, paths)
     answer["announced"] = len(paths.announced())
     answer["outbox"] = listing.list_finished(paths)
@@ -143,7 +144,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
                 answer["truncated"] = True
         elif is_own:
             _count(answer["others"], path, found.st_size)
-    answer["submission"] = newest(paths.submissions()) or 0  # last: a home that knows it has seen all of the one before
+    answer["submission"] = newest(paths.submissions()) or 0  # last: a home that knows it has seen all of the former
 
 
 def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
@@ -158,7 +159,11 @@ def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
 def _add_manifests(
     paths: RunPaths, home: Optional[homes.Home], wanted: object, room: int, answer: Dict[str, Any]
 ) -> int:
-    """Add what a home would ask for next; what is not added it asks for. Gives the bytes they take in the answer."""
+    """Add the manifests that home would request next; home requests those that do not fit.
+
+    Returns:
+        Their size in the answer, in bytes.
+    """
     taken = 0
     left = wanted if isinstance(wanted, int) else 0
     known = {entry["digest"] for entry in answer["outbox"] if entry["acknowledged"]}
@@ -174,7 +179,7 @@ def _add_manifests(
         try:
             text = listing.manifest_text(paths, entry["digest"], _LONGEST_MANIFEST)
         except (AgentError, OSError):
-            continue  # who asks for it is told what is wrong with it
+            continue  # home gets the error when it requests the manifest
         size = len(json.dumps(text))
         if size <= min(_LONGEST_MANIFEST, room - taken):
             taken += size
@@ -183,7 +188,7 @@ def _add_manifests(
 
 
 def _birth(paths: RunPaths) -> float:
-    """Say when the run was made: the copy of the code below work/ is older than that."""
+    """Return the time of the run's creation. The copy of the code below work/ is older than that."""
     try:
         return os.stat(paths.spec).st_mtime
     except OSError:
@@ -198,7 +203,7 @@ def _files(paths: RunPaths) -> Iterator[Found]:
     budget = _MOST_LOOKED_AT
     for top in (*_FOLDERS, "work"):
         if os.path.islink(os.path.join(paths.folder, top)):
-            continue  # as of links below it: nothing behind them travels
+            continue  # links are not sent, and what they point to is not, either
         for parent, folders, names in os.walk(os.path.join(paths.folder, top)):
             folders[:] = sorted(name for name in folders if name not in _IGNORED)
             for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Open what of a run's folder may travel, following no link on the way."""
+"""Open the files of a run's folder that may be sent home, without following links."""
 
 import errno
 import os
@@ -21,11 +21,11 @@ READABLE: Set[str] = {
     "state.json",
     "spec.json",
 }
-"""What of a run's folder may travel: never secrets.env, never what is being written under a temporary name."""
+"""The parts of a run's folder that may be sent. Never secrets.env, never files under temporary names."""
 
 
 def open_file(paths: RunPaths, path: object) -> int:
-    """Open a file below a run's folder, following no link on the way.
+    """Open a file below a run's folder without following links.
 
     Raises:
         AgentError: `not_found`, `bad_request`.

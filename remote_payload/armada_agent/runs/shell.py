@@ -1,7 +1,7 @@
-"""A person's own program on this host, in a run's folder and with the environment of its job: `armada ssh` and `armada exec`.
+"""Run a user's own program in a run's folder with the environment of its job: `armada ssh` and `armada exec`.
 
-It carries no marker of the run: the supervisor ends every process that does when the job has ended, and a person's shell is none of
-the job's.
+The program does not carry the run's marker: when the job ends, the supervisor ends every process with the marker, and a
+user's shell is not part of the job.
 """
 
 import os
@@ -17,19 +17,20 @@ from armada_agent.paths import RunPaths
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 REFUSED = 125
-"""Exit codes of what could not be started, as those of shells and of `docker exec`."""
+"""Exit codes for a program that could not be started, as shells and `docker exec` use them."""
 
 _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "DISPLAY", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK")
 
 
 def enter(asked: Dict[str, Any]) -> int:
-    """Become the program that was asked for.
+    """Replace this process by the requested program.
 
     Args:
-        asked: `root`, `run_id` (None: no run's), `argv` (empty: the user's login shell), `setup` (the host's lines of shell).
+        asked: `root`, `run_id` (None: no run), `argv` (empty: the user's login shell), `setup` (the host's shell
+            lines).
 
     Returns:
-        An exit code, and only where the program could not be started; what is wrong is said on standard error.
+        An exit code, only if the program could not be started. The error is on standard error.
     """
     try:
         return _enter(asked)
@@ -54,7 +55,7 @@ def _enter(asked: Dict[str, Any]) -> int:
         return _refuse("%s: %s" % (folder, error.strerror), REFUSED)
     program = argv or [shell]
     try:
-        os.execvpe(  # noqa: S606 - a person asked for this program
+        os.execvpe(  # noqa: S606 - the user requested this program
             program[0],
             cast("List[str]", [os.fsencode(word) for word in program]),
             cast("Dict[str, str]", {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}),
@@ -68,14 +69,14 @@ def _enter(asked: Dict[str, Any]) -> int:
 
 
 def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, str]:
-    """Compose what a person's program sees: what the run's job sees, less its secrets and its marker.
+    """Return the environment of a user's program: that of the run's job without its secrets and its marker.
 
     Args:
         paths: The run's files.
-        own: The environment of this login, for what belongs to the terminal.
+        own: The environment of this login, for the terminal's variables.
 
     Raises:
-        AgentError: `io` where the run's plan cannot be read; `environment` where a line of its `setup` fails.
+        AgentError: `io`: the run's plan cannot be read; `environment` where a line of its `setup` fails.
     """
     try:
         spec = files.read_json(paths.spec) or {}
@@ -110,7 +111,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
 
 
 def _programs(paths: RunPaths, argv: Any) -> Optional[str]:
-    """Find the folder of programs of the environment that a job runs in; None where it has none of armada's."""
+    """Return the `bin` folder of a job's environment; None if the job does not use an environment of armada's."""
     if not isinstance(argv, list) or not argv or not isinstance(argv[0], str):
         return None
     folder = os.path.dirname(argv[0])

@@ -1,4 +1,4 @@
-"""Submit a run to a supervisor, at most once, and request its stop."""
+"""Submit a run to a supervisor at most once, and request its stop."""
 
 import contextlib
 import getpass
@@ -25,18 +25,18 @@ _SAFE = "it is safe to run the command again; nothing is submitted twice"
 
 
 def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Start a supervisor for a run, or hand it to the host's batch system, unless that was done already.
+    """Start a supervisor for a run, or submit the run to the host's batch system, unless that has been done.
 
-    The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the job:
-    however often this is called, and wherever it is killed, one job starts. A batch system is asked for the submission's
-    name before anything is submitted again, and of two jobs of one submission only the first may take the run up.
-    Secrets went with the end of the submission before: a later one brings them anew, or, where that one was lost without an
-    end, says `keep_secrets`.
+    The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the
+    job. However often this is called, and wherever it is killed, one job starts. The batch system is asked for the
+    submission's name before anything is submitted again. Of two jobs of one submission, only the first may run. Secrets
+    are deleted at the end of a submission: a later one brings them again or, if that one was lost without an end, sets
+    `keep_secrets`.
 
     Raises:
-        AgentError: `not_found`; `conflict` when another submission is active, the run was cancelled before it started, or
-            secrets to be kept are gone; `scheduler` when the batch system refuses; `outcome_unknown` when nobody can tell
-            whether it has the job.
+        AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
+            secrets to keep are gone; `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know
+            whether the batch system has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
@@ -55,7 +55,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if params.get("keep_secrets") is True:
             _require_secrets(paths)
         settings = read_scheduler(paths)
-        setup_lines.apply()  # what it starts inherits it, and a line that fails is said before anything is claimed
+        setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
         if secrets:
             files.write_json(paths.secrets, secrets)
         _claim(paths, number)
@@ -66,12 +66,13 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Ask for a run's end; its supervisor fulfils it, or, where that has died, a process started here.
+    """Request a run's stop. Its supervisor carries it out or, if that has died, a process that is started here.
 
-    Where the run's folder is gone, `root` says that it is no file system which is away: then its processes are ended all the same.
+    If the run's folder is missing, `root` proves that no file system is unmounted; the run's processes are then ended
+    as well.
 
     Returns:
-        The `outcome`, and the `submission` that it is about: a later one is none of this request's.
+        The `outcome`, and the `submission` to which the request applies; it does not apply to later ones.
 
     Raises:
         AgentError: `not_found`.
@@ -89,13 +90,13 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
         return {"outcome": "already_ended", "submission": number}
     files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
-    # Whoever takes the run up from here on reads the stop request; only who took it up before has to be looked for.
+    # A supervisor that starts from now on reads the stop request. Only one that started before must be found.
     evidence = Evidence(paths)
     if number is not None and evidence.submission_number != number:
         return {
             "outcome": "already_ended",
             "submission": number,
-        }  # it was submitted again before the stop request was there
+        }  # it was submitted again before the stop request was written
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
 
@@ -106,11 +107,11 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
         _find_lost_job(engines.Handed(paths, number))
         evidence = Evidence(paths)
     if number is None or evidence.job is None:
-        # No supervisor, or one that has yet to read the stop request and will write the very same.
+        # No supervisor, or one that has not read the stop request yet and will write the same end.
         return _cancel_unstarted(paths, number or 0)
     if evidence.settings is not None and evidence.supervisor != "dead":
         answer = _cancel_job(paths, number, evidence, grace_s)
-        if evidence.is_gone:  # a person asks for the end of what the batch system does not know: nobody else writes it
+        if evidence.is_gone:  # the batch system does not know the job: no other process writes its end
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
     if evidence.supervisor == "dead":
@@ -119,9 +120,10 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
 
 
 def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float) -> Dict[str, Any]:
-    """Tell the batch system; a job that never began gets its end written here, because nobody else will.
+    """Tell the batch system. If the job never began, write its end here, because no other process will.
 
-    Where the batch system does not answer, the stop request stands: a supervisor reads it by itself, also of a job that starts later.
+    If the batch system does not answer, the stop request remains: a supervisor reads it itself, even in a job that
+    starts later.
     """
     engine = engines.find((evidence.settings or {}).get("kind"))
     status = evidence.scheduler_status or engines.scheduler_status(engines.UNKNOWN, None)
@@ -139,7 +141,7 @@ def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float
 
 
 def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> None:
-    """Write the end of a submission that was stopped between two attempts, or before its first."""
+    """Write the end of a submission that was stopped between two attempts, or before its first one."""
     told: Dict[str, Any] = {
         "state": "cancelled",
         "reason": "killed_by_user",
@@ -153,22 +155,22 @@ def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> No
 
 
 def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> Dict[str, Any]:
-    """Give a claimed submission to the batch system, unless it was asked before and has it."""
+    """Submit a claimed submission to the batch system, unless an earlier request did."""
     kind = settings.get("kind")
     engine = engines.find(kind)
     job_id = _look_up(handed, str(kind))
     if job_id is None:
         allowance.note_before(handed.paths, handed.number, settings)
-        # From here to job.json nobody can tell whether there is a job but the batch system itself.
+        # From here until job.json exists, only the batch system knows whether there is a job.
         files.write_json(handed.file("asked.json"), {"time": time.time()})
         try:
             job_id = engine.submit(handed, lock)
         except EngineError as error:
             if error.refused or error.missing:
-                # It said no, so there is no job: the claim is taken back, and a mended one may be handed over.
+                # It refused, so there is no job: delete the claim, so that a corrected submission can follow.
                 files.remove(handed.file("claim.json"))
                 files.remove(handed.file("asked.json"))
-                with contextlib.suppress(OSError):  # something is in it that somebody may want to read
+                with contextlib.suppress(OSError):  # it contains something that the user may want to read
                     os.rmdir(os.path.dirname(handed.file("claim.json")))
                 raise engines.as_agent_error(error)
             raise AgentError("outcome_unknown", error.message, _SAFE)
@@ -176,7 +178,7 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
 
 
 def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
-    """Find the job of a submission that was asked for before: in the run's folder, in the queue."""
+    """Find the job of an earlier request in the run's folder or in the queue."""
     try:
         taken = files.read_json(handed.file("taken.json"))
     except files.UnreadableError as error:
@@ -195,7 +197,7 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
 
 
 def _find_lost_job(handed: engines.Handed) -> None:
-    """Find the job of a submission whose answer was lost, so that it can be ended."""
+    """Find the job of a submission whose answer was lost, so that it can be stopped."""
     settings = read_scheduler(handed.paths)
     if settings is None:
         return
@@ -212,10 +214,10 @@ def _record_job(handed: engines.Handed, kind: str, job_id: str) -> Dict[str, Any
 
 
 def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Ask the batch system why a run waits.
+    """Return why a run waits, by its batch system.
 
     Raises:
-        AgentError: `not_found`; `unsupported` for a run without a batch system; `scheduler` when it does not answer.
+        AgentError: `not_found`; `unsupported`: the run has no batch system; `scheduler`: it does not answer.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     paths.require()
@@ -230,13 +232,14 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Ask the batch system whether a job file could ever run; nothing is submitted.
+    """Ask the batch system whether a job file could ever run, without submitting it.
 
     Returns:
-        `refusal`: why it never could, or None; else `wait`: why it could not start now, and `starts_in_s`, where they are known.
+        `refusal`: why it could never run, or None; otherwise `wait`: why it could not start now, and `starts_in_s`, if
+            known.
 
     Raises:
-        AgentError: `scheduler` when it does not answer.
+        AgentError: `scheduler`: it does not answer.
     """
     engine = engines.find(params.get("scheduler"))
     try:
@@ -250,10 +253,10 @@ def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Read which batch system a run is for; None for `direct`.
+    """Return the settings of a run's batch system; None for `direct`.
 
     Raises:
-        AgentError: `io` when the spec is damaged.
+        AgentError: `io`: the spec is damaged.
     """
     try:
         settings = (files.read_json(paths.spec) or {}).get("scheduler")
@@ -263,7 +266,11 @@ def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
 
 
 def _require_secrets(paths: RunPaths) -> None:
-    """Refuse to go on without the secrets a run was started with: a job that misses its key may fail hours later."""
+    """Check that the secrets with which a run was started still exist: a job without its key may fail hours later.
+
+    Raises:
+        AgentError: `conflict`.
+    """
     try:
         job = (files.read_json(paths.spec) or {}).get("job")
         there = files.read_json(paths.secrets) or {}

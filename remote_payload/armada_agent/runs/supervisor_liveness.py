@@ -1,16 +1,16 @@
-"""Decide whether a run's supervisor is alive, as far as this machine can know: by its identity, then by its lock.
+"""Decide whether a run's supervisor is alive, as far as this machine can know: first by its identity, then by its lock.
 
-| its record is of                             | its lock is | verdict | rebooted |
-|----------------------------------------------|-------------|---------|----------|
-| this boot, this container                    |             | by pid  | no       |
-| an earlier boot, or a container started anew | free        | dead    | yes      |
-| another host name, on a disk of this machine | free        | dead    | yes      |
-| another host name, on a shared file system   | free        | unknown | no       |
-| another boot, container or name              | held        | unknown | no       |
+| the record is from                           | lock | verdict | rebooted |
+|----------------------------------------------|------|---------|----------|
+| this boot, this container                    |      | by pid  | no       |
+| an earlier boot, or a restarted container    | free | dead    | yes      |
+| another host name, on a disk of this machine | free | dead    | yes      |
+| another host name, on a shared file system   | free | unknown | no       |
+| another boot, container or name              | held | unknown | no       |
 
-The lock tells two containers of one name and one volume apart (a supervisor lives in the other), and a machine that got
-another name while it was restarted from a stranger. A free lock on a shared file system proves nothing: many lock on one
-machine alone.
+The lock distinguishes two running containers with one name and one volume. It also shows that another host name is this
+machine, renamed at a restart, and not a different machine. A free lock on a shared file system proves nothing: many such
+file systems lock only within one machine.
 """
 
 from typing import Any, Tuple
@@ -21,7 +21,7 @@ from armada_agent.paths import RunPaths
 
 
 def judge_supervisor(paths: RunPaths, recorded: Any) -> Tuple[str, bool]:
-    """Say whether the recorded supervisor of a run lives (see `process_identity.judge`), and whether its place was started anew."""
+    """Return whether a run's recorded supervisor is alive (see `process_identity.judge`), and whether its machine has restarted."""
     place = process_identity.compare(recorded)
     if place in ("here", "damaged"):
         return process_identity.judge(recorded), False

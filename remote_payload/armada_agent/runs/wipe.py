@@ -16,14 +16,14 @@ from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
 
 OURS = ("runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
-"""What armada makes below its root, in the order in which it goes; other things there are somebody else's."""
+"""The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
 
 
 def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete the secrets of every run that is not alive.
 
     Returns:
-        The ids of the runs that had any, in `removed`, and of those that still need theirs, in `kept`.
+        In `removed` the ids of the runs whose secrets were deleted, in `kept` the ids of those that still need theirs.
     """
     table = scan()
     removed: List[str] = []
@@ -38,15 +38,15 @@ def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Delete everything of armada's below the root, and the root itself when nothing else is in it.
+    """Delete all of armada's files below the root, and the root itself if it is then empty.
 
-    Where another home had a say in one of the runs, root.json stays: it says who wiped the host, and when.
+    If another home was registered for one of the runs, root.json stays: it records who wiped the host, and when.
 
     Returns:
-        What went, in `removed`; what is there still, in `left`; the name of the root that is no more, in `root`.
+        In `removed` what was deleted, in `left` what remains, in `root` the id of the deleted root.
 
     Raises:
-        AgentError: `conflict` while a run lives, or another home would lose something.
+        AgentError: `conflict`: a run lives, or another home would lose something.
     """
     asker = homes.read_asker(params)
     table = scan()
@@ -64,14 +64,14 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
         shutil.rmtree(trash, ignore_errors=True)
         if os.path.lexists(place):
-            os.rename(place, trash)  # from now on nobody takes a half of it for the whole
+            os.rename(place, trash)  # so that a half-deleted folder never looks complete
             shutil.rmtree(trash)
             removed.append(name)
     if tells:
         roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
     else:
-        files.remove(os.path.join(call.root, roots.NAME))  # last: what is made here anew is another root
-    with contextlib.suppress(OSError):  # something of somebody else's is in it, or it is a mount point
+        files.remove(os.path.join(call.root, roots.NAME))  # last: whatever is created here afterwards is another root
+    with contextlib.suppress(OSError):  # it contains files of the user, or is a mount point
         os.rmdir(call.root)
     return {
         "removed": removed,
@@ -85,7 +85,7 @@ def _all_runs(call: Call) -> List[RunPaths]:
 
 
 def _may_live(paths: RunPaths, table: List[Process]) -> bool:
-    """Tell whether a run may need its secrets: one whose records cannot be read may, and keeps nobody from the others'."""
+    """Return whether a run may need its secrets. A run with unreadable records may; that does not protect other runs' secrets."""
     try:
         return _is_alive(Evidence(paths, table))
     except (OSError, AgentError):

@@ -1,7 +1,7 @@
 """Link the data and files of a job into its working folder.
 
-Each file is a link of its own to a content that runs share and nobody writes to; folders are real ones, so that what a job
-puts beside its data stays its own.
+Each file is a link of its own to a content that runs share and never write to. Folders are real, so files that a job
+writes next to its data stay in its own run.
 """
 
 import os
@@ -14,7 +14,7 @@ _SHA = frozenset("0123456789abcdef")
 
 
 def check(data: Any) -> None:
-    """Refuse what is no list of contents with the names they get.
+    """Check a list of contents and the names under which a job sees them.
 
     Raises:
         AgentError: `bad_request`.
@@ -36,10 +36,10 @@ def check(data: Any) -> None:
 
 
 def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
-    """Link contents into a run's new folder; what came with the code is left as it is.
+    """Link contents into a run's new folder. Files that came with the code are not replaced.
 
     Raises:
-        AgentError: `bad_request` for what is no content of this root; `not_found` while it is not here.
+        AgentError: `bad_request`: not a content of this root; `not_found`: the content is missing.
     """
     for entry in data:
         source = os.path.normpath(entry["content"])
@@ -56,7 +56,7 @@ def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
 
 
 def _link_outside(source: str, target: str) -> None:
-    """Link a file or folder of the host's own by one link: it may hold millions of files, and is not ours to list."""
+    """Link a file or folder of the host with a single link: a folder may contain millions of files."""
     if not os.path.exists(source):
         raise AgentError("not_found", "there is no %.300s on this host" % source, "mount it, or correct `files:`")
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The process that starts one job and watches it to its end."""
+"""The process that starts one job and watches it until its end."""

@@ -1,7 +1,7 @@
-"""Run the supervisor as a batch job: on a worker, maybe more than once, with signals of several meanings.
+"""Run the supervisor as a batch job: on a worker, possibly several times, with signals that have several meanings.
 
-Several executions may follow each other under one submission: preempted, requeued, on a node that died. Each is an attempt.
-What a batch system takes away it gives back later, so an attempt that it ended is not the end of the run.
+One submission may be executed several times: after preemption, a requeue, or the failure of a node. Each execution is
+an attempt. A batch system that ends an attempt restarts it later, so that end is not the end of the run.
 """
 
 import os
@@ -30,20 +30,20 @@ _LOG_TAIL = 64 * 1024
 _PREEMPTED = "preempted"
 _NODE_FAILURE = "node_failure"
 _TAKEN = (_PREEMPTED, _NODE_FAILURE)
-_MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, where an older home said no number
+_MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, if an older home gave no number
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-_SIGNALS_APART_S = 10.0  # of a node that is so busy with ending a job that little else runs
+_SIGNALS_APART_S = 10.0  # on a node that is very busy with the end of the job
 _ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 class BatchSupervisor(Supervisor):
-    """Sees one execution of a submission through.
+    """Runs one execution of a submission until its end.
 
     Args:
         paths: The run's files.
         submission: Its number.
         spec: The run's plan.
-        job_id: What the batch system calls the job.
+        job_id: The batch system's id of the job.
     """
 
     def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any], job_id: str) -> None:
@@ -55,7 +55,7 @@ class BatchSupervisor(Supervisor):
         self._is_near_limit = False
         self.exit_code = 0
         self._devices = ""
-        self._log_begin = _size(paths.scheduler_log)  # what is in it now is of attempts before
+        self._log_begin = _size(paths.scheduler_log)  # its present content is from earlier attempts
         self._journal.place.until(self._is_outdated)
         _close_former_attempts(paths, self._journal, self._progress)
         for number in _TIME_SIGNALS:
@@ -66,7 +66,7 @@ class BatchSupervisor(Supervisor):
         self._is_near_limit = self._is_near_limit or number in _TIME_SIGNALS
 
     def _spent_s(self) -> float:
-        """The scheduler counts from the job file's first line, and we are that process: its lines of setup became us by `exec`."""
+        """Return this process's age: the scheduler counts from the job file's first line, and the job file runs us with `exec`."""
         return process_identity.age_s()
 
     def _take_gpus(self) -> None:
@@ -85,7 +85,7 @@ class BatchSupervisor(Supervisor):
     def _compose(self, secrets: Dict[str, str]) -> Dict[str, str]:
         environment = super()._compose(secrets)
         if self._devices:
-            # The scheduler's own words: behind a cgroup its first GPU is 0 whatever the machine calls it.
+            # The scheduler's own names: inside a cgroup the first GPU is 0, whatever its index on the machine.
             environment["CUDA_VISIBLE_DEVICES"] = self._devices
         environment["ARMADA_GPUS"] = ",".join(gpu["uuid"] for gpu in self._holding.gpus if gpu["uuid"])
         return environment
@@ -99,7 +99,7 @@ class BatchSupervisor(Supervisor):
         return stop_request
 
     def _is_outdated(self) -> bool:
-        """Look whether the scheduler believed this node dead and started the run elsewhere: its records are that attempt's now."""
+        """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt."""
         if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
             self._outdated = True
         return self._outdated
@@ -110,7 +110,7 @@ class BatchSupervisor(Supervisor):
         if self._is_cancelled():
             started = bool(self._attempt)
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
-        if self._is_near_limit or self._limit.is_reached:  # and SIGTERM may have followed, at the limit itself
+        if self._is_near_limit or self._limit.is_reached:  # SIGTERM may follow at the limit itself
             return Ending(REQUEUED, requeue.TIME_LIMIT)
         node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())
         if node is not None:
@@ -118,13 +118,13 @@ class BatchSupervisor(Supervisor):
         return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
 
     def _scheduler_words(self) -> str:
-        """Read what the scheduler wrote into the job's own log since this attempt began."""
+        """Return what the scheduler has written into the job's own log since this attempt began."""
         try:
             with files.open_regular(self._paths.scheduler_log) as stream:
                 stream.seek(max(self._log_begin, _size(self._paths.scheduler_log) - _LOG_TAIL))
                 return stream.read(_LOG_TAIL).decode("utf-8", "replace")
         except OSError:
-            return ""  # HTCondor writes none, and an older home named another
+            return ""  # HTCondor writes no log, and an older home gave it another name
 
     def _judge(self, status: int) -> Ending:
         if self._is_outdated():
@@ -135,12 +135,12 @@ class BatchSupervisor(Supervisor):
         if status in _ENDED_BY_SIGTERM:
             self._await_own_signal()
         if self._terminated_by or ending.reason == _PREEMPTED:
-            # The scheduler's signal reached the training before it reached us.
+            # The scheduler's signal reached the training before it reached this process.
             return self._stopped_ending().with_status(status)
         return self._retried(ending)
 
     def _await_own_signal(self) -> None:
-        """Slurm signals a job's processes one after the other: ours may come after the training has ended of its own."""
+        """Wait for this process's signal: Slurm signals a job's processes in turn, so the training may end before we get ours."""
         deadline = time.monotonic() + _SIGNALS_APART_S
         while not self._terminated_by and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -165,7 +165,7 @@ class BatchSupervisor(Supervisor):
         self._decide(ending)
         problem = None
         if ending.state == REQUEUED:
-            self._journal.close_attempt(ending)  # the scheduler may end us as soon as it has the job back
+            self._journal.close_attempt(ending)  # the scheduler may kill us as soon as it has the job back
             problem = self._put_back(ending)
         if problem is not None:
             ending.state = "failed"
@@ -176,10 +176,10 @@ class BatchSupervisor(Supervisor):
         self._journal.requeue(ending)
 
     def _decide(self, ending: Ending) -> None:
-        """Let an attempt that the scheduler or the time limit ended go back only if its next can get further, and say where it stands."""
+        """Decide whether an interrupted attempt goes back into the queue, which it does only if the next one can get further."""
         at_limit = ending.reason == requeue.TIME_LIMIT
         if not at_limit and ending.reason not in _TAKEN:
-            return  # a retry, which `max_retries` counts
+            return  # a retry, which `max_retries` limits
         if not self._attempt:
             if at_limit:
                 ending.state = "failed"
@@ -199,14 +199,14 @@ class BatchSupervisor(Supervisor):
             ending.message = "%s; `requeue_at_time_limit` is off; %s" % (decision.message, advice)
 
     def _put_back(self, ending: Ending) -> Optional[str]:
-        """Put the job back where the scheduler does not do it by itself."""
+        """Put the job back into the queue if the scheduler does not do that itself. Return an error message, or None."""
         if ending.reason == _PREEMPTED:
             return None
         try:
             self.exit_code = engine.find(self._settings["kind"]).requeue(self._job_id)
         except EngineError as error:
             if self._terminated_by == signal.SIGTERM:
-                return None  # the scheduler takes the job itself, and says what becomes of it
+                return None  # the scheduler requeues the job itself and reports the result
             return error.message
         return None
 
@@ -215,10 +215,11 @@ class BatchSupervisor(Supervisor):
 
 
 def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
-    """Take a submission up on a worker, unless another job of the same submission has, and see it through.
+    """Run a submission on a worker until its end, unless another job of the same submission does.
 
     Returns:
-        0 unless the run failed or goes back into the queue: what the scheduler's own records then show, and HTCondor acts on.
+        0, unless the run failed or goes back into the queue. The scheduler's records show the exit code, and HTCondor
+        acts on it.
     """
     os.umask(0o077)
     paths = RunPaths(root, run_id)
@@ -240,14 +241,14 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
         say("%s has ended already (%s)" % (run_id, state["state"]))
         return 0
     for name, value in job_variables.login_variables(paths.folder).items():
-        os.environ.setdefault(name, value)  # HTCondor starts jobs without
+        os.environ.setdefault(name, value)  # HTCondor starts jobs without these
     supervisor = BatchSupervisor(paths, submission, spec, job_id)
     supervisor.run()
     return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
 
 
 def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> None:
-    """Write the exit of an attempt that had no time to: its node died, or was taken without a warning."""
+    """Write the exit of an attempt that could not do it itself: its node failed, or was taken away without a warning."""
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a record; its node failed, or was taken without a warning"
@@ -265,13 +266,13 @@ def _size(path: str) -> int:
 
 
 def _count_failures(paths: RunPaths, submission: int) -> int:
-    """Count the attempts that failed by themselves since a person handed the run over."""
+    """Count the attempts that failed on their own since the user submitted the run."""
     ended = progress.ended_attempts(paths, submission)
     return sum(1 for one in ended if one.reason not in (None, "time_limit", "lost", "superseded") + _TAKEN)
 
 
 def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:
-    """Find the GPUs a scheduler named, for telemetry; one that nvidia-smi does not show keeps only its place."""
+    """Find the GPUs that a scheduler named, for telemetry. For one that nvidia-smi does not show, only the index is known."""
     try:
         present = gpus.list_gpus()
     except gpus.GpuError as error:

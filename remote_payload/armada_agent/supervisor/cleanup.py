@@ -1,4 +1,4 @@
-"""Clean up after a killed supervisor: end the run's processes, record its end."""
+"""Clean up after a killed supervisor: end the run's processes and record its end."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ _TICK_S = 0.2
 
 
 def clear(root: str, run_id: str, submission: int) -> int:
-    """End what a dead supervisor left behind, and write the end it could not write."""
+    """End the processes that a dead supervisor left, and write the end that it could not write."""
     if os.fork():
         os._exit(0)
     os.umask(0o077)
     paths = RunPaths(root, run_id)
-    if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # who only looks holds it for an instant
-        return 0  # a supervisor lives after all, or another of these is at it
-    spec = _read(paths.spec)  # a plan that cannot be read keeps nobody from ending what lives
+    if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # an observer holds it only for a moment
+        return 0  # a supervisor is alive, or another process like this one is at work
+    spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
     attempt = newest(paths.attempts()) or 0
     leader = (_read(paths.attempt(attempt, "run.json"))).get("process")
     journal = _resume(paths, submission, attempt)
@@ -60,7 +60,7 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
 
 
 def _recorded_ending(paths: RunPaths, attempt: int) -> Ending:
-    """Take the end that the supervisor wrote before it died, or say that it was stopped now."""
+    """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
     written = _read(paths.attempt(attempt, "exit.json"))
     if written.get("state") not in ENDED:
         return Ending("cancelled", "killed_by_user", "stopped after its supervisor had died")
@@ -70,7 +70,7 @@ def _recorded_ending(paths: RunPaths, attempt: int) -> Ending:
 
 
 def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> None:
-    """Give the job's first process the grace that a living supervisor would have given it."""
+    """Send SIGTERM to the job's first process and wait for the grace period that a living supervisor would have given it."""
     if leader is None or process_identity.judge(leader) != "alive":
         return
     for process in find():
@@ -85,4 +85,4 @@ def _read(path: str) -> Dict[str, Any]:
     try:
         return files.read_json(path) or {}
     except files.UnreadableError:
-        return {}  # a record torn by whatever killed the supervisor says nothing
+        return {}  # cut short when the supervisor was killed

@@ -1,8 +1,9 @@
-"""The supervisor's parent process. If the supervisor is killed, it takes over the job, so that the exit code is not lost.
+"""The supervisor's parent process. If the supervisor is killed, the guardian takes over the job and thus gets its exit code.
 
-It waits and does nothing else. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose supervisor
-died. Then it becomes the run's supervisor. Where the kernel or this Python cannot do that, the supervisor works alone: a job that
-outlives it ends without an exit code. A batch system needs no guardian, because it ends a job together with its supervisor.
+Until then, it only waits. It is a "child subreaper" (prctl(2)), so the kernel makes it the parent of a job whose
+supervisor died. Then it becomes the run's supervisor. If the kernel or this Python does not support that, the
+supervisor works alone, and a job that outlives it ends without an exit code. A batch system needs no guardian: it ends
+a job together with its supervisor.
 """
 
 import os
@@ -17,15 +18,15 @@ from armada_agent.records.ending import ENDED
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_EXEC_S = 5.0  # between fork and exec a job has neither a session nor a name of its own
+_EXEC_S = 5.0  # between fork and exec, a job has neither its own session nor its own name
 
 
 class Adopted:
-    """A job that this process did not start and is the parent of, with as much of Popen as a supervisor uses.
+    """A job that this process did not start but whose parent it is. It has the methods of Popen that a supervisor uses.
 
     Args:
         pid: The job's first process.
-        status: What waitpid said of it; None while it runs.
+        status: waitpid's status of the process; None while it runs.
     """
 
     def __init__(self, pid: int, status: Optional[int] = None) -> None:
@@ -37,9 +38,9 @@ class Adopted:
         return self._wait(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait for its end."""
+        """Wait for the process's end and return its exit code."""
         found = self._wait(0)
-        return 0 if found is None else found  # without WNOHANG waitpid returns once the process has ended
+        return 0 if found is None else found  # without WNOHANG, waitpid returns only after the process's end
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -54,12 +55,12 @@ class Adopted:
 
 
 class Left:
-    """What a supervisor left that was killed.
+    """What a killed supervisor left.
 
     Attributes:
-        attempt: Its number.
-        record: The attempt's run.json, or what is known of it.
-        job: The job, which is ours now.
+        attempt: The number of the attempt.
+        record: The attempt's run.json, or as much as is known of it.
+        job: The job, which is now this process's child.
     """
 
     def __init__(self, attempt: int, record: Dict[str, Any], job: Adopted) -> None:
@@ -69,14 +70,14 @@ class Left:
 
 
 def exit_code(status: int) -> int:
-    """Turn what waitpid says into what Popen says."""
+    """Convert a status of waitpid to an exit code of Popen."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def can_guard() -> bool:
-    """Become the one that the kernel gives orphaned descendants to; False where that cannot be."""
+    """Make this process the parent of orphaned descendants. Return False if the system does not support that."""
     try:
-        import ctypes  # a Python built without libffi has none
+        import ctypes  # missing in a Python built without libffi
 
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError) as error:
@@ -85,9 +86,9 @@ def can_guard() -> bool:
 
 
 def watch(supervisor: int, paths: RunPaths, submission: int, take_over: Callable[[Left], None]) -> int:
-    """Wait for the supervisor's end; take over what it did not see to its end."""
+    """Wait for the supervisor's end. If it left a job, take the job over."""
     for number in _NOT_OURS:
-        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is the supervisor's to answer
+        signal.signal(number, signal.SIG_IGN)  # the supervisor answers a signal to the whole group
     reaped = _reap(supervisor)
     if not _has_ended(paths, submission):
         left = _find_left(paths, submission, reaped)
@@ -101,13 +102,13 @@ def watch(supervisor: int, paths: RunPaths, submission: int, take_over: Callable
 
 
 def _reap(supervisor: int) -> Dict[int, int]:
-    """Reap children until the supervisor's end; what ends after it died may be the job."""
+    """Reap children until the supervisor ends. A child that ends after the supervisor may be the job."""
     reaped: Dict[int, int] = {}
     while supervisor not in reaped:
         pid, status = os.waitpid(-1, 0)
         stat = process_identity.read_stat(supervisor)
         if pid != supervisor and stat is not None and stat.is_alive:
-            continue  # something that the job set free; the job itself is the supervisor's child
+            continue  # a daemonized process; the job itself is the supervisor's child
         reaped[pid] = status
     return reaped
 
@@ -118,7 +119,7 @@ def _has_ended(paths: RunPaths, submission: int) -> bool:
 
 
 def _find_left(paths: RunPaths, submission: int, reaped: Dict[int, int]) -> Optional[Left]:
-    """Find the job: the one on record, or our child where the supervisor died before it could write the record."""
+    """Find the job: the recorded one, or our child if the supervisor died before it wrote the record."""
     attempt = newest(paths.attempts()) or 0
     if not attempt or _read(paths.attempt(attempt, "exit.json")):
         return None
@@ -146,7 +147,7 @@ def _find_unrecorded() -> Optional[int]:
 
 
 def _children() -> List[process_identity.Stat]:
-    """List our children, those that have ended too."""
+    """List our children, including those that have ended."""
     stats = map(process_identity.read_stat, process_identity.all_pids())
     return [stat for stat in stats if stat is not None and stat.parent == os.getpid()]
 
@@ -158,11 +159,11 @@ def _left(attempt: int, record: Dict[str, Any], pid: int, reaped: Dict[int, int]
     is_ours = stat is not None and stat.parent == os.getpid()
     return (
         Left(attempt, record, Adopted(pid)) if is_ours else None
-    )  # reaped by the supervisor, which died before it wrote that
+    )  # reaped by the supervisor, which died before it recorded that
 
 
 def _read(path: str) -> Dict[str, Any]:
     try:
         return files.read_json(path) or {}
     except files.UnreadableError:
-        return {}  # torn by whatever killed the supervisor
+        return {}  # cut short when the supervisor was killed

@@ -10,11 +10,11 @@ from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
 from armada_agent.supervisor import post_mortem
 
-_FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of whoever logged in; the job brings its own
+_FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of the login; the job has its own
 
 
 class StartError(Exception):
-    """The job could not be started, with the run's reason for it."""
+    """The job could not be started. The error carries the run's reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -30,8 +30,8 @@ def compose_environment(
     Args:
         paths: The run's files.
         spec: The run's plan.
-        attempt: Its number.
-        gpus: `index` and `uuid` of those it got.
+        attempt: The number of the attempt.
+        gpus: `index` and `uuid` of the job's GPUs.
         secrets: Names and values.
     """
     environment = clean_environment()
@@ -63,7 +63,7 @@ def require_environment(spec: Dict[str, Any]) -> None:
 
 
 def clean_environment() -> Dict[str, str]:
-    """Take what we were started with, less other people's Python and whatever run we may have been started from."""
+    """Return this process's environment without the login's Python settings and without the marker of another run."""
     return {
         name: value for name, value in os.environ.items() if name not in _FOREIGN and not name.startswith("ARMADA_")
     }
@@ -72,14 +72,15 @@ def clean_environment() -> Dict[str, str]:
 def read_secrets(paths: RunPaths, declared: Sequence[str] = ()) -> Dict[str, str]:
     """Read the secrets of a run.
 
-    A variable of the same name in this machine's environment is no substitute: it may be the key of another account.
+    A variable of the same name in this machine's environment does not replace a secret: it may be the key of another
+    account.
 
     Args:
         paths: The run's files.
-        declared: The names that the plan says it needs.
+        declared: The names that the plan requires.
 
     Raises:
-        StartError: They are damaged, or some are not there.
+        StartError: The secrets are damaged, or some are missing.
     """
     try:
         secrets = files.read_json(paths.secrets) or {}
@@ -94,11 +95,11 @@ def read_secrets(paths: RunPaths, declared: Sequence[str] = ()) -> Dict[str, str
 
 
 def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Start a job in a session of its own, its output appended to output.log.
+    """Start a job in a session of its own, with its output appended to output.log.
 
     Raises:
-        StartError: The program, or the folder it should start in, is not there.
-        OSError: The disk takes no output.log.
+        StartError: The program, or its working folder, does not exist.
+        OSError: output.log cannot be written.
     """
     if not os.path.isdir(paths.work):
         raise StartError("env_error", "the working folder is gone: %s" % paths.work)
@@ -122,7 +123,7 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
 
 
 def judge(paths: RunPaths, attempt: int, status: int) -> Ending:
-    """Say what a job's own end means, and why where it failed."""
+    """Return how a job ended and, if it failed, why."""
     if status == 0:
         return Ending("succeeded").with_status(status)
     cause = post_mortem.examine(paths, attempt, status)
@@ -132,5 +133,5 @@ def judge(paths: RunPaths, attempt: int, status: int) -> Ending:
 
 
 def _encode(text: str) -> bytes:
-    """Encode as UTF-8 whatever the locale: Python 3.6 under LANG=C would refuse anything but ASCII."""
+    """Encode as UTF-8 in any locale: Python 3.6 under LANG=C would accept only ASCII."""
     return text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Warn about a job whose log fills the disk, while there is still space. Nothing shortens a log on the host."""
+"""Warn about a job whose log fills the disk, while there is still space. Logs on the host are never truncated."""
 
 import os
 from typing import Optional
@@ -8,7 +8,7 @@ _STEP = 10
 
 
 class LogSize:
-    """Tells when a log has become long, each time that it is ten times as long as when it told before.
+    """Reports that a log has become long, and again each time that it is ten times longer.
 
     Args:
         path: The log.
@@ -17,11 +17,11 @@ class LogSize:
     def __init__(self, path: str) -> None:
         self._path = path
         self._next = _FIRST_BYTES
-        while self._size() >= self._next:  # an attempt before this one said so
+        while self._size() >= self._next:  # an earlier attempt reported this
             self._next *= _STEP
 
     def look(self) -> Optional[str]:
-        """Give a sentence about a log that has just become long, or None."""
+        """Return a warning if the log has just become long, otherwise None."""
         size = self._size()
         if size < self._next:
             return None

@@ -20,13 +20,13 @@ class Reached(NamedTuple):
 
 
 class LogWatch:
-    """Writes heartbeat-0.json, whose time is when the job last said something.
+    """Writes heartbeat-0.json, whose time is that of the job's last output.
 
     Args:
         paths: The run's files.
-        attempt: Its number.
-        find_reached: Says how far the job is.
-        clock: Gives unix time.
+        attempt: The number of the attempt.
+        find_reached: Returns how far the job is.
+        clock: Returns unix time.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class LogWatch:
         self._said: Optional[Tuple[int, Reached]] = None
 
     def look(self, at_once: bool = False) -> None:
-        """Beat if the log has grown, a checkpoint was taken or the training got on since the last look.
+        """Write a heartbeat if the log has grown, a checkpoint was taken or the training advanced since the last check.
 
-        It looks once a second at most, unless told to `at_once`.
+        It checks at most once a second, unless `at_once`.
         """
         now = self._clock()
         if 0 <= now - self._looked_at < _INTERVAL_S and not at_once:

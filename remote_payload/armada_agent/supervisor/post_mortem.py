@@ -15,13 +15,13 @@ _RANKS_FILE = re.compile(r"failure-(\d{1,6})\.json")
 _SAVE = re.compile(r"checkpoint-\d{1,12}")
 _LONGEST_MESSAGE = 4000
 _LIMIT = 1024 * 1024
-_TEXT_LIMIT = 256 * 1024  # eight ranks' tracebacks and a launcher's
+_TEXT_LIMIT = 256 * 1024  # enough for the tracebacks of eight ranks and a launcher
 _MOST_RANKS = 64
 _ROOM_BYTES = 64 * 1024
 
 
 def before_start(paths: RunPaths) -> Dict[str, Any]:
-    """Note what an attempt begins with, for run.json: what of the log is of earlier ones, and the kernel's counters."""
+    """Return the state at the start of an attempt, for run.json: the log's size and the kernel's counters."""
     try:
         size = os.stat(paths.output).st_size
     except OSError:
@@ -34,7 +34,7 @@ def examine(paths: RunPaths, attempt: int, status: int) -> Cause:
 
     Args:
         paths: The run's files.
-        attempt: Its number.
+        attempt: The number of the attempt.
         status: The job's return code, negative for a signal.
     """
     began = _read(paths.attempt(attempt, "run.json"))
@@ -52,7 +52,7 @@ def examine(paths: RunPaths, attempt: int, status: int) -> Cause:
 
 
 def unfinished_saves(paths: RunPaths) -> List[str]:
-    """Name the checkpoints that armada's training began to save and did not hand over."""
+    """List the checkpoints that armada's training began to save but did not announce."""
     folder = os.path.join(paths.folder, "checkpoints")
     names = list_folder(folder)
     return [name for name in names if _SAVE.fullmatch(name) and ".announced-" + name not in names]
@@ -78,7 +78,7 @@ def _complaints(paths: RunPaths, attempt: int) -> List[Said]:
 
 
 def _printed(paths: RunPaths, offset: Any) -> str:
-    """Read the end of what this attempt printed."""
+    """Return the end of this attempt's output."""
     begins = offset if isinstance(offset, int) and offset >= 0 else 0
     try:
         with files.open_regular(paths.output) as stream:
@@ -101,4 +101,4 @@ def _read(path: str) -> Dict[str, Any]:
     try:
         return files.read_json(path, limit=_LIMIT) or {}
     except files.UnreadableError:
-        return {}  # written by a job, which may write anything
+        return {}  # a job wrote it, so it may be anything

@@ -1,4 +1,4 @@
-"""Read how far a run has got, by its complete checkpoints, and how far each attempt took it."""
+"""Measure a run's progress by its complete checkpoints, and the progress of each attempt."""
 
 import os
 from typing import Any, Dict, List, Optional
@@ -13,7 +13,7 @@ _LIMIT = 1024 * 1024
 
 
 class Progress:
-    """Measures one attempt; made before its job starts.
+    """Measures one attempt. Create it before the attempt's job starts.
 
     Args:
         paths: The run's files.
@@ -24,14 +24,15 @@ class Progress:
         self._before: Optional[int] = None
         self._is_known = True
         try:
-            # What home had deleted here, and what a killed supervisor did not finish, is no gain of this attempt.
+            # Checkpoints that home deleted here, or that a killed supervisor did not finish, are not this attempt's
+            # progress.
             self._before = _highest([_newest_whole(paths), _newest_recorded(paths), _newest_announced(paths)])
         except OSError as error:
             self._is_known = False
             say("the run's progress cannot be read: %s" % error)
 
     def measure(self) -> Dict[str, Optional[int]]:
-        """Give `step_before` and `step` of the newest whole checkpoint; empty where nobody can tell."""
+        """Return `step_before` and `step` of the newest whole checkpoint; an empty dict if they are unknown."""
         if not self._is_known:
             return {}
         try:
@@ -42,12 +43,12 @@ class Progress:
 
 
 def attempt_of(number: int, reason: Optional[str], measured: Dict[str, Any]) -> Attempt:
-    """Put together what is known of an attempt.
+    """Return the record of an attempt.
 
     Args:
-        number: Which.
+        number: The number of the attempt.
         reason: Why it ended.
-        measured: Its `step_before` and `step`, where anybody wrote them down.
+        measured: Its `step_before` and `step`, if they were recorded.
     """
     before, step = (measured.get(name, "") for name in ("step_before", "step"))
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (before, step)):
@@ -56,7 +57,7 @@ def attempt_of(number: int, reason: Optional[str], measured: Dict[str, Any]) -> 
 
 
 def ended_attempts(paths: RunPaths, submission: int) -> List[Attempt]:
-    """List the attempts of a submission that have ended: a person who hands a run over again wants it to be tried anew."""
+    """List the ended attempts of one submission. Earlier submissions do not count: the user wants a fresh try."""
     found = []
     for number in paths.attempts():
         exit_ = _read(paths.attempt(number, "exit.json"))
@@ -67,7 +68,7 @@ def ended_attempts(paths: RunPaths, submission: int) -> List[Attempt]:
 
 
 def _newest_whole(paths: RunPaths) -> Optional[int]:
-    """Find the highest step that was ever whole here, as far as the host still knows."""
+    """Return the highest step of any checkpoint that was ever complete here, as far as the host still knows."""
     return _highest([checkpoint_watch.last_whole(paths)] + [entry["step"] for entry in listing.list_finished(paths)])
 
 
@@ -89,4 +90,4 @@ def _read(path: str) -> Dict[str, Any]:
     try:
         return files.read_json(path, limit=_LIMIT) or {}
     except files.UnreadableError:
-        return {}  # torn by whatever killed its writer: it says nothing
+        return {}  # cut short when its writer was killed: it counts as empty

@@ -1,4 +1,4 @@
-"""The process that starts a run's job and watches it to its end. It outlives every SSH session."""
+"""The process that starts a run's job and watches it until its end. It outlives every SSH session."""
 
 import os
 import signal
@@ -36,23 +36,24 @@ _LEFT_S = 1.0
 _MOST_NAMED = 5
 _PREDECESSOR_S = 10.0
 Child = Union["subprocess.Popen[bytes]", guardian.Adopted]
-_ENDED_BY_ITSELF = (0, 85)  # 85 is said by jobs that saved after a signal; any other code may mean half a checkpoint
+_ENDED_BY_ITSELF = (0, 85)  # jobs that saved after a signal exit with 85; any other code may mean half a checkpoint
 
 
 class StoppedError(Exception):
-    """Somebody asks for the run's end."""
+    """A stop of the run was requested."""
 
 
 class Supervisor:
-    """Sees one submission of a run through.
+    """Runs one submission of a run until its end.
 
     Args:
         paths: The run's files.
-        submission: Its number, already taken up.
+        submission: The submission's number. This supervisor has already claimed it.
         spec: The run's plan.
 
     Attributes:
-        adopter: The guardian's pid where there is one: what the job set free, whatever became of its environment, is its child.
+        adopter: The guardian's pid, if there is a guardian. The job's daemonized processes are its children, whatever
+            their environment contains.
     """
 
     def __init__(self, paths: RunPaths, submission: int, spec: Dict[str, Any]) -> None:
@@ -94,7 +95,7 @@ class Supervisor:
         self._conclude(ending)
 
     def take_over(self, left: guardian.Left) -> None:
-        """See a job to its end whose supervisor was killed."""
+        """Watch a job until its end after its supervisor was killed."""
         self._answer_signals()
         self._attempt, self._leader = left.attempt, left.record["process"]
         self._holding = gpu_tickets.Holding(
@@ -115,7 +116,7 @@ class Supervisor:
 
     @property
     def state(self) -> str:
-        """The word it last wrote into state.json."""
+        """The state that was last written to state.json."""
         return str(self._journal.state["state"])
 
     def _conclude(self, ending: Ending) -> None:
@@ -156,7 +157,7 @@ class Supervisor:
         return ending
 
     def _spent_s(self) -> float:
-        """Say how much of its time limit a run has had before its job started."""
+        """Return how many seconds of its time limit a run had used before its job started."""
         return self._had_s
 
     def _note_signal(self, number: int, _frame: Any) -> None:
@@ -169,7 +170,7 @@ class Supervisor:
         return {"grace_s": self._spec["stop_grace_s"]} if stop_request is None and self._terminated_by else stop_request
 
     def _persons_stop_request(self) -> Optional[Dict[str, Any]]:
-        """A person's request to end the run, whatever signals came."""
+        """Return the user's request to stop the run, whatever signals arrived."""
         stop_request = read_stop_request(self._paths)
         return stop_request if stop_request is not None and concerns(stop_request, self._submission) else None
 
@@ -213,7 +214,7 @@ class Supervisor:
         except gpus.GpuError as error:
             say(str(error))
             return False
-        for process in processes.scan():  # a killed supervisor's locks are free while its job still computes
+        for process in processes.scan():  # a killed supervisor's locks are free although its job still computes
             occupied.update(process.gpus)
         holding = gpu_tickets.take(self._paths.root, self._paths.run_id, count, present, occupied)
         if holding is None:
@@ -267,7 +268,7 @@ class Supervisor:
             raise StartError("env_error", error.message)
 
     def _resume_arguments(self) -> List[str]:
-        """Say in the job's own words where to go on, if there is a checkpoint to go on from."""
+        """Return the job's arguments for resuming, if there is a checkpoint to resume from."""
         template = self._watching.get("resume") or []
         found = checkpoint_watch.find_resumable(self._paths) if template else None
         if found is None:
@@ -277,10 +278,10 @@ class Supervisor:
         return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
     def _settle_earlier(self) -> None:
-        """Take what earlier attempts left before anything chooses where to go on, or clears it away."""
+        """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""
         if self._checkpoint_watch is not None:
             self._checkpoint_watch.begin()
-            self._progress = Progress(self._paths)  # what was taken just now is no gain of this attempt
+            self._progress = Progress(self._paths)  # checkpoints taken just now are not this attempt's progress
 
     @property
     def _tells_nothing(self) -> bool:
@@ -288,7 +289,7 @@ class Supervisor:
         return bool(self._watching) and not self._spec.get("training")
 
     def _prepare_watch(self) -> None:
-        """Stand in for what a job of ours would tell by itself."""
+        """Create the watchers for a job that reports neither checkpoints nor heartbeats."""
         if self._watching.get("checkpoints"):
             self._checkpoint_watch = CheckpointWatch(self._paths, self._watching["checkpoints"], self._journal)
         if self._watching:
@@ -334,10 +335,10 @@ class Supervisor:
         child.terminate()
         for process in self._members():
             if process.stat.is_suspended:
-                processes.send(process, signal.SIGCONT)  # or SIGTERM would reach it only after the grace time
+                processes.send(process, signal.SIGCONT)  # otherwise SIGTERM would reach it only after the grace period
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
-            # A second stop request may be in more of a hurry.
+            # A second stop request may have a shorter grace period.
             grace_s = min(grace_s, grace(self._stop_request() or stop_request, self._spec))
             deadline = min(deadline, time.monotonic() + grace_s)
             self._tick()
@@ -355,12 +356,12 @@ class Supervisor:
         time.sleep(_TICK_S)
 
     def _members(self) -> List[processes.Process]:
-        # A batch system that gave this attempt up may have started the next one beside it.
+        # A batch system that considered this attempt dead may have started the next one on the same machine.
         adopter = self.adopter if self.adopter == os.getppid() else None
         return processes.members(self._paths, self._leader, up_to=self._attempt, adopter=adopter)
 
     def _name_left(self, ending: Ending) -> None:
-        """Say which processes a job left behind that ended by itself; a moment later, because most of them are ending, too."""
+        """Record which processes an ended job left running, after a short wait in which most of them end on their own."""
         deadline = time.monotonic() + _LEFT_S
         left = self._members()
         while left and time.monotonic() < deadline:
@@ -386,9 +387,9 @@ class Supervisor:
 
 
 def supervise(root: str, run_id: str, submission: int) -> int:
-    """Take a submission up, unless another supervisor has, and see it through in a process of its own."""
+    """Run a submission until its end in a process of its own, unless another supervisor does."""
     if os.fork():
-        os._exit(0)  # whoever started us has waited long enough; from here on nobody's child
+        os._exit(0)  # the caller need not wait any longer; this process now has no parent that waits for it
     os.umask(0o077)
     paths = RunPaths(root, run_id)
     spec = files.read_json(paths.spec)
@@ -418,7 +419,7 @@ def supervise(root: str, run_id: str, submission: int) -> int:
 
 
 def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
-    """Lock the run to the end of this process; where the file system has no locks, job.json alone decides."""
+    """Wait for the former supervisor's lock, and hold it until this process ends. Without locks, only job.json decides."""
     deadline = time.monotonic() + _PREDECESSOR_S
     while not os.path.exists(record):
         if files.lock(paths.supervisor_lock, timeout_s=0.2) is not None:

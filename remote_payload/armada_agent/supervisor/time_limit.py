@@ -1,26 +1,26 @@
 """Enforce a run's time limit by the supervisor's own clock.
 
-A host without a batch system has nobody else to enforce one, and not every batch system does.
+Without a batch system nothing else enforces a limit, and not every batch system enforces one.
 """
 
 import time
 from typing import Any, Callable, Dict, Tuple
 
 MARGIN_S = 30.0
-"""What a supervisor needs after its job, to hash, link and write, before a batch system ends it."""
+"""Seconds that a supervisor needs after its job to hash, link and write, before a batch system kills it."""
 
 
 class TimeLimit:
-    """Tells when a job has had its time.
+    """Reports when a job has used its time.
 
-    The clock counts from the job's start and is never set; it continues while a scheduler has the job suspended.
+    The clock counts from the job's start and is never adjusted. It continues while a scheduler has suspended the job.
 
     Args:
         spec: The run's plan.
-        clock: Seconds, never set back.
+        clock: Monotonic seconds.
 
     Attributes:
-        grace_s: How long the job has to save, once its time is up.
+        grace_s: Seconds that the job has to save after its time is up.
     """
 
     def __init__(self, spec: Dict[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,8 @@ class TimeLimit:
         """Start the clock.
 
         Args:
-            spent_s: What the scheduler has counted by now. Beyond half of the limit it is not believed: it was read wrongly.
+            spent_s: Seconds that the scheduler has already counted. More than half of the limit counts as a wrong
+                reading.
         """
         self._since = self._clock() - min(max(spent_s, 0.0), self._after_s / 2)
 
@@ -45,15 +46,15 @@ class TimeLimit:
 
 
 def plan_stop(limit_s: float, grace_s: float, has_scheduler: bool) -> Tuple[float, float]:
-    """Say after how many seconds a job is told to end, and how long it then has to save.
+    """Return after how many seconds a job gets SIGTERM, and how many seconds it then has to save.
 
-    Where a batch system ends everything at the limit, the job has to be done before. A limit that leaves no room for that is
-    shared: half of it for the job's work.
+    If a batch system ends everything at the limit, the job must finish before it. If the limit is too short for that,
+    half of it remains for the job's work.
 
     Args:
         limit_s: The time limit.
-        grace_s: Between SIGTERM and SIGKILL, as the plan has it.
-        has_scheduler: Whether a batch system knows the limit, too.
+        grace_s: Seconds between SIGTERM and SIGKILL, by the plan.
+        has_scheduler: Whether a batch system enforces the limit, too.
     """
     if not has_scheduler:
         return float(limit_s), grace_s
