@@ -41,6 +41,8 @@ FOUND_BY_CHANCE = {
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
+    "changed at home before a sync that died had recorded it": "launch save save tick break_off:2:2 sync damage sync",
+    "changed at home before the last sync, which died, had recorded it": "launch end tick break_off:2:0 sync damage sync",
     "what is left of a run whose folder was half deleted": "launch:1 meanwhile_stop:2:2 sync:2:3 lose_run tear:3:1 sync:1:3",
 }
 
