@@ -91,9 +91,42 @@ def test_where_its_event_log_is_lost_the_queue_is_asked(
     assert cluster.be_silent(20) == ["running"]
 
 
-def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning(cluster: DoubtedJob) -> None:
+def keep_as_an_older_armada(cluster: DoubtedJob) -> None:
+    """Take out of what is kept of the log what only newer ones keep."""
+    path = Path(cluster.handed.file("watch.json"))
+    kept = json.loads(path.read_text())
+    del kept["last"]
+    path.write_text(json.dumps(kept))
+
+
+def test_an_event_log_that_was_overwritten_and_is_longer_now_is_read_from_its_beginning(cluster: DoubtedJob) -> None:
+    cluster.never_begin()
+    cluster.log(SUBMITTED)
+    assert cluster.look()["state"] == "pending"
+    cluster.log(EXECUTING + TERMINATED)
+    assert Path(cluster.handed.file("job.log")).stat().st_size > len(SUBMITTED)
+    assert cluster.look()["state"] == "ended"
+
+
+def test_what_an_older_armada_read_of_an_event_log_is_not_read_again(cluster: DoubtedJob) -> None:
+    cluster.log(SUBMITTED)
+    cluster.look()
+    keep_as_an_older_armada(cluster)
+    path = Path(cluster.handed.file("watch.json"))
+    path.write_text(path.read_text().replace('"job_id"', '"noted"'))
+    cluster.log(SUBMITTED + EXECUTING)
+    assert cluster.look()["detail"] == "executing"
+    assert "job_id" not in json.loads(path.read_text())["seen"]  # which only the first event has
+
+
+@pytest.mark.parametrize("by_older", [False, True])
+def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning(
+    cluster: DoubtedJob, by_older: bool
+) -> None:
     cluster.log(SUBMITTED + EXECUTING)
     assert cluster.be_silent(20) == ["running"]
+    if by_older:
+        keep_as_an_older_armada(cluster)
     log = Path(cluster.handed.file("job.log"))
     log.rename(log.with_name("old.log"))  # so that the new one has another inode for certain
     cluster.leave()
@@ -103,8 +136,17 @@ def test_an_event_log_that_was_deleted_and_begun_anew_is_read_from_its_beginning
 
 @pytest.mark.parametrize(
     "kept",
-    [{"offset": -3, "seen": {}}, {"offset": "x", "seen": {}}, {"offset": 9, "seen": 7}, {"offset": 9, "seen": {"state": 5}}, {}],
-)  # fmt: skip
+    [
+        {"offset": -3, "seen": {}, "last": "x"},
+        {"offset": 3, "seen": {}, "last": "x" * 9},
+        {"offset": 0, "seen": {}, "last": 7},
+        {"offset": -3, "seen": {}},
+        {"offset": "x", "seen": {}},
+        {"offset": 9, "seen": 7},
+        {"offset": len(SUBMITTED + EXECUTING), "seen": {"state": 5}},
+        {},
+    ],
+)
 def test_what_was_kept_of_an_event_log_and_is_damaged_counts_for_nothing(
     cluster: DoubtedJob, kept: dict[str, Any]
 ) -> None:
@@ -115,15 +157,21 @@ def test_what_was_kept_of_an_event_log_and_is_damaged_counts_for_nothing(
 
 def test_half_an_event_is_read_once_it_is_whole(cluster: DoubtedJob) -> None:
     cluster.log(SUBMITTED + EXECUTING[:20])
-    assert cluster.look()["detail"] == "submitted"
+    for _ in range(2):
+        assert cluster.look()["detail"] == "submitted"
     cluster.log(SUBMITTED + EXECUTING)
     assert cluster.look()["detail"] == "executing"
 
 
-def test_an_event_log_that_is_shorter_than_it_was_is_read_from_its_beginning(cluster: DoubtedJob) -> None:
+@pytest.mark.parametrize("by_older", [False, True])
+def test_an_event_log_that_is_shorter_than_it_was_is_read_from_its_beginning(
+    cluster: DoubtedJob, by_older: bool
+) -> None:
     cluster.leave()
     cluster.log(SUBMITTED + EXECUTING + EVICTED)
     assert cluster.look()["state"] == "pending"
+    if by_older:
+        keep_as_an_older_armada(cluster)
     cluster.log(HELD)
     assert cluster.look()["state"] == "held"
 

@@ -70,7 +70,7 @@ class BatchSystem(abc.ABC):
         return job
 
     def start(self, job: BatchJob) -> None:
-        job.state, job.reason = "RUNNING", "None"
+        job.state, job.reason, job.goes_back = "RUNNING", "None", False  # what was to end a former attempt is past
         self.cluster.run_batch(job)
 
     def preempt(self, job: BatchJob) -> None:

@@ -44,6 +44,8 @@ FOUND_BY_CHANCE = {
     "resumed by another home, and this one has not heard of it": (
         "launch:0:1 stop:1:3 join:0:1 resume:1:1 save:0:2 join meanwhile_tick:3:3 sync:3:2"
     ),
+    "changed at home before a sync that died had recorded it": "launch save save tick break_off:2:2 sync damage sync",
+    "changed at home before the last sync, which died, had recorded it": "launch end tick break_off:2:0 sync damage sync",
     "what is left of a run whose folder was half deleted": "launch:1 meanwhile_stop:2:2 sync:2:3 lose_run tear:3:1 sync:1:3",
 }
 
@@ -97,6 +99,7 @@ FOUND_WITH_SLURM = {
 FOUND_WITH_HTCONDOR = {
     "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
     "its clock is set back, and a job that its schedd forgot dies": "launch start_job forget_job set_clock:1 kill_supervisor",
+    "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (
         "launch set_clock:3 start_job preempt forget_job tick set_clock"
     ),

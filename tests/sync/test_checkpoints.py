@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,44 @@ def test_a_second_sync_brings_nothing_and_says_how_many_are_home(place: Place) -
     place.sync()
     again = place.sync()
     assert (again.published, again.already, again.outputs.fetched) == ((), 1, ())
+
+
+def published_without_record(place: Place) -> tuple[str, Path]:
+    """A checkpoint as a sync leaves it that dies between the rename and the record, and one of its files with another byte."""
+    place.create()
+    digest = place.save(1, {"model": b"1" * 1000, "config.json": b"{}"})
+    (folder,) = place.sync().published
+    place.database.connection.execute(
+        "UPDATE checkpoints SET home_path = NULL, verified_at = NULL, acknowledged_at = NULL"
+    )
+    place.database.connection.execute("DELETE FROM files_home")
+    (place.remote / "outbox" / f"{digest}.ack").unlink()
+    (folder / "model").chmod(0o644)
+    (folder / "model").write_bytes(b"1" * 999 + b"2")
+    return digest, folder
+
+
+@both_ways
+def test_what_changed_of_a_published_checkpoint_before_its_record_is_fetched_again(place: Place) -> None:
+    digest, folder = published_without_record(place)
+    kept = (folder / "config.json").stat().st_ino
+    outcome = place.sync()
+    assert (outcome.published, outcome.troubles) == ((folder,), ())
+    assert (folder / "model").read_bytes() == b"1" * 1000
+    assert (folder / "model").stat().st_mode & 0o777 == 0o444
+    assert (folder / "config.json").stat().st_ino == kept
+    assert (place.remote / "outbox" / f"{digest}.ack").exists()
+    assert leftovers(place) == []
+
+
+def test_a_published_checkpoint_that_changed_before_its_record_everywhere_does_not_count_as_home(place: Place) -> None:
+    digest, folder = published_without_record(place)
+    (place.remote / "outbox" / digest / "model").write_bytes(b"3" * 1000)
+    (trouble,) = place.sync().troubles
+    assert "model does not match its manifest" in trouble.error.message
+    assert place.home_steps() == []
+    assert (folder / "config.json").exists()
+    assert not (place.remote / "outbox" / f"{digest}.ack").exists()
 
 
 @both_ways

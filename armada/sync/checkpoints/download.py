@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space, clear_staging, held_bytes
+from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, is_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,18 +77,16 @@ class CheckpointDownloader:
         run_id, digest = checkpoint.run_id, checkpoint.digest
         folder, staging = home.checkpoints(run_id), home.staging(run_id, digest)
         place = published.find_published(folder, checkpoint)  # a former sync died between the rename and the record
-        if place is None:
+        if place is not None:
+            self._read_again(checkpoint, place, staging, progress)
+        else:
             self._transfer.warm(checkpoint.size_bytes)
             text = self._manifests.get(digest)
             manifest = (
                 fetch_manifest(self._context.session, checkpoint) if text is None else parse_manifest(text, digest)
             )
             without = set(left_out(manifest))
-            files = [file for file in manifest.files if file.path not in without]
-            missing = prepare_staging(database, staging, checkpoint, files)
-            linked_bytes = sum(file.size for file in files) - sum(file.size for file in missing)
-            transfers.begin(database, run_id, digest, sum(file.size for file in files))
-            self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
+            self._fill(checkpoint, [file for file in manifest.files if file.path not in without], staging, progress)
             place = published.publish(folder, staging, manifest, sorted(without))
         clear_staging(staging)
         manifest, here = published.read_published(place, digest)
@@ -95,6 +94,32 @@ class CheckpointDownloader:
         checkpoints.mark_home(database, run_id, digest, place)
         transfers.finish(database, run_id, digest, sum(file.size for file in here))
         return place
+
+    def _read_again(
+        self, checkpoint: Checkpoint, place: Path, staging: Path, progress: Callable[[TransferProgress], None]
+    ) -> None:
+        """Read a published checkpoint of which the store has no record, and fetch again what has changed since it was published."""
+        _, files = published.read_published(place, checkpoint.digest)
+        wrong = [file for file in files if not is_right(place, file)]
+        if wrong:
+            self._fill(checkpoint, wrong, staging, progress)
+            published.replace(staging, place, wrong)
+            shutil.rmtree(staging)
+
+    def _fill(
+        self,
+        checkpoint: Checkpoint,
+        files: Sequence[File],
+        staging: Path,
+        progress: Callable[[TransferProgress], None],
+    ) -> None:
+        """Have files of a checkpoint in staging, verified: linked where they are at home, fetched otherwise."""
+        database = self._context.database
+        missing = prepare_staging(database, staging, checkpoint, files)
+        size_bytes = sum(file.size for file in files)
+        linked_bytes = size_bytes - sum(file.size for file in missing)
+        transfers.begin(database, checkpoint.run_id, checkpoint.digest, size_bytes)
+        self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
 
     def _fetch(
         self,

@@ -105,6 +105,18 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
     return manifest, [file for file in manifest.files if file.path not in missing]
 
 
+def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
+    """Give files that are right in staging the places of the bad ones in a published checkpoint."""
+    for file in files:
+        source, target = staging / file.path, place / file.path
+        source.chmod(0o444)
+        fsync(source)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source.replace(target)
+    if files:
+        fsync(place)
+
+
 def strip(place: Path, surplus: Sequence[str]) -> None:
     """Delete files from a published checkpoint. PARTIAL.json is written first, so that they count as left out."""
     _write_partial(place, sorted({*surplus, *left_out(place)}))

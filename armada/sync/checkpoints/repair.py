@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError, NotFound
-from armada.foundation.atomic_write import fsync, write_atomically
+from armada.foundation.atomic_write import write_atomically
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
@@ -167,14 +167,8 @@ class _Fetch:
 
 def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
     """Replace the damaged files by the correct ones in staging."""
-    for file in files:
-        source, target = staging / file.path, place / file.path
-        source.chmod(0o444)
-        fsync(source)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        source.replace(target)
+    published.replace(staging, place, files)
     if files:
-        fsync(place)
         files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
 
 

@@ -34,6 +34,7 @@ _HOLDS = {
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
+_LAST_BYTES = 256  # more than one event: with its times no other place in a log has the same
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _SCHEDD_S = 10.0  # each program waits 20 s for a schedd that does not answer
 _STATUS = {
@@ -384,13 +385,19 @@ class _Log:
         except files.UnreadableError:
             kept = {}
         offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
+        last = kept["last"] if isinstance(kept.get("last"), str) else ""  # an older armada kept none
         if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
-            offset, seen = 0, {}  # the record is damaged: read the log from its beginning
+            offset, seen, last = 0, {}, ""  # the record is damaged: read the log from its beginning
         try:
             with files.open_regular(self.path) as stream:
                 status = os.fstat(stream.fileno())
-                if status.st_size < offset or inode not in (None, status.st_ino):
-                    offset, seen = 0, {}  # truncated, or another file: read its present content from the beginning
+                stream.seek(max(0, offset - len(last)))
+                is_as_read = stream.read(len(last)).decode("latin-1") == last
+                if status.st_size < offset or inode not in (None, status.st_ino) or not is_as_read:
+                    offset, seen = (
+                        0,
+                        {},
+                    )  # truncated, another file, or overwritten: read its present content from the beginning
                     files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
                 stream.seek(offset)
                 block = stream.read()
@@ -405,7 +412,8 @@ class _Log:
         if end < 5:
             return dict(seen)
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
-        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino})
+        last = block[:end][-_LAST_BYTES:].decode("latin-1")
+        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino, "last": last})
         return seen
 
 
