@@ -146,5 +146,5 @@ def _report(
         print_json(listed)
     failed = sum(1 for run in runs if not isinstance(results.get(run.run_id), Handled))
     if failed:
-        sys.stderr.write(f"armada: {failed} of {counted(len(runs), 'run')} failed\n")
+        sys.stderr.write(f"armada: not completed for {failed} of {counted(len(runs), 'run')}\n")
     return code

@@ -115,12 +115,16 @@ def _tell_all(context: Context, chosen: Sequence[Run], grace_s: float | None, to
     for run in chosen:
         if run.host in hosts and not (run.ended and not run.is_guess):
             by_host.setdefault(run.host, []).append(run)
-    requests = {run.run_id: request_of(context.database, run, grace_s) for each in by_host.values() for run in each}
+    requests = {}
+    for run in (run for each in by_host.values() for run in each):
+        with contextlib.suppress(ArmadaError):  # another armada forgot it just now
+            requests[run.run_id] = request_of(context.database, run, grace_s)
 
     def tell(name: str) -> None:
-        with contextlib.suppress(ArmadaError), context.session(name, patience_s=0) as session:
-            questions = [Question.of(requests[run.run_id], 60.0) for run in by_host[name]]
-            for run, answer in zip(by_host[name], session.call_all(questions), strict=True):
+        asked = [run for run in by_host[name] if run.run_id in requests]
+        with contextlib.suppress(ArmadaError, OSError), context.session(name, patience_s=0) as session:
+            questions = [Question.of(requests[run.run_id], 60.0) for run in asked]
+            for run, answer in zip(asked, session.call_all(questions), strict=True):
                 if not isinstance(answer, ArmadaError):
                     told.add(run.run_id)
 

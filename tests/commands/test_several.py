@@ -92,7 +92,7 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_from_being_removed(armada: 
     assert done.stderr.splitlines() == [
         f"armada: {busy} is running",
         f"  → armada stop {busy}",
-        "armada: 1 of 3 runs failed",
+        "armada: not completed for 1 of 3 runs",
     ]
     told = armada.json("rm", busy, third, rc=8)
     check(told, "rm RUN RUN")

@@ -229,8 +229,7 @@ def named_files(facts: ScriptFacts, folder: Path) -> Iterator[Path]:
         if not _is_below(text) or text in (".", "./") or not text.strip("./"):
             continue
         try:
-            place = folder / text
-            if place.exists() and place.resolve().is_relative_to(folder.resolve()):
+            if (folder / text).is_file() or (folder / text).is_dir():
                 yield Path(text)
-        except (OSError, ValueError, RuntimeError):
+        except (OSError, ValueError):
             continue

@@ -48,7 +48,7 @@ def test_an_interruption_says_what_was_done_and_what_was_not(
         "  → wait",
         "armada: interrupted: c stays",
         "armada: interrupted: d stays",
-        "armada: 3 of 4 runs failed",
+        "armada: not completed for 3 of 4 runs",
     ]
 
 

@@ -128,8 +128,8 @@ def test_other_parsers_are_read_too(folder: Path, source: str, arguments: tuple[
 
 def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     subprocess.run(["git", "init", "--quiet", "."], cwd=folder, check=True)
-    (folder / "train.py").write_text(ARGPARSE)
-    (folder / ".gitignore").write_text("corpus/\n*.npy\nout/\nwandb/\n.venv/\n*.log\n")
+    (folder / "train.py").write_text(f'{ARGPARSE}\nopen("results/table.csv")\n')
+    (folder / ".gitignore").write_text("corpus/\n*.npy\nout/\nwandb/\n.venv/\n*.log\nresults/\n")
     for name in (
         "corpus/train.jsonl",
         "extra.npy",
@@ -138,6 +138,7 @@ def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys
         ".venv/a.npy",
         "run.log",
         "vocab.txt",
+        "results/table.csv",
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
@@ -150,6 +151,23 @@ def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys
     told = json.loads(capsys.readouterr().out)
     assert told["notes"] == ["requirements.txt names packages that armada's profiles do not have: einops"]
     assert told["to_fill_in"] == ["data_dir", "--batch-size"]
+
+
+def test_data_behind_a_link_is_named(folder: Path) -> None:
+    disk = folder.parent / "disk"
+    disk.mkdir()
+    (disk / "a.jsonl").write_text(ROW)
+    (folder / "corpus").symlink_to(disk)
+    (folder / "train.py").write_text('open("corpus/a.jsonl")\nopen("pipe")\n')
+    os.mkfifo(folder / "pipe")
+    found = drafted("train.py")
+    assert found.data is not None
+    assert [path.relative_to(folder).as_posix() for path in found.data.paths] == ["corpus/a.jsonl"]
+    subprocess.run(["git", "init", "--quiet", "."], cwd=folder, check=True)
+    (folder / ".gitignore").write_text("corpus\npipe\n")
+    found = drafted("train.py", "-o", "b.yaml", file="b.yaml")
+    assert found.data is not None
+    assert [path.relative_to(folder).as_posix() for path in found.data.paths] == ["corpus"]
 
 
 def test_a_script_that_would_not_be_sent_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
