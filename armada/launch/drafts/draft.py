@@ -168,6 +168,7 @@ def _checkpoints(facts: ScriptFacts) -> list[str]:
         "checkpoint:",
         text.line(f"  pattern: {text.quoted(facts.pattern)}", "what fits and is complete comes home"),
         text.line("  # quiet_s: 30", "it is complete when nothing was written to it for so long"),
+        *(text.note(f"The script also saves {each}. Only one pattern is watched.") for each in facts.also_saved[:3]),
     ]
     if facts.resume:
         return [*lines, text.line(f"resume: [{resume}]", "added to the arguments when a run continues")]
