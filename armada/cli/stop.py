@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, find_runs, handle_runs
 from armada.errors import ArmadaError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _stop(options: argparse.Namespace) -> int:
     context = Context()
     chosen = find_runs(context, options.runs)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    patience = Patience(60.0)
     refused: dict[str, ArmadaError] = {}
 
     def handle(run: Run) -> Handled:
@@ -68,7 +69,8 @@ def _stop(options: argparse.Namespace) -> int:
         had_ended = run.ended and not run.is_guess
         with (
             operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-            context.session(run.host, looks=had_ended) as session,
+            patience.for_host(run.host) as patience_s,
+            context.session(run.host, patience_s=patience_s, looks=had_ended) as session,
         ):
             progress = recorded.and_tell(reporter)
             ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
