@@ -16,7 +16,7 @@ from armada.foundation import ascii_text
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
 
@@ -57,12 +57,22 @@ _ELSEWHERE = {
 """Words of other programs, and ours for them."""
 
 
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """Return the closest known word, or None if none is close."""
+_VERBS = {"list": "ls", "remove": "rm", "delete": "rm", "test": "check", "show": "ls"}
+"""The same for the verbs of a command, where it has them."""
+
+
+def nearest(word: str, known: Sequence[str], *, elsewhere: Mapping[str, str] = _ELSEWHERE) -> str | None:
+    """Return the closest known word, or None if none is close.
+
+    Args:
+        word: What was typed.
+        known: The words there are.
+        elsewhere: Words of other programs, with ours for them.
+    """
     from difflib import get_close_matches
 
-    if word in _ELSEWHERE:
-        return _ELSEWHERE[word]
+    if elsewhere.get(word) in known:
+        return elsewhere[word]
     return next(iter(get_close_matches(word, known, 1, 0.7)), None)
 
 
@@ -78,6 +88,11 @@ class _Parser(argparse.ArgumentParser):
             near = nearest(found[1], [word for words in COMMANDS.values() for word in words])
             hint = f"did you mean armada {near}?" if near else "armada --help lists them"
             raise UsageError(f"there is no command {found[1]!r}", hint=hint)
+        if found := re.match(r"argument VERB: invalid choice: '(.*?)' \(choose from (.*)\)", message, re.DOTALL):
+            verbs = re.findall(r"[\w-]+", found[2])
+            near = nearest(found[1], verbs, elsewhere=_VERBS)
+            hint = f"did you mean {self.prog} {near}?" if near else f"{self.prog} has {', '.join(verbs)}"
+            raise UsageError(f"there is no command {self.prog} {found[1]!r}", hint=hint)
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
@@ -112,7 +127,10 @@ def run(arguments: Sequence[str]) -> int:
             plain = stream.isatty() and not ascii_text.is_utf8_terminal()
             stream.reconfigure(encoding="ascii" if plain else None, errors=ascii_text.ERRORS)
     try:
-        options = build_parser(next(iter(arguments), None)).parse_args(arguments)
+        parser = build_parser(next(iter(arguments), None))
+        options, left = parser.parse_known_args(arguments)
+        if left:
+            raise _unknown(parser, options, left)
         if options.command is None:
             if sys.stdin.isatty() and sys.stdout.isatty():
                 from armada.cli import dashboard
@@ -142,6 +160,17 @@ def run(arguments: Sequence[str]) -> int:
         return _say(as_error(error), arguments)
     except Exception as error:
         return _say_bug(error, arguments)
+
+
+def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left: Sequence[str]) -> UsageError:
+    """The error for words that a command does not take, with the option that is meant, if one is near."""
+    for word in (options.command, getattr(options, "verb", None)):
+        groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+        parser = next((each.choices[word] for each in groups if word in each.choices), parser)
+    known = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public name
+    near = nearest(left[0].partition("=")[0], known) if left[0].startswith("--") else None
+    hint = f"did you mean {near}? {parser.prog} --help lists all" if near else f"{parser.prog} --help"
+    return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

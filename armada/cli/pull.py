@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, find_runs, handle_runs
 from armada.errors import HostUnreachable, LoginNeeded, NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
@@ -74,13 +74,14 @@ def _pull(options: argparse.Namespace) -> int:
 
     context = Context()
     chosen = find_runs(context, options.runs)
+    patience = Patience(60.0)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
 
     def handle(run: Run) -> Handled:
         to: Path | None = options.to.expanduser().absolute() if options.to is not None else None
         if to is not None and len(chosen) > 1:
             to /= run.run_id
-        result = _pull_one(context, run, reporter, word=options.checkpoint or ("last" if to else None), to=to)
+        result = _pull_one(context, run, reporter, patience, word=options.checkpoint or ("last" if to else None), to=to)
         if not options.json:
             result.say(reporter)
         return Handled(result.told(), (result.sentence,) if len(chosen) > 1 else ())
@@ -133,13 +134,16 @@ class _Result:
             reporter.stage("copied", f"{self.copied} (every byte verified)")
 
 
-def _pull_one(context: Context, run: Run, reporter: Reporter, *, word: str | None, to: Path | None) -> _Result:
+def _pull_one(
+    context: Context, run: Run, reporter: Reporter, patience: Patience, *, word: str | None, to: Path | None
+) -> _Result:
     """Pull one run.
 
     Args:
         context: The command's.
         run: Which.
         reporter: Shows how far it is.
+        patience: How long its host is waited for.
         word: The one checkpoint; None for all that the run's settings want.
         to: Where the one checkpoint is copied to.
 
@@ -155,7 +159,8 @@ def _pull_one(context: Context, run: Run, reporter: Reporter, *, word: str | Non
     try:
         with (
             operation(context.database, kind="pull", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-            context.session_about(run) as session,
+            patience.for_host(run.host) as patience_s,
+            context.session_about(run, patience_s=patience_s) as session,
         ):
             only = choose_checkpoint(context.database, session, run, word) if word else None
             pulled = bring_home(context, session, run, recorded.and_tell(reporter), only=only)

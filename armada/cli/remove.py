@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, find_runs, handle_runs
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
@@ -68,7 +68,7 @@ def _remove(options: argparse.Namespace) -> int:
     context = Context()
     chosen = find_runs(context, options.runs)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    handle = functools.partial(_remove_one, context, options, reporter)
+    handle = functools.partial(_remove_one, context, options, reporter, Patience(5.0))
     return handle_runs(
         chosen,
         handle,
@@ -78,7 +78,9 @@ def _remove(options: argparse.Namespace) -> int:
     )
 
 
-def _remove_one(context: Context, options: argparse.Namespace, reporter: Reporter, run: Run) -> Handled:
+def _remove_one(
+    context: Context, options: argparse.Namespace, reporter: Reporter, patience: Patience, run: Run
+) -> Handled:
     """Remove one run, on its host and at home.
 
     Raises:
@@ -93,7 +95,10 @@ def _remove_one(context: Context, options: argparse.Namespace, reporter: Reporte
     with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
         try:
             looks = run.ended and not run.is_guess  # of others an agent has to find out what lives
-            with context.session(run.host, patience_s=5, looks=looks) as session:
+            with (
+                patience.for_host(run.host) as patience_s,
+                context.session(run.host, patience_s=patience_s, looks=looks) as session,
+            ):
                 return _with_host(context, session, run, options)
         except (HostUnreachable, ProvisionFailed) as error:
             return _without_host(context, run, options, error)

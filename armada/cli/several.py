@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import as_error, error_fields, print_json
-from armada.errors import ArmadaError, Interrupted, NotFound, UsageError
+from armada.errors import ArmadaError, HostUnreachable, Interrupted, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
@@ -31,6 +32,27 @@ class Handled:
 
     told: Mapping[str, object]
     lines: tuple[str, ...]
+
+
+class Patience:
+    """How long a command waits for a host: as usual the first time, not again once it did not answer.
+
+    Args:
+        usual_s: Seconds.
+    """
+
+    def __init__(self, usual_s: float) -> None:
+        self._usual_s = usual_s
+        self._down = set[str]()
+
+    @contextlib.contextmanager
+    def for_host(self, name: str) -> Iterator[float]:
+        """Give the seconds to wait for it inside; an error that says that it does not answer is noted, and raised."""
+        try:
+            yield 0.0 if name in self._down else self._usual_s
+        except HostUnreachable:
+            self._down.add(name)
+            raise
 
 
 def find_runs(context: Context, prefixes: Sequence[str]) -> list[Run]:
@@ -146,5 +168,5 @@ def _report(
         print_json(listed)
     failed = sum(1 for run in runs if not isinstance(results.get(run.run_id), Handled))
     if failed:
-        sys.stderr.write(f"armada: {failed} of {counted(len(runs), 'run')} failed\n")
+        sys.stderr.write(f"armada: not completed for {failed} of {counted(len(runs), 'run')}\n")
     return code

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, find_runs, handle_runs
 from armada.errors import ArmadaError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _stop(options: argparse.Namespace) -> int:
     context = Context()
     chosen = find_runs(context, options.runs)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    patience = Patience(60.0)
     refused: dict[str, ArmadaError] = {}
 
     def handle(run: Run) -> Handled:
@@ -68,7 +69,8 @@ def _stop(options: argparse.Namespace) -> int:
         had_ended = run.ended and not run.is_guess
         with (
             operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-            context.session(run.host, looks=had_ended) as session,
+            patience.for_host(run.host) as patience_s,
+            context.session(run.host, patience_s=patience_s, looks=had_ended) as session,
         ):
             progress = recorded.and_tell(reporter)
             ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
@@ -115,12 +117,16 @@ def _tell_all(context: Context, chosen: Sequence[Run], grace_s: float | None, to
     for run in chosen:
         if run.host in hosts and not (run.ended and not run.is_guess):
             by_host.setdefault(run.host, []).append(run)
-    requests = {run.run_id: request_of(context.database, run, grace_s) for each in by_host.values() for run in each}
+    requests = {}
+    for run in (run for each in by_host.values() for run in each):
+        with contextlib.suppress(ArmadaError):  # another armada forgot it just now
+            requests[run.run_id] = request_of(context.database, run, grace_s)
 
     def tell(name: str) -> None:
-        with contextlib.suppress(ArmadaError), context.session(name, patience_s=0) as session:
-            questions = [Call.of(requests[run.run_id], 60.0) for run in by_host[name]]
-            for run, answer in zip(by_host[name], session.call_all(questions), strict=True):
+        asked = [run for run in by_host[name] if run.run_id in requests]
+        with contextlib.suppress(ArmadaError, OSError), context.session(name, patience_s=0) as session:
+            questions = [Call.of(requests[run.run_id], 60.0) for run in asked]
+            for run, answer in zip(asked, session.call_all(questions), strict=True):
                 if not isinstance(answer, ArmadaError):
                     told.add(run.run_id)
 

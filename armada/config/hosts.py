@@ -77,9 +77,9 @@ class Host(Settings):
     local: bool = False
     """This machine itself; the built-in host `local` has it."""
     profile: FilledText | None = None
-    """None: chosen by the GPUs that are found there."""
+    """The name of its profile; by default chosen by the GPUs that are found there."""
     root: Annotated[FilledText, AfterValidator(_root)] | None = None
-    """The folder on the host; None is the default, `~/.armada`."""
+    """armada's folder on the host; by default `~/.armada`."""
     scheduler: Literal["direct", "slurm", "htcondor"] = "direct"
     """What starts runs there: armada's own supervisor (`direct`), or a batch system."""
     slurm: SlurmSettings | None = None
@@ -89,7 +89,7 @@ class Host(Settings):
     setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Shell lines before anything there: `module load cuda/12.4`."""
     internet: bool | None = None
-    """Whether runs reach the internet; None: yes, but not on the workers of a batch system."""
+    """Whether runs reach the internet; by default yes, but not on the workers of a batch system."""
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
     identity: FilePath | None = None

@@ -9,6 +9,9 @@ import jsonschema
 import pytest
 
 from armada.cli.shapes import SHAPES, schema_of
+from armada.paths import HomePaths
+from armada.store import runs
+from armada.store.database import Database
 from tests.commands.saved_run import save_and_end
 from tests.conftest import Armada
 from tests.waiting import eventually
@@ -92,7 +95,7 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_from_being_removed(armada: 
     assert done.stderr.splitlines() == [
         f"armada: {busy} is running",
         f"  → armada stop {busy}",
-        "armada: 1 of 3 runs failed",
+        "armada: not completed for 1 of 3 runs",
     ]
     told = armada.json("rm", busy, third, rc=8)
     check(told, "rm RUN RUN")
@@ -126,3 +129,22 @@ def save_and_end_twice(armada: Armada) -> tuple[str, str]:
     second: str = armada.json("launch", "--host", "local", "exp.yaml", "--set", "name=other")["run_id"]
     armada.await_end(second)
     return first, second
+
+
+def test_a_dead_host_keeps_no_run_of_another_from_being_removed(armada: Armada) -> None:
+    alive = launch(armada, "alive", "true")
+    armada.await_end(alive)
+    home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
+    home.make()
+    home.hosts_file.write_text("hosts:\n  box: {ssh: me@127.0.0.1:1}\n")
+    with Database(home.store) as database:
+        for run_id in ("box-aaaaaa", "box-bbbbbb"):
+            runs.insert(database, run_id=run_id, name="b", host="box", task="command", experiment=None, spec={})
+            runs.set_state(database, run_id, "succeeded")
+    told = armada.json("rm", "box-a", alive, "box-b", rc=4)
+    check(told, "rm RUN RUN")
+    assert [(each["run_id"], each.get("error", {}).get("exit_code")) for each in told] == [
+        ("box-aaaaaa", 4),
+        (alive, None),
+        ("box-bbbbbb", 4),
+    ]

@@ -137,7 +137,7 @@ def _usage(parser: argparse.ArgumentParser) -> str:
         if action.option_strings:
             continue
         word = _metavar(action)
-        words.append({"?": f"[{word}]", "*": f"[{word} ...]"}.get(str(action.nargs), word))
+        words.append({"?": f"[{word}]", "*": f"[{word} ...]", "+": f"{word} [{word} ...]"}.get(str(action.nargs), word))
         if action.nargs == argparse.PARSER:
             words.append("...")
     return f"```\n{' '.join([parser.prog, *needed, *optional, *words])}\n```"

@@ -36,17 +36,17 @@ _SAYS_NOTHING: tuple[Any, ...] = (None, [], "")
 
 class Resources(Settings):
     gpus: Literal["all"] | Annotated[int, Field(ge=0)] | None = None
-    """None: every GPU of the profile."""
+    """How many GPUs, or `all`; by default every GPU of the profile, for a command none."""
     processes: Count | None = None
     """Without GPUs, how many share the work; with them there is one for each."""
     cpus: Count | None = None
-    """Cores, where a batch system hands them out; None: what the host says for each GPU."""
+    """Cores, where a batch system hands them out; by default what the host says for each GPU."""
     memory: Size | None = None
-    """Memory for all of the run, `64G`; None: what the site gives."""
+    """Memory for all of the run, `64G`; by default what the site gives."""
     disk: Size | None = None
     """Scratch space, which HTCondor hands out."""
     time_limit: Duration | None = None
-    """How long an attempt may take, on any host; the run saves a checkpoint at its end. None: what the host says."""
+    """How long an attempt may take, on any host; the run saves a checkpoint at its end. By default what the host says."""
 
     @model_validator(mode="after")
     def _one_process_a_gpu(self) -> Resources:
@@ -94,7 +94,7 @@ class Experiment(Settings):
     files: Files = Field(default_factory=dict)
     """Further files and folders that the job finds in its folder, by their names there; each is put on the host once."""
     checkpoint: Checkpoint | None = None
-    """None where no pattern finds any."""
+    """How its checkpoints are found; without it none come home."""
     resume: ResumeSettings | None = None
     """How the run continues from its own checkpoints."""
     resources: Resources = Resources()

@@ -32,7 +32,7 @@ class Script(OwnJob):
     script: FilledText
     """A Python file below `code`, started by accelerate once per GPU with the profile's flags."""
     arguments: Annotated[tuple[Text, ...], Field(strict=False)] = ()
-    """The script's."""
+    """What the script is told: a list of words."""
     code: FilePath
     """Folder whose git-tracked and not-ignored files travel; the run works in a copy."""
     accelerate: FilePath | None = None

@@ -39,7 +39,7 @@ class Sft(Experiment):
     train: Train
     """How it is trained."""
     lora: Lora | None = None
-    """None trains every weight."""
+    """A LoRA adapter; without it every weight is trained."""
     start_from: StartFrom | None = None
     """Another training's weights to begin with."""
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)

@@ -18,6 +18,7 @@ from armada.launch.drafts.folder import (
     find_ignored_data,
     find_scripts,
     find_training_data,
+    holds_results,
     is_sent,
     is_too_large,
     missing_packages,
@@ -143,9 +144,9 @@ def _to_show(facts: ScriptFacts) -> list[Argument]:
 
 def _script_data(project: Path, facts: ScriptFacts) -> list[DataFile]:
     """What the script names, or git ignores, and what does not travel with the code; each once, nothing inside another."""
-    named = [
-        path for path in named_files(facts, project) if path != Path(facts.output or "") and not is_sent(project, path)
-    ]
+    named = [path for path in named_files(facts, project) if not is_sent(project, path)]
+    named = [path for path in named if not holds_results(path, is_folder=(project / path).is_dir())]
+    named = [path for path in named if path != Path(facts.output or "")]
     found: list[Path] = []
     for path in sorted({*named, *find_ignored_data(project)}):
         if not any(path.is_relative_to(other) for other in found):
@@ -167,6 +168,7 @@ def _checkpoints(facts: ScriptFacts) -> list[str]:
         "checkpoint:",
         text.line(f"  pattern: {text.quoted(facts.pattern)}", "what fits and is complete comes home"),
         text.line("  # quiet_s: 30", "it is complete when nothing was written to it for so long"),
+        *(text.note(f"The script also saves {each}. Only one pattern is watched.") for each in facts.also_saved[:3]),
     ]
     if facts.resume:
         return [*lines, text.line(f"resume: [{resume}]", "added to the arguments when a run continues")]

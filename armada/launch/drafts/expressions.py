@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _DEEPEST = 40
 ANY = "*"
+_PERCENT = re.compile(r"%[-+ 0-9.]*[a-zA-Z]")
+_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +26,34 @@ class Known:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_names(tree: ast.Module) -> dict[str, str]:
-    """The plain names that are given one constant text, anywhere in the script."""
-    found: dict[str, str | None] = {}
+def read_names(tree: ast.Module, arguments: Mapping[str, str]) -> Known:
+    """What the plain names of a script stand for, anywhere in it; defaults of parameters too.
+
+    A name that is given one constant text is that text. Of another, the first path that is partly known counts.
+    """
+    given = list(_given(tree))
+    texts: dict[str, str | None] = {}
+    for name, node in given:
+        value = constant_text(node)
+        texts[name] = value if texts.get(name, value) == value else None
+    constants = {name: value for name, value in texts.items() if value is not None}
+    known = Known(constants, arguments)
+    partly: dict[str, str] = {}
+    for name, node in given:
+        if name not in constants and isinstance(node, ast.JoinedStr | ast.BinOp | ast.Call):
+            glob = as_glob(node, known)
+            if glob.strip(f"{ANY}/."):
+                partly.setdefault(name, glob)
+    return Known({**constants, **partly}, arguments)
+
+
+def _given(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, constant_text(node.value)
-            found[name] = value if found.get(name, value) == value else None  # several values: unknown
-    return {name: value for name, value in found.items() if value is not None}
+            yield node.targets[0].id, node.value
+        elif isinstance(node, ast.FunctionDef) and node.args.defaults:
+            named = [*node.args.posonlyargs, *node.args.args][-len(node.args.defaults) :]
+            yield from zip((each.arg for each in named), node.args.defaults, strict=True)
 
 
 def constant_text(node: ast.AST | None) -> str | None:
@@ -61,6 +84,11 @@ def as_glob(node: ast.AST, known: Known, depth: int = 0) -> str:
         return as_glob(node.value, known, depth + 1) if isinstance(node.value, ast.Attribute | ast.Name) else ANY
     if isinstance(node, ast.JoinedStr):
         return "".join(as_glob(part, known, depth + 1) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+        return _filled(_PERCENT, constant_text(node.left), values, known, depth)
+    if isinstance(node, ast.Call) and call_name(node) == "format" and isinstance(node.func, ast.Attribute):
+        return _filled(_BRACES, constant_text(node.func.value), node.args, known, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Add):
         between = "/" if isinstance(node.op, ast.Div) else ""
         return between.join(as_glob(side, known, depth + 1) for side in (node.left, node.right))
@@ -70,3 +98,11 @@ def as_glob(node: ast.AST, known: Known, depth: int = 0) -> str:
             parts.insert(0, as_glob(node.func.value, known, depth + 1))
         return "/".join(parts)
     return ANY
+
+
+def _filled(fields: re.Pattern[str], text: str | None, values: Sequence[ast.expr], known: Known, depth: int) -> str:
+    """A format with its values in their order; what is left over is not known."""
+    if text is None:
+        return ANY
+    texts = (as_glob(each, known, depth + 1) for each in values)
+    return fields.sub(lambda _field: next(texts, ANY), text)

@@ -88,11 +88,10 @@ def find_ignored_data(folder: Path) -> list[Path]:
     found = []
     for name in sorted(listed):
         path = Path(name)
-        if not _is_name(name) or any(
-            _NOT_DATA.fullmatch(part) for part in path.parts[: None if name.endswith("/") else -1]
-        ):
+        is_folder = (folder / path).is_dir()  # a link to one, too: what travels as data is what lies behind it
+        if not _is_name(name) or holds_results(path, is_folder=is_folder):
             continue
-        if name.endswith("/"):
+        if is_folder:
             inside = itertools.islice(_below(folder / path), _LOOKED_AT)
             if any(file.name.lower().endswith(_DATA) for file in inside):
                 found.append(path)
@@ -101,8 +100,15 @@ def find_ignored_data(folder: Path) -> list[Path]:
     return found[:MOST_DATA]
 
 
+def holds_results(path: Path, *, is_folder: bool) -> bool:
+    """Whether a folder, by its name or that of one above it, holds results, caches or an environment."""
+    return any(_NOT_DATA.fullmatch(part) for part in path.parts[: None if is_folder else -1])
+
+
 def is_sent(folder: Path, path: Path) -> bool:
-    """Whether a file or folder travels with the code: git tracks it, or does not ignore it."""
+    """Whether a file or folder travels with the code: it is no link, and git tracks it or does not ignore it."""
+    if any((folder / each).is_symlink() for each in (path, *path.parents) if each != Path()):
+        return False
     if not _is_checkout(folder):
         return True
     return not _git(folder, "check-ignore", "--", path.as_posix())

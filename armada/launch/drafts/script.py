@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 import warnings
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ class ScriptFacts:
         arguments: Its command-line arguments.
         output: The folder it saves into; None where that is not known.
         pattern: Finds its checkpoints; None where that is not known.
+        also_saved: Further patterns of what it saves, numbered like checkpoints.
         resume: The words that tell it to continue from a checkpoint; empty where it has none.
         texts: Constant texts that may be names of files.
         secrets: Names of variables it reads that look like secrets.
@@ -48,6 +50,7 @@ class ScriptFacts:
     arguments: tuple[Argument, ...]
     output: str | None
     pattern: str | None
+    also_saved: tuple[str, ...]
     resume: tuple[str, ...]
     texts: tuple[str, ...]
     secrets: tuple[str, ...]
@@ -113,7 +116,7 @@ def _facts(path: Path, tree: ast.Module) -> ScriptFacts:
     imported = _imports(tree)
     arguments = tuple(_with_output(each) for each in find_arguments(tree))
     defaults = {each.name: _output_default(each) for each in arguments}
-    known = Known(read_names(tree), {name: text for name, text in defaults.items() if text})
+    known = read_names(tree, {name: text for name, text in defaults.items() if text})
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {call_name(node) for node in calls}
     is_lightning = bool(imported & {"lightning", "pytorch_lightning"})
@@ -124,8 +127,9 @@ def _facts(path: Path, tree: ast.Module) -> ScriptFacts:
     if is_lightning:
         pattern = _of_lightning(calls, known)
     elif trains_with_hf and imported & {"transformers", "trl"}:
-        pattern = f"{output}/checkpoint-*" if _is_below(output) else None
-    pattern = pattern or next(iter(_saved(calls, known)), None)
+        pattern = _joined(output, "checkpoint-*")
+    saved = _saved(calls, known)
+    pattern = pattern or next(iter(saved), None)
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return ScriptFacts(
         path=path,
@@ -133,6 +137,7 @@ def _facts(path: Path, tree: ast.Module) -> ScriptFacts:
         arguments=arguments,
         output=output if _is_below(output) else None,
         pattern=pattern,
+        also_saved=tuple(text for text in dict.fromkeys(saved) if ANY in text and text != pattern),
         resume=_resume(arguments, calls),
         texts=tuple(sorted(text for text in texts if 0 < len(text) < 500 and "\n" not in text)),
         secrets=tuple(sorted(text for text in texts if _SECRET.fullmatch(text))),
@@ -183,11 +188,16 @@ def _keyword(call: ast.Call, name: str, known: Known) -> str | None:
 def _of_lightning(calls: list[ast.Call], known: Known) -> str:
     for call in calls:
         folder = _keyword(call, "dirpath", known) if call_name(call) == "ModelCheckpoint" else None
-        if folder is not None and _is_below(folder):
-            return f"{folder.strip('/')}/*.ckpt"
+        if folder is not None and (pattern := _joined(folder, "*.ckpt")):
+            return pattern
     root = next((text for call in calls if (text := _keyword(call, "default_root_dir", known))), None)
-    above = f"{root.strip('/')}/" if root is not None and _is_below(root) and root != "." else ""
-    return f"{above}lightning_logs/version_*/checkpoints/*.ckpt"
+    logs = "lightning_logs/version_*/checkpoints/*.ckpt"
+    return _joined(root, logs) or logs
+
+
+def _joined(folder: str | None, pattern: str) -> str | None:
+    """A pattern below a folder; None where the folder is not known, or not one that the job works in."""
+    return posixpath.normpath(posixpath.join(folder, pattern)) if folder is not None and _is_below(folder) else None
 
 
 def _saved(calls: list[ast.Call], known: Known) -> list[str]:
@@ -197,8 +207,8 @@ def _saved(calls: list[ast.Call], known: Known) -> list[str]:
         place = _SAVES.get(call_name(call))
         if place is None or len(call.args) <= place:
             continue
-        text = re.sub(r"\*+", "*", as_glob(call.args[place], known)).removeprefix("./")
-        if _is_below(text):
+        text = posixpath.normpath(re.sub(r"\*+", "*", as_glob(call.args[place], known)))
+        if _is_below(text) and text != ".":
             found.append(text)
     return sorted(found, key=lambda text: (ANY not in text, found.index(text)))
 
@@ -229,8 +239,7 @@ def named_files(facts: ScriptFacts, folder: Path) -> Iterator[Path]:
         if not _is_below(text) or text in (".", "./") or not text.strip("./"):
             continue
         try:
-            place = folder / text
-            if place.exists() and place.resolve().is_relative_to(folder.resolve()):
+            if (folder / text).is_file() or (folder / text).is_dir():
                 yield Path(text)
-        except (OSError, ValueError, RuntimeError):
+        except (OSError, ValueError):
             continue

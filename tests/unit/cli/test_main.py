@@ -57,6 +57,31 @@ def test_a_word_that_is_no_command_is_answered_with_a_near_one_only(
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hosts", "chek"], "there is no command armada hosts 'chek'\n  → did you mean armada hosts check?"),
+        (["hosts", "list"], "there is no command armada hosts 'list'\n  → did you mean armada hosts ls?"),
+        (["sync", "list"], "there is no command armada sync 'list'\n  → did you mean armada sync ls?"),
+        (["store", "list"], "there is no command armada store 'list'\n  → armada store has check"),
+        (["sync", "fly"], "there is no command armada sync 'fly'\n  → armada sync has now, ls, verify, retention"),
+        (["ps", "--jsn"], "unrecognized arguments: --jsn\n  → did you mean --json? armada ps --help lists all"),
+        (["sync", "ls", "--jsom"], "unrecognized arguments: --jsom\n  → did you mean --json? armada sync ls --help"),
+        (
+            ["stop", "a", "--gracee=3"],
+            "unrecognized arguments: --gracee=3\n  → did you mean --grace? armada stop --help",
+        ),
+        (["ps", "a", "b"], "unrecognized arguments: a b\n  → armada ps --help"),
+        (["ps", "--colour"], "unrecognized arguments: --colour\n  → armada ps --help"),
+    ],
+)
+def test_a_wrong_verb_or_option_is_answered_with_a_near_one_only(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert run(words) == 2
+    assert capsys.readouterr().err.startswith(f"armada: {said}")
+
+
+@pytest.mark.parametrize(
     ("words", "beginning"),
     [
         ([], "usage: armada [-h]"),

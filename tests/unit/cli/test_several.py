@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from armada.cli.progress import Reporter
-from armada.cli.several import Handled, handle_runs
-from armada.errors import Conflict
+from armada.cli.several import Handled, Patience, handle_runs
+from armada.errors import Conflict, HostUnreachable
 from armada.store import runs
 from armada.store.database import Database
 
@@ -48,7 +48,7 @@ def test_an_interruption_says_what_was_done_and_what_was_not(
         "  → wait",
         "armada: interrupted: c stays",
         "armada: interrupted: d stays",
-        "armada: 3 of 4 runs failed",
+        "armada: not completed for 3 of 4 runs",
     ]
 
 
@@ -69,3 +69,16 @@ def test_the_first_failure_decides_the_exit_code(named: list[runs.Run], capsys: 
 
     assert handle_runs(failing, full, undone=undone, reporter=Reporter(io.StringIO()), as_json=False) == 1
     assert "armada: a: No space left on device" in capsys.readouterr().err
+
+
+def test_a_host_that_did_not_answer_is_waited_for_once() -> None:
+    patience = Patience(60.0)
+    with pytest.raises(HostUnreachable), patience.for_host("dead") as first_s:
+        raise HostUnreachable("no route", host="dead")
+    with patience.for_host("dead") as second_s, patience.for_host("alive") as other_s:
+        pass
+    with pytest.raises(Conflict), patience.for_host("alive"):
+        raise Conflict("it is busy")
+    with patience.for_host("alive") as last_s:
+        pass
+    assert (first_s, second_s, other_s, last_s) == (60.0, 0.0, 60.0, 60.0)

@@ -126,10 +126,49 @@ def test_other_parsers_are_read_too(folder: Path, source: str, arguments: tuple[
     assert drafted("train.py").arguments == arguments
 
 
+@pytest.mark.parametrize(
+    ("source", "pattern"),
+    [
+        (
+            'torch.save(m, "%s/net_%d.pth" % (opt.outf, epoch))\np.add_argument("--outf", default="weights")',
+            "weights/net_*.pth",
+        ),
+        ('torch.save(m, "ckpt_{}_{:04d}.pt".format(name, step))', "ckpt_*_*.pt"),
+        ('def save(state, file="checkpoint.tar"):\n    torch.save(state, file)', "checkpoint.tar"),
+        (
+            'place = f"step_{n}"\nif a:\n    place = os.path.join(args.o, place)\naccelerator.save_state(place)',
+            "step_*",
+        ),
+        ('root = Path("./runs")\ntorch.save(m, root / "a" / f"{n}.pt")', "runs/a/*.pt"),
+        ('model.save_pretrained("out/final")\ntorch.save(m, f"out/step-{n}/state.pt")', "out/step-*/state.pt"),
+        ('from transformers import Trainer\nTrainer(a)\nA(output_dir="./")', "checkpoint-*"),
+        ('import lightning\nTrainer(default_root_dir="./logs/")', "logs/lightning_logs/version_*/checkpoints/*.ckpt"),
+        ("torch.save(m, sys.argv[1])", None),
+        ('torch.save(m, f"{root}/x.pt")', None),
+        ('torch.save(m, "s3://bucket/x.pt")', None),
+        ('torch.save(m, "out/**/x.pt")', "out/*/x.pt"),
+    ],
+)
+def test_what_a_script_saves_is_found(folder: Path, source: str, pattern: str | None) -> None:
+    (folder / "train.py").write_text(source)
+    found = drafted("train.py")
+    assert (found.checkpoint.pattern if found.checkpoint else None) == pattern
+
+
+def test_a_second_kind_of_checkpoints_is_mentioned(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        'x.save_state(f"step_{n}")\nx.save_state(f"epoch_{n}")\ntorch.save(m, "last.pt")\n'
+    )
+    found = drafted("train.py")
+    assert found.checkpoint is not None
+    assert found.checkpoint.pattern == "step_*"
+    assert "# The script also saves epoch_*. Only one pattern is watched." in (folder / "experiment.yaml").read_text()
+
+
 def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     subprocess.run(["git", "init", "--quiet", "."], cwd=folder, check=True)
-    (folder / "train.py").write_text(ARGPARSE)
-    (folder / ".gitignore").write_text("corpus/\n*.npy\nout/\nwandb/\n.venv/\n*.log\n")
+    (folder / "train.py").write_text(f'{ARGPARSE}\nopen("results/table.csv")\n')
+    (folder / ".gitignore").write_text("corpus/\n*.npy\nout/\nwandb/\n.venv/\n*.log\nresults/\n")
     for name in (
         "corpus/train.jsonl",
         "extra.npy",
@@ -138,6 +177,7 @@ def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys
         ".venv/a.npy",
         "run.log",
         "vocab.txt",
+        "results/table.csv",
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
@@ -150,6 +190,23 @@ def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys
     told = json.loads(capsys.readouterr().out)
     assert told["notes"] == ["requirements.txt names packages that armada's profiles do not have: einops"]
     assert told["to_fill_in"] == ["data_dir", "--batch-size"]
+
+
+def test_data_behind_a_link_is_named(folder: Path) -> None:
+    disk = folder.parent / "disk"
+    disk.mkdir()
+    (disk / "a.jsonl").write_text(ROW)
+    (folder / "corpus").symlink_to(disk)
+    (folder / "train.py").write_text('open("corpus/a.jsonl")\nopen("pipe")\n')
+    os.mkfifo(folder / "pipe")
+    found = drafted("train.py")
+    assert found.data is not None
+    assert [path.relative_to(folder).as_posix() for path in found.data.paths] == ["corpus/a.jsonl"]
+    subprocess.run(["git", "init", "--quiet", "."], cwd=folder, check=True)
+    (folder / ".gitignore").write_text("corpus\npipe\n")
+    found = drafted("train.py", "-o", "b.yaml", file="b.yaml")
+    assert found.data is not None
+    assert [path.relative_to(folder).as_posix() for path in found.data.paths] == ["corpus"]
 
 
 def test_a_script_that_would_not_be_sent_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
