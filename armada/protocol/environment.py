@@ -48,9 +48,10 @@ class BuiltEnvironment(Message):
 
 
 class EnsureEnvironment(Request[BuiltEnvironment]):
-    """Make an environment unless it is there.
+    """Build an environment if it is missing.
 
-    `optional` are requirements that are skipped where the index has them not; `constraints` are versions that all others keep to.
+    `optional`: requirements that are skipped if the index does not have them. `constraints`: versions that all other
+    packages must match.
     """
 
     method = "environment.ensure"
@@ -65,7 +66,7 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
 
 
 class ExaminedEnvironment(Message):
-    """An environment that a person made; a package is null where it is not there, empty where its version is not known."""
+    """An environment that the user made. A package is null if it is missing, and empty if its version is unknown."""
 
     path: Text
     python: Text
@@ -75,7 +76,7 @@ class ExaminedEnvironment(Message):
 
 
 class ExamineEnvironment(Request[ExaminedEnvironment]):
-    """Ask what an environment that a person made has: the one at `path`, or conda's of that name."""
+    """Examine an environment that the user made: the one at `path`, or conda's environment of that name."""
 
     method = "environment.examine"
     answer = ExaminedEnvironment

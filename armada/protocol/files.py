@@ -132,8 +132,9 @@ AnyEvent = StateEvent | CheckpointEvent | ThinnedEvent | FindingEvent | FailureE
 class MetricsLine(Message):
     """A line of metrics.jsonl. Each additional number in it is a point of a curve.
 
-    `source`: where the supervisor found it, for jobs that do not write this file. `steps` is `counted` where the job named none.
-    A `reset` takes back the points of the curves in `names`.
+    `source`: where the supervisor found it, for jobs that do not write this file. `steps` is `counted` if the job gave
+    no step. A
+    `reset` deletes the points of the curves in `names`.
     """
 
     open_ended = True
@@ -245,9 +246,9 @@ class CheckpointWatch(Message):
 
 
 class MetricsWatch(Message):
-    """curves.json: where the supervisor stopped to read each source of a script's or command's metrics.
+    """curves.json: the position in each source of a script's or command's metrics up to which the supervisor has read.
 
-    `recorder`: how long metrics.jsonl was then, and which findings were told.
+    `recorder`: the length of metrics.jsonl at that time, and the findings that were already reported.
     """
 
     attempt: Count

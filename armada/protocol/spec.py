@@ -35,7 +35,7 @@ class JobLink(Message):
 
 
 class JobSpec(Message):
-    """The job. `data` are the links to its data and files; `setup` are lines of shell that a login shell runs before it."""
+    """The job. `data`: the links to its data and files. `setup`: shell lines that a login shell runs before it."""
 
     argv: Annotated[Many[Text], Field(min_length=1)]
     env: dict[str, Text]
@@ -48,8 +48,9 @@ class JobSpec(Message):
 class EnvironmentSpec(Message):
     """The Python environment. `flash_attn`: which version it has, or why it has none.
 
-    `active`: the job's PATH begins with its programs, and VIRTUAL_ENV names it, or CONDA_PREFIX where it is conda's.
-    `existing`: the user made it, and `path` is all that names it.
+    `active`: its programs come first on the job's PATH, and VIRTUAL_ENV names it, or CONDA_PREFIX for an environment of
+    conda.
+    `existing`: the user made it, and it is known only by its `path`.
     """
 
     key: EnvironmentKey
@@ -93,7 +94,8 @@ class CheckpointPattern(Message):
 class WatchSpec(Message):
     """How a job that reports nothing is watched.
 
-    `resume`: its arguments to continue from a checkpoint. `metrics`: the tables in its work folder that hold its curves.
+    `resume`: its arguments to continue from a checkpoint. `metrics`: the tables in its working folder that contain its
+    curves.
     """
 
     checkpoints: CheckpointPattern | None

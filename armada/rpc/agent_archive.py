@@ -48,7 +48,7 @@ def read_sources(folder: Path) -> dict[str, bytes]:
         f"armada_agent/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.py")
     }
     sources["__main__.py"] = _MAIN.encode()
-    sources["armada_log.py"] = (folder.parent / "armada_log.py").read_bytes()  # which supervisors hand on to jobs
+    sources["armada_log.py"] = (folder.parent / "armada_log.py").read_bytes()  # supervisors pass it on to jobs
     return sources
 
 
