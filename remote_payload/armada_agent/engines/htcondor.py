@@ -34,7 +34,7 @@ _HOLDS = {
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
-_LAST_BYTES = 256  # more than one event: with its times no other place in a log has the same
+_LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _SCHEDD_S = 10.0  # each program waits 20 s for a schedd that does not answer
 _STATUS = {
@@ -120,7 +120,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
 
 
 def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:
-    """Return whether any of these files was written to within minutes; where their dates do not show it, count for how long they stay."""
+    """Return whether any of these files was written to within minutes. If their dates do not show it, measure how long they stay."""
     dates = [_read_date(path) for path in paths]
     ages_s = [time.time() - date / 1e9 for date in dates]
     dated = liveness.judge_dates(ages_s, memory.unchanged_s(dates))
@@ -130,7 +130,7 @@ def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:
 
 
 def _read_date(path: str) -> int:
-    """Read when a file was last written to, unix time in ns by whichever machine dated it; 0, long ago, where there is none."""
+    """Return when a file was last written to, in unix ns by the clock of the machine that dated it; 0 if it is missing."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -385,7 +385,7 @@ class _Log:
         except files.UnreadableError:
             kept = {}
         offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
-        last = kept["last"] if isinstance(kept.get("last"), str) else ""  # an older armada kept none
+        last = kept["last"] if isinstance(kept.get("last"), str) else ""  # an older armada recorded none
         if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
             offset, seen, last = 0, {}, ""  # the record is damaged: read the log from its beginning
         try:

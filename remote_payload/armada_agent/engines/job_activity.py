@@ -62,14 +62,14 @@ class Memory:
         return None if changed is None else self.now_s - float(changed)
 
     def unchanged_s(self, dates: List[int]) -> Optional[float]:
-        """Say for how long files have had these dates, by this machine's clock; None where that was not counted."""
+        """Return for how many seconds files have had these dates, by this machine's clock; None if that was not measured."""
         since = self._dates.get("since")
         if self._dates.get("found") != dates or not isinstance(since, (int, float)) or since > self.now_s:
             return None
         return self.now_s - since
 
     def count_dates(self, dates: List[int]) -> None:
-        """Count from now for how long files have these dates, unless that is being counted."""
+        """Start to measure for how long files have these dates, unless that measurement is running."""
         if self.unchanged_s(dates) is None:
             self._dates = {"found": dates, "since": self.now_s}
             self._keep()

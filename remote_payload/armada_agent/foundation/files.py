@@ -216,13 +216,13 @@ def append_line(path: str, value: Any) -> None:
 
 
 def append_lines(path: str, values: Iterable[Any]) -> int:
-    """Append JSON lines, all or none, to a file that a job could have put a link or a pipe in the place of.
+    """Append JSON lines, all or none, to a file that a job may have replaced by a link or a pipe.
 
     Returns:
-        How long the file is then.
+        The new length of the file in bytes.
 
     Raises:
-        OSError: The disk is full, or this is no regular file.
+        OSError: The disk is full, or this is not a regular file.
     """
     return _append(path, b"".join(map(encode, values)), os.O_RDWR | os.O_CREAT | os.O_APPEND | _AS_IT_IS)
 

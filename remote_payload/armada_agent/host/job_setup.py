@@ -1,4 +1,4 @@
-"""Run an experiment's shell lines (`setup:`) before its job, and hand on the environment that they leave."""
+"""Run an experiment's shell lines (`setup:`) before its job, and return the resulting environment."""
 
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -11,7 +11,7 @@ _OURS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 def lines_of(spec: Mapping[str, Any]) -> List[str]:
-    """List the lines of a run's plan."""
+    """Return the shell lines of a run's plan."""
     job = spec.get("job")
     lines = job.get("setup") if isinstance(job, dict) else None
     return [line for line in lines if parameters.is_text(line)] if isinstance(lines, list) else []
@@ -26,17 +26,17 @@ def apply(
 ) -> Dict[str, str]:
     """Run the lines in a login shell, and return the job's environment after them.
 
-    The lines do not see the secrets: what they print travels home when one fails.
+    The lines do not see the secrets: the output of a failing line is sent home.
 
     Args:
         spec: The run's plan.
-        environment: Of the job.
-        folder: That the job works in.
+        environment: The job's environment.
+        folder: The job's working folder.
         secrets: Names and values.
-        tick: Called while the lines run; what it raises ends them.
+        tick: Called while the lines run. If it raises an error, the lines are killed.
 
     Raises:
-        AgentError: `environment`, naming the line that failed and what it said.
+        AgentError: `environment`, with the line that failed and its output.
     """
     lines = lines_of(spec)
     if not lines:

@@ -124,7 +124,7 @@ def login_variables(home: str) -> Dict[str, str]:
 
 
 def active_environment(spec: Mapping[str, Any]) -> Optional[str]:
-    """Name the folder of the Python environment that a run's job works inside; None where it works in none."""
+    """Return the folder of the Python environment in which a run's job works; None if it works in none."""
     planned = spec.get("environment")
     if not isinstance(planned, dict) or planned.get("active") is not True:
         return None
@@ -133,7 +133,7 @@ def active_environment(spec: Mapping[str, Any]) -> Optional[str]:
 
 
 def activate(environment: Dict[str, str], spec: Mapping[str, Any]) -> None:
-    """Put the programs of a run's Python environment first, where its plan says that the job works inside it."""
+    """Put the programs of a run's Python environment first on PATH, if its plan says that the job works in it."""
     folder = active_environment(spec)
     if folder is not None:
         programs = os.path.join(folder, "bin")

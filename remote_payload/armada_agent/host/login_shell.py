@@ -1,6 +1,6 @@
-"""Run lines of shell in a login shell, and take over the environment that they leave.
+"""Run shell lines in a login shell, and return the resulting environment.
 
-The lines are a person's own and meant for a shell: they reach it as arguments, one each, nothing is put together.
+The user wrote the lines for a shell: each reaches it as one argument, and armada concatenates nothing.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ OWN = ("_", "SHLVL", "PWD", "OLDPWD")
 """Variables that every shell sets for itself."""
 
 _TICK_S = 0.2
-# Old module commands say that they failed and return 0.
+# Old module commands print that they failed and exit with 0.
 _SAID_FAILED = re.compile(r"ModuleCmd_\w+\.c\(\d+\):ERROR|^Lmod has detected the following error", re.MULTILINE)
 _SCRIPT = r"""
 exec 3>&1 1>&2
@@ -47,12 +47,12 @@ def evaluate(
     """Run lines in a login shell that starts with an environment, and return the environment after them.
 
     Args:
-        lines: Of shell, one command or more each.
-        environment: What the shell starts with.
-        whose: The lines are, for messages.
-        folder: Where the shell starts; our own by default.
-        patience_s: For how long the lines may take.
-        tick: Called while they run; what it raises ends them.
+        lines: Shell lines, each with one or more commands.
+        environment: The shell's environment at its start.
+        whose: The owner of the lines, for messages.
+        folder: The shell's working folder; the default is this process's.
+        patience_s: The time limit of the lines in seconds.
+        tick: Called while they run. If it raises an error, the lines are killed.
 
     Raises:
         AgentError: `environment`.
@@ -68,7 +68,8 @@ def evaluate(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # A guardian takes a child with a session of its own for the job: a supervisor's shell has a group alone.
+            # A guardian takes a child with its own session for the job, so a supervisor's shell only gets its own
+            # process group.
             start_new_session=tick is None,
             preexec_fn=os.setpgrp if tick is not None else None,  # noqa: PLW1509  # no thread is there yet
         )
@@ -83,7 +84,7 @@ def evaluate(
 def _await(
     child: "subprocess.Popen[bytes]", whose: str, patience_s: float, tick: Optional[Callable[[], None]]
 ) -> Tuple[bytes, bytes]:
-    """Wait for the end of a shell and all that it started, and return what they said."""
+    """Wait until a shell and all its children have ended, and return their output."""
     deadline = time.monotonic() + patience_s
     try:
         while True:
@@ -100,12 +101,12 @@ def _await(
 
 
 class _Reader:
-    """Reads what a shell said of the lines that it ran.
+    """Parses a shell's output about the lines that it ran.
 
     Args:
-        lines: As they were given.
-        mark: That our own words bear.
-        whose: The lines are.
+        lines: The lines as they were passed.
+        mark: The marker of armada's own output.
+        whose: The owner of the lines.
     """
 
     def __init__(self, lines: List[str], mark: str, whose: str) -> None:
@@ -140,7 +141,7 @@ class _Reader:
 
 
 def _encode(text: str) -> bytes:
-    """Encode for the system; Python 3.6 under LANG=C would refuse anything but ASCII."""
+    """Encode text for the system. Python 3.6 under LANG=C would accept only ASCII."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:

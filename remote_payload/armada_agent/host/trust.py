@@ -52,10 +52,10 @@ def require_environment(folder: str) -> None:
 
 
 def require_foreign(folder: str) -> None:
-    """Check a Python environment that armada did not make, as `require_environment` and every folder above it.
+    """Check a Python environment that armada did not make, as `require_environment` does, and every folder above it.
 
     Raises:
-        AgentError: `environment`; what is wrong is for its owner to change.
+        AgentError: `environment`. The environment's owner must correct the problem.
     """
     real = os.path.realpath(folder)
     try:

@@ -1,1 +1,1 @@
-"""Follow the metrics of jobs that write none for armada, and write them down as the bundled payload does."""
+"""Read the metrics of jobs that write none for armada, and record them as the bundled payload does."""

@@ -1,4 +1,4 @@
-"""Read the scalars of TensorBoard's event files: records of TFRecord, each an `Event` of Protocol Buffers."""
+"""Read the scalars of TensorBoard's event files. They consist of TFRecord records, each an `Event` of Protocol Buffers."""
 
 import os
 import struct
@@ -14,21 +14,21 @@ from armada_agent.metrics.tail import Tail
 PATTERN = "**/events.out.tfevents.*"
 _PIECE_BYTES = 1024 * 1024
 _MOST_PIECES = 256
-_LONGEST_RECORD = 64 * 1024  # a scalar has some hundred bytes; graphs, pictures and histograms are passed over
+_LONGEST_RECORD = 64 * 1024  # a scalar has some hundred bytes; graphs, images and histograms are skipped
 _HEAD, _FOOT = 12, 4
 _FLOAT, _DOUBLE = 1, 2
 _MOST_TAGS = 256
 
 
 class EventSource(Source):
-    """All event files below the work folder, wherever they are.
+    """All event files anywhere below the working folder.
 
     Args:
-        work: The folder the job works in.
+        work: The job's working folder.
         finder: Finds files below it.
-        mark: Where an earlier supervisor stopped, by path.
-        is_first: No job of the run has written yet: what lies there came with the code.
-        clock: Gives unix time, for events without one.
+        mark: The positions up to which an earlier supervisor has read, by path.
+        is_first: No job of the run has written yet: existing files came with the code.
+        clock: Returns unix time, for events without a time.
     """
 
     rank = 5
@@ -54,11 +54,11 @@ class EventSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Where each file was left."""
+        """The position up to which each file was read."""
         return dict(self._marks, **{path: each.mark for path, each in self._files.items()})
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take the new events of each file."""
+        """Read the new events of each file."""
         for path in self._finder.find(self.name):
             if path not in self._files and len(self._files) >= MOST_FILES:
                 recorder.tell(
@@ -74,7 +74,7 @@ class EventSource(Source):
                 recorder.note_unreadable(path[-60:], str(error))
 
     def _give(self, path: str, events: "List[Scalar]", recorder: Recorder) -> None:
-        """Take events in their order; those of one step together, because many write each scalar apart."""
+        """Record events in their order. Events of one step are recorded together, because many programs write each scalar separately."""
         steps: Dict[int, Dict[str, float]] = {}
         moments: Dict[int, float] = {}
         for step, moment, tag, value in events:
@@ -86,7 +86,7 @@ class EventSource(Source):
             recorder.add((self.rank, self.name), step, numbers, moments[step])
 
     def _name(self, path: str, tag: str) -> Optional[str]:
-        """Name a curve; of a tag that files of several folders have, those behind the first are named by their folder too."""
+        """Return the name of a curve. If files in several folders have the same tag, the later folders' names are added."""
         name = values.clean_name(tag)
         if name is None:
             return None
@@ -107,12 +107,12 @@ Scalar = Tuple[int, float, str, float]  # step, unix time, tag, value
 
 
 class EventFile:
-    """One file.
+    """One event file.
 
     Args:
-        work: The folder the job works in.
-        path: Below it.
-        mark: Where it was left.
+        work: The job's working folder.
+        path: The file's path below it.
+        mark: The position up to which it was read.
     """
 
     def __init__(self, work: str, path: str, mark: Any) -> None:
@@ -121,15 +121,15 @@ class EventFile:
         self.mark = self._tail.mark if mark else {}
 
     def skip_to_end(self) -> None:
-        """Pass over the events that are there now."""
+        """Skip the events that exist now."""
         self._tail.skip_to_end()
         self.mark = self._tail.mark
 
     def pieces(self, final: bool) -> Iterator[List[Scalar]]:
-        """Give the new scalars: one piece at each look, and all that is left at the last.
+        """Yield the new scalars: one piece per poll, and everything that is left at the last one.
 
         Raises:
-            ValueError: It is no event file, or damaged; it is not read on.
+            ValueError: It is not an event file, or it is damaged. It is not read any further.
         """
         for _ in range(_MOST_PIECES if final else 1):
             if self._is_broken:
@@ -153,14 +153,14 @@ class EventFile:
             (length,) = struct.unpack_from("<Q", block, place)
             (check,) = struct.unpack_from("<I", block, place + 8)
             if not length and not check:
-                break  # room that was made and not written yet
+                break  # space that was allocated but not written yet
             if masked_crc(block[place : place + 8]) != check:
                 self._tail.go_past(place)
                 raise ValueError("not an event file of TensorBoard, or damaged")
             whole = _HEAD + length + _FOOT
             if whole > len(block) - place:
                 if length > _LONGEST_RECORD and self._tail.size >= self._tail.offset + place + whole:
-                    place += whole  # nothing of it is read
+                    place += whole  # skip the whole record
                 break
             if length <= _LONGEST_RECORD:
                 data = block[place + _HEAD : place + _HEAD + length]
@@ -172,7 +172,7 @@ class EventFile:
 
 
 def scalars(data: bytes) -> List[Scalar]:
-    """Read the scalars of one event; one that cannot be read has none."""
+    """Parse the scalars of one event; an invalid event has none."""
     step, moment = 0, 0.0
     found: List[Tuple[str, float]] = []
     try:
@@ -193,7 +193,7 @@ def scalars(data: bytes) -> List[Scalar]:
 
 
 def _scalar(data: bytes) -> Iterator[Tuple[str, float]]:
-    """Read a `Summary.Value`: a plain number, or a tensor of one."""
+    """Parse a `Summary.Value`: a plain number, or a tensor with one number."""
     tag, number = "", None
     for field, kind, value in wire.fields(data):
         if field == 1 and kind == wire.BYTES:
@@ -207,7 +207,7 @@ def _scalar(data: bytes) -> Iterator[Tuple[str, float]]:
 
 
 def _tensor(data: bytes) -> Optional[float]:
-    """Read a `TensorProto` of one float or double; None for any other."""
+    """Parse a `TensorProto` with one float or double; return None for any other."""
     dtype = 0
     contents: Dict[int, bytes] = {}
     for field, kind, value in wire.fields(data):
@@ -223,7 +223,7 @@ def _tensor(data: bytes) -> Optional[float]:
 
 
 def masked_crc(data: bytes) -> int:
-    """Compute the checksum of TFRecord: CRC-32C, rotated by 15 bits, plus a constant."""
+    """Return the checksum of TFRecord: CRC-32C, rotated by 15 bits, plus a constant."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -1,4 +1,4 @@
-"""Find files below the folder that a job works in, without following links and without reading all of a large folder at once."""
+"""Find files below a job's working folder, without following links and without reading all of a large folder at once."""
 
 import fnmatch
 import os
@@ -14,15 +14,15 @@ _IGNORED = frozenset(("__pycache__", ".git", ".venv", "node_modules"))
 
 
 class Finder:
-    """Looks for files of several kinds, again and again; a search that took long is followed by a longer pause.
+    """Searches repeatedly for files of several kinds. A longer pause follows a search that took long.
 
     Args:
-        folder: Where the job works.
-        kinds: Paths below it by kind: `*` and `?` stay within a folder, `**` does not.
-        clock: Seconds, never set back.
+        folder: The job's working folder.
+        kinds: Path patterns below it, by kind: `*` and `?` do not match `/`, `**` does.
+        clock: Monotonic seconds.
 
     Attributes:
-        is_cut: Whether the last search ended before it had seen everything.
+        is_cut: Whether the last search stopped before it had seen everything.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Finder:
 
     @property
     def _is_moved(self) -> bool:
-        """Whether the folder is a link: what is behind it is not the job's."""
+        """Whether the folder is a link, whose target is not the job's."""
         return os.path.islink(self._folder)
 
     def refresh(self, at_once: bool = False) -> None:
-        """Search again if it is time."""
+        """Search again if the pause is over."""
         began = self._clock()
         if self._patterns and not self._is_moved and (at_once or began >= self._due):
             self._found = self._search()
@@ -57,7 +57,7 @@ class Finder:
             self._due = began + max(_SHORTEST_PAUSE_S, _PAUSES_TO_WORK * took)
 
     def find(self, kind: str) -> List[str]:
-        """Give the paths, relative to the folder, of the files of a kind: the 32 that changed last, the newest at the end."""
+        """Return the paths of a kind's files relative to the folder: the 32 that changed last, the newest at the end."""
         if self._is_moved:
             return []
         return [path for path in self._plain.get(kind, ()) if self._changed_at(path)] + self._found.get(kind, [])
@@ -88,19 +88,19 @@ class Finder:
 
 
 def is_pattern(path: str) -> bool:
-    """Tell whether a path stands for several."""
+    """Return whether a path is a pattern."""
     return any(sign in path for sign in "*?[")
 
 
 def is_below(path: str) -> bool:
-    """Tell whether a path stays below the folder that it begins in."""
+    """Return whether a relative path stays below its folder."""
     return bool(path) and not os.path.isabs(path) and ".." not in path.split("/") and "\0" not in path
 
 
 def matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether the parts of a path are those of a pattern.
+    """Return whether the parts of a path match those of a pattern.
 
-    Each `**` is any number of folders. The time is the product of both lengths.
+    Each `**` matches any number of folders. The time is proportional to the product of both lengths.
     """
     reached = {0}
     for part in path:

@@ -1,4 +1,4 @@
-"""Put `armada_log` where a script or command finds it, and tell it where to write."""
+"""Install `armada_log` where a script or command finds it, and tell it where to write."""
 
 import os
 import pkgutil
@@ -11,10 +11,10 @@ _NAME = "armada_log"
 
 
 def provide(paths: RunPaths) -> None:
-    """Copy the module from the agent to the run's folder: the agent's archive may be cleared away while the job runs.
+    """Copy the module from the agent to the run's folder: the agent's archive may be deleted while the job runs.
 
     Raises:
-        OSError: The disk is full, or the job has put a link in the place of the folder.
+        OSError: The disk is full, or the job has replaced the folder by a link.
     """
     source = pkgutil.get_data(_NAME, _NAME + ".py")
     if source is None:
@@ -28,15 +28,15 @@ def provide(paths: RunPaths) -> None:
 
 
 def add_to_path(paths: RunPaths, environment: Dict[str, str]) -> None:
-    """Let Python find the module behind all that the job has of its own.
+    """Append the module's folder to PYTHONPATH, after all the job's own folders.
 
-    Last, because a launcher of ours takes its own folder, the first, out of the path again.
+    It must be last, because armada's launcher removes its own folder, the first one, from the path again.
     """
     own = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = own + os.pathsep + paths.library if own else paths.library
 
 
 def use(paths: RunPaths, environment: Dict[str, str]) -> None:
-    """Let a job's Python find the module, and the module its file."""
+    """Set a job's variables so that Python finds the module, and the module its output file."""
     add_to_path(paths, environment)
     environment["ARMADA_LOG_FILE"] = paths.reported

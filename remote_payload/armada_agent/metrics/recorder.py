@@ -1,4 +1,4 @@
-"""Write metrics.jsonl for a job that does not, in the words of the bundled payload: all that is drawn and judged reads these."""
+"""Write metrics.jsonl for a job that does not, in the format of the bundled payload, which all charts and verdicts read."""
 
 import collections
 import os
@@ -19,21 +19,21 @@ Moment = Tuple[float, int, float]  # unix time, step, tokens so far
 
 
 class Recorder:
-    """Takes points from several sources, and writes each once.
+    """Takes points from several sources, and writes each of them once.
 
-    Several sources may tell the same metric: then the one of the lowest rank that ever told it counts, and no other.
+    If several sources report the same metric, only the source of the lowest rank that ever reported it counts.
 
     Args:
         path: metrics.jsonl.
         attempt: Written into every line.
-        report: Told what a person should know.
-        say: Told what is for the supervisor's log.
-        kept: What an earlier recorder of the run kept (`as_json`).
+        report: Receives findings for the user.
+        say: Receives messages for the supervisor's log.
+        kept: The state of an earlier recorder of the run (`as_json`).
 
     Attributes:
-        step: Of the newest training point, or what the job says; None: nobody said.
-        total: Steps of the whole training, where somebody said so.
-        count: How many points were taken; grows whenever anything came.
+        step: The step of the newest training point, or the job's own report; None if unknown.
+        total: The number of steps of the whole training, if known.
+        count: How many points were taken. It grows with each report.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class Recorder:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits for the disk that sources should not be read on."""
+        """Whether so many points wait for the disk that no source should be read any further."""
         return len(self._pending) >= _MOST_PENDING
 
     @property
     def is_anothers(self) -> bool:
-        """Whether the job writes metrics.jsonl itself: then nothing is added to it."""
+        """Whether the job writes metrics.jsonl itself. Nothing is then added to it."""
         return self._is_anothers
 
     def as_json(self) -> Dict[str, Any]:
-        """What a recorder of the run's next attempt has to know."""
+        """Return the state that a recorder of the run's next attempt needs."""
         return {"size": self._size, "told": sorted(self._told)}
 
     def add(
@@ -82,18 +82,18 @@ class Recorder:
         is_counted: bool = False,
         is_past: bool = False,
     ) -> None:
-        """Take the numbers of one record.
+        """Add the numbers of one record.
 
         Args:
             source: Its rank and name.
-            step: Which they are of.
-            found: By clean names, as `values.numbers` gives them.
+            step: The record's step.
+            found: Numbers by clean names, as `values.numbers` returns them.
             moment: Unix time.
-            kind: `summary`; None parts them into those of the training and those of an evaluation.
-            is_counted: The job said no step: this is the number of the record.
-            is_past: It is told later than it was: it says nothing of the pace, nor of how far the job is.
+            kind: `summary`; None splits them into those of the training and those of an evaluation.
+            is_counted: The job gave no step; `step` is the number of the record.
+            is_past: The record is reported late, so it shows neither the pace nor the job's progress.
         """
-        if is_counted:  # home joins evaluations and checkpoints by their steps, and this is none
+        if is_counted:  # home joins evaluations and checkpoints by step, and this is none
             found = {"counted/" + name if name.startswith("eval_") else name: value for name, value in found.items()}
         parts = {kind: found} if kind else dict(zip(("train", "eval"), values.split(found)))
         for each, numbers in parts.items():
@@ -102,7 +102,7 @@ class Recorder:
                 self._take(each, source, step, mine, moment, is_counted, is_past)
 
     def note_progress(self, rank: int, step: Optional[int], total: Optional[int] = None) -> None:
-        """Take how far a source says that the job is; where several say so, the one of the lowest rank counts."""
+        """Add a source's report of the job's progress. If several sources report it, the one of the lowest rank counts."""
         if step is not None and rank <= self._step_rank:
             self.count += step != self.step
             self.step, self._step_rank = step, rank
@@ -110,13 +110,13 @@ class Recorder:
             self.total, self._total_rank = total, rank
 
     def tell(self, what: str, message: str) -> None:
-        """Record a finding, once for each `what`."""
+        """Report a finding, once for each `what`."""
         if what not in self._told:
             self._told.add(what)
             self._report(message)
 
     def has(self, source: str, kind: str, step: int) -> bool:
-        """Tell whether a source told of a step, as far back as is remembered."""
+        """Return whether a source reported a step, as far back as the recorder remembers."""
         return (source, kind, step) in self._seen
 
     @property
@@ -125,25 +125,25 @@ class Recorder:
         return bool(self._counted)
 
     def take_back_counted(self) -> None:
-        """Have home forget the points whose steps were counted, because the right ones follow."""
+        """Delete the points with counted steps at home, because points with the right steps follow."""
         line = {"kind": "reset", "step": 0, "time": 0.0, "attempt": self._attempt, "source": "armada"}
         self._pending.append(dict(line, names=sorted(self._counted)))
         self._counted.clear()
         self._seen.clear()
 
     def note_unreadable(self, where: str, problem: str, count: int = 1) -> None:
-        """Count records that are none; the first is said at once, how many there were at the end."""
+        """Count invalid records. The first one is reported at once, their number at the end."""
         self.tell("unreadable " + where, "%s: a record cannot be read for curves: %.120s" % (where, problem))
         self._unreadable[where] = self._unreadable.get(where, 0) + count
 
     def conclude(self) -> None:
-        """Say how many records could not be read, where there was more than one."""
+        """Report how many records were invalid, if there was more than one."""
         for where, count in sorted(self._unreadable.items()):
             if count > 1:
                 self._report("%s: %d records could not be read for curves" % (where, count))
 
     def flush(self) -> None:
-        """Write what waits; a full disk takes it later."""
+        """Write pending points. If the disk is full, a later call writes them."""
         while self._pending and not self._is_anothers:
             if not self._is_ours():
                 self._is_anothers = True
@@ -168,7 +168,7 @@ class Recorder:
         return self._names[name] == rank
 
     def _is_new(self, key: Tuple[str, str, int], numbers: Dict[str, float]) -> bool:
-        """Tell whether a source says something that it has not said of this step: files are read again that were written anew."""
+        """Return whether a source reports new numbers for a step: a file that was rewritten is read again."""
         said = hash(tuple(sorted((name, repr(value)) for name, value in numbers.items())))
         if self._seen.get(key) == said:
             return False
@@ -210,13 +210,13 @@ class Recorder:
             self.tell("loss", "the loss is not a number at step %d (%s)" % (step, repr(loss)))
 
     def _pace(self, step: int, numbers: Dict[str, float], moment: float) -> Dict[str, float]:
-        """Say how fast the training is, over the last ten moments in which something was told."""
+        """Return the speed of the training over the last ten reports."""
         told = next((numbers[name] for name in _CUMULATED_TOKENS if name in numbers), None)
         self._tokens = self._tokens + numbers.get("tokens", 0.0) if told is None else told
         if self._moments and step < self._moments[-1][1]:
-            self._moments.clear()  # it was resumed, or begins anew
+            self._moments.clear()  # it was resumed, or started again
         if self._moments and moment <= self._moments[-1][0]:
-            return {}  # several at once: the time of each is not known
+            return {}  # several at once: their individual times are unknown
         self._moments.append((moment, step, self._tokens))
         before, then, tokens = self._moments[0]
         if step <= then:
@@ -227,7 +227,7 @@ class Recorder:
         return found
 
     def _is_ours(self) -> bool:
-        """Tell whether nobody else has written since; a line of ours may be there that a killed supervisor did not count."""
+        """Return whether only armada has written since. A killed supervisor may have written a line that it did not count."""
         try:
             size = os.lstat(self._path).st_size
         except OSError:
@@ -236,5 +236,5 @@ class Recorder:
 
 
 def now_or(moment: Optional[float], clock: Callable[[], float]) -> float:
-    """Give a record's own time where it is a time, and the clock's otherwise."""
+    """Return a record's own time if it is valid, otherwise the clock's."""
     return moment if moment is not None and 0 < moment < 1e11 else clock()

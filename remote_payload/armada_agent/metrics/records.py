@@ -1,4 +1,4 @@
-"""Read lines of JSON that jobs write: those of `armada_log`, and of files that an experiment names."""
+"""Parse JSON lines that jobs write: those of `armada_log`, and of files that an experiment names."""
 
 import json
 import time
@@ -16,10 +16,10 @@ _MOST_DIGITS = 100
 
 
 def parse(line: bytes) -> Dict[Any, Any]:
-    """Read one record; NaN and the infinities are numbers here.
+    """Parse one record. NaN and the infinities count as numbers.
 
     Raises:
-        ValueError: It is no JSON object, or nested deeper or with longer numbers than any record.
+        ValueError: It is not a JSON object, or has deeper nesting or longer numbers than any record.
     """
     if line.count(b"[") + line.count(b"{") > _DEEPEST:
         raise ValueError("nested too deep")
@@ -36,7 +36,7 @@ def _whole(word: str) -> int:
 
 
 def pieces(tail: Tail, final: bool, recorder: Recorder) -> Iterator[List[bytes]]:
-    """Give the new lines of a file: one piece at each look, and all that is left at the last, while there is room for them."""
+    """Yield the new lines of a file while there is space for them: one piece per poll, and everything that is left at the last one."""
     for _ in range(_MOST_PIECES if final else 1):
         if recorder.is_full:
             return
@@ -48,12 +48,12 @@ def pieces(tail: Tail, final: bool, recorder: Recorder) -> Iterator[List[bytes]]
 
 
 class ReportedSource(Source):
-    """What the job says by `armada_log`.
+    """The metrics that the job reports through `armada_log`.
 
     Args:
-        path: The file that the module writes to.
-        mark: Where an earlier supervisor stopped.
-        clock: Gives unix time, for records without one.
+        path: The file to which the module writes.
+        mark: The position up to which an earlier supervisor has read.
+        clock: Returns unix time, for records without a time.
     """
 
     rank = 1
@@ -65,11 +65,11 @@ class ReportedSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Where it stopped."""
+        """The position up to which the file was read."""
         return self._tail.mark
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take the new lines."""
+        """Read the new lines."""
         for lines in pieces(self._tail, final, recorder):
             for line in lines:
                 try:

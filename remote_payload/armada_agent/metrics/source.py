@@ -1,4 +1,4 @@
-"""What all sources of metrics have in common, and the first of them: the job's own log."""
+"""The common parts of all sources of metrics, and the first source: the job's own log."""
 
 import time
 from typing import Any, Callable, Dict, Optional
@@ -7,43 +7,44 @@ from armada_agent.metrics.recorder import Recorder
 from armada_agent.metrics.tail import Tail
 from armada_agent.metrics.trainer_log import TrainerLog
 
-LOG_BYTES = 4 * 1024 * 1024  # at each look: as much as is parsed in 0.1 s
+LOG_BYTES = 4 * 1024 * 1024  # per poll: as much as is parsed in 0.1 s
 _MOST_LOOKS = 64
 
 
 class Source:
-    """Somewhere a job writes metrics.
+    """A place where a job writes metrics.
 
     Attributes:
-        rank: Which of several sources of the same metric counts: the lowest.
-        name: Of the source, in metrics.jsonl.
+        rank: If several sources report the same metric, the lowest rank counts.
+        name: The source's name in metrics.jsonl.
     """
 
     rank = 0
     name = ""
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take what is new, in bounded pieces.
+        """Read new metrics in bounded pieces.
 
         Args:
-            recorder: Gets it.
-            final: The job has ended: what has no end yet will get none.
+            recorder: Receives the metrics.
+            final: The job has ended, so incomplete records stay incomplete.
         """
         raise NotImplementedError
 
     @property
     def mark(self) -> Any:
-        """Where it stopped, as JSON: what another supervisor of the run goes on from."""
+        """The position up to which it was read, as JSON, for another supervisor of the run."""
         return None
 
 
 class LogSource(Source):
-    """The dictionaries that the Trainer prints, in output.log.
+    """The dictionaries that the Trainer prints to output.log.
 
     Args:
         path: The log.
-        mark: Where a killed supervisor of the same attempt stopped. None: what is there now is of earlier attempts.
-        clock: Gives unix time.
+        mark: The position up to which a killed supervisor of the same attempt has read. None: the log's present content
+            is from earlier attempts.
+        clock: Returns unix time.
     """
 
     rank = 3
@@ -59,11 +60,11 @@ class LogSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Where it stopped."""
+        """The position up to which the log was read."""
         return self._tail.mark
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Read on; a dictionary after which no bar is drawn within a look has the step of the bar before it."""
+        """Read on. If no progress bar follows a dictionary until the next poll, it has the step of the bar before it."""
         had_waiting = self._reader.is_waiting
         for _ in range(_MOST_LOOKS if final else 1):
             before = self._tail.offset
@@ -76,7 +77,7 @@ class LogSource(Source):
         self._give(recorder)
 
     def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
-        """Take from the Trainer's state how epochs and steps go together."""
+        """Set the relation of epochs and steps, from the Trainer's state."""
         self._reader.learn(per_epoch, total, every)
 
     def _give(self, recorder: Recorder) -> None:

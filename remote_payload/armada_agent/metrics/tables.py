@@ -17,14 +17,15 @@ _SEPARATORS = ",;\t"
 
 
 class TableSource(Source):
-    """All files that fit the patterns.
+    """All files that match the patterns.
 
     Args:
-        work: The folder the job works in.
+        work: The job's working folder.
         finder: Finds files below it.
-        mark: Where an earlier supervisor stopped, by path.
-        is_first: No job of the run has written yet: what lies there came with the code, and counts from its end on.
-        clock: Gives unix time, for rows without one.
+        mark: The positions up to which an earlier supervisor has read, by path.
+        is_first: No job of the run has written yet: existing files came with the code, and are read from their present
+            end on.
+        clock: Returns unix time, for rows without a time.
     """
 
     rank = 2
@@ -49,11 +50,11 @@ class TableSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Where each file was left."""
+        """The position up to which each file was read."""
         return dict(self._marks, **{path: table.mark for path, table in self._files.items()})
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take the new rows of each file."""
+        """Read the new rows of each file."""
         for path in self._finder.find(self.name):
             if path in self._files or len(self._files) < MOST_FILES:
                 self._open(path).look(recorder, final)
@@ -67,13 +68,13 @@ class TableSource(Source):
 
 
 class Table:
-    """One file.
+    """One CSV or JSONL file.
 
     Args:
-        work: The folder the job works in.
-        path: Below it.
-        mark: Where it was left.
-        clock: Gives unix time.
+        work: The job's working folder.
+        path: The file's path below it.
+        mark: The position up to which it was read.
+        clock: Returns unix time.
     """
 
     def __init__(self, work: str, path: str, mark: Any, clock: Callable[[], float]) -> None:
@@ -90,18 +91,18 @@ class Table:
 
     @property
     def mark(self) -> Dict[str, Any]:
-        """Where it was left."""
+        """The position up to which the file was read."""
         return {"tail": self._tail.mark, "header": self._header, "rows": self._rows}
 
     def skip_to_end(self) -> None:
-        """Pass over the rows that are there now, but for the names of their columns."""
+        """Skip the rows that exist now, except the names of their columns."""
         first = self._tail.read(LONGEST_LINE).split(b"\n")[0]
         if not self._is_json and len(first) < LONGEST_LINE:
             self._header = _cells(first.decode("utf-8", "replace"))
         self._tail.skip_to_end()
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take the new rows."""
+        """Read the new rows."""
         for lines in pieces(self._tail, final, recorder):
             if self._tail.generation != self._generation:
                 self._generation, self._header, self._rows = self._tail.generation, [], 0
@@ -154,7 +155,7 @@ def _cells(line: str) -> List[str]:
 
 
 def _flat(record: Dict[Any, Any]) -> Dict[Any, Any]:
-    """Bring up what stands one level deeper: `{"train": {"loss": 1}}` is `train/loss`."""
+    """Flatten one level: `{"train": {"loss": 1}}` becomes `train/loss`."""
     found: Dict[Any, Any] = {}
     for key, value in record.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Read what was added to a file that somebody else writes: in bounded pieces, whole lines, each once."""
+"""Read the data that another program appends to a file: in bounded pieces, as whole lines, each of them once."""
 
 import hashlib
 import os
@@ -13,22 +13,22 @@ _HEAD_BYTES = 4096
 
 
 class Tail:
-    """A place in a file that grows.
+    """A position in a growing file.
 
-    A file that is shorter than before, or begins otherwise, is read from its beginning. One that was written anew with the same
-    beginning is read on.
+    A file that is shorter than before, or whose beginning has changed, is read from its beginning. A rewritten file
+    with the same beginning is read from the present position.
 
     Args:
-        path: The file; it may not be there yet.
-        within: A folder that the file may not lie outside of, whatever links lead there. None: it is armada's own.
-        mark: Where an earlier reader stopped, as `mark` gave it.
-        may_jump: Pass over the middle of what grew faster than it is read; its records must be lines.
+        path: The file. It may not exist yet.
+        within: The folder in which the file must lie, after all links are resolved. None: the file is armada's own.
+        mark: The position of an earlier reader, from its `mark`.
+        may_jump: Skip the middle of data that grows faster than it is read. The records must be lines.
 
     Attributes:
-        size: Of the file, when it was last read.
-        generation: Goes up whenever the file begins anew.
-        too_long: How many lines were passed over because they are longer than 64 KiB.
-        skipped_bytes: How much was passed over because the file grew faster than it is read.
+        size: The file's size at the last read.
+        generation: Increases each time the file starts again.
+        too_long: The number of skipped lines longer than 64 KiB.
+        skipped_bytes: The number of bytes that were skipped because the file grew too fast.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Tail:
 
     @property
     def mark(self) -> Dict[str, Any]:
-        """Where this reader stopped."""
+        """The position of this reader."""
         return {"offset": self.offset, "head": self._head}
 
     def skip_to_end(self) -> None:
-        """Pass over what is there now."""
+        """Skip the present content."""
         try:
             with files.open_regular(self.path) as stream:
                 self.offset = os.fstat(stream.fileno()).st_size
@@ -67,7 +67,7 @@ class Tail:
             return
 
     def read(self, limit: int) -> bytes:
-        """Give the next bytes, at most `limit`, without going past them; nothing where the file cannot be read."""
+        """Return the next bytes, at most `limit`, without advancing; empty if the file cannot be read."""
         if self._within is not None and not is_within(self.path, self._within):
             return b""
         try:
@@ -87,7 +87,7 @@ class Tail:
             return b""
 
     def go_past(self, count: int) -> None:
-        """Go past bytes that were read."""
+        """Advance past bytes that were read."""
         before, self.offset = self.offset, self.offset + count
         if count and before < _HEAD_BYTES:
             try:
@@ -97,16 +97,16 @@ class Tail:
                 return
 
     def _is_same(self, stream: BinaryIO) -> bool:
-        """Tell whether the file still begins as it did: it may have been written anew, in place or under its name."""
+        """Return whether the file's beginning is unchanged: it may have been rewritten or replaced."""
         return _sign(stream, self.offset) == self._head
 
     def lines(self, limit: int, final: bool = False, at_returns: bool = False) -> List[bytes]:
-        r"""Give whole lines and go past them.
+        r"""Return whole lines and advance past them.
 
         Args:
-            limit: Bytes to read at most; more than the longest line.
-            final: Nobody writes any more: a last line without an end counts.
-            at_returns: A `\r` ends a line too, as where progress bars are drawn.
+            limit: The largest number of bytes to read; more than the longest line.
+            final: The file is complete, so a last line without a newline counts.
+            at_returns: A `\r` also ends a line, as in progress bars.
         """
         block = self.read(limit)
         if at_returns:
@@ -131,11 +131,11 @@ class Tail:
 
 
 def _sign(stream: BinaryIO, offset: int) -> str:
-    """Sign the beginning of a file, as far as it was read."""
+    """Return a signature of the file's beginning, up to the present position."""
     stream.seek(0)
     return hashlib.sha256(stream.read(min(offset, _HEAD_BYTES))).hexdigest()[:32]
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Tell whether a path leads below a folder, wherever the links on its way lead."""
+    """Return whether a path is below a folder after all links are resolved."""
     return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)

@@ -1,7 +1,8 @@
-"""Read the dictionaries that Hugging Face's Trainer prints, and the steps from its progress bar or from what it says at its start.
+"""Parse the dictionaries that Hugging Face's Trainer prints, and the steps from its progress bar or from its messages at the start.
 
-They carry an epoch and no step. The bar is drawn again right after each dictionary, so its step there is the dictionary's; the one
-before may be older, because a bar is drawn ten times a second at most. Newer releases print numbers as texts.
+The dictionaries contain an epoch and no step. The bar is redrawn right after each dictionary, so the step of that bar
+is the dictionary's. The bar before it may be older, because a bar is drawn at most ten times a second. Newer releases
+print numbers as text.
 """
 
 import re
@@ -22,7 +23,7 @@ _STEP_KEYS = ("step", "global_step", "iteration")
 
 
 class Printed(NamedTuple):
-    """One dictionary."""
+    """One printed dictionary."""
 
     step: int
     numbers: Dict[str, float]
@@ -31,12 +32,12 @@ class Printed(NamedTuple):
 
 
 class TrainerLog:
-    """Goes through a log's lines in their order.
+    """Parses a log's lines in their order.
 
     Attributes:
-        step: What the bar of the training shows.
-        total: Its last step.
-        found: Dictionaries whose step is known; the reader takes them out.
+        step: The step that the training's bar shows.
+        total: The number of steps that the bar shows.
+        found: Dictionaries whose step is known. The caller removes them.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class TrainerLog:
         self._announced: Optional[int] = None
 
     def take(self, line: str) -> None:
-        """Read a line; what a carriage return ends is one too."""
+        """Parse a line, or a part of one that ends with a carriage return."""
         if len(line) > _LONGEST:
             return
         if "{'" in line:
@@ -68,18 +69,18 @@ class TrainerLog:
         return bool(self._waiting)
 
     def settle(self) -> None:
-        """Give the steps to dictionaries after which no bar was drawn."""
+        """Assign steps to dictionaries after which no bar was drawn."""
         for numbers in self._waiting:
             self._finish(numbers)
         self._waiting = []
 
     def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
-        """Take what the Trainer's state says, for a log without a bar.
+        """Set facts from the Trainer's state, for a log without a bar.
 
         Args:
-            per_epoch: Steps of an epoch.
-            total: Of the training.
-            every: Steps between two losses; 0 where nobody knows.
+            per_epoch: Steps per epoch.
+            total: Steps of the training.
+            every: Steps between two losses; 0 if unknown.
         """
         self._per_epoch, self._announced, self._every = per_epoch, total or self._announced, every
 
@@ -107,14 +108,14 @@ class TrainerLog:
     def _take_bar(self, line: str) -> None:
         bar = _BAR.search(line)
         if bar is None or line[: bar.start()].strip():
-            return  # one with a name in front is of something else
+            return  # a bar with a name in front belongs to something else
         step, total = int(bar.group(2)), int(bar.group(3))
         if not total or step > total or total > values.MOST_STEP:
             return
         if total != self.total:
             is_next = any("loss" in numbers for numbers in self._waiting)
             if self.total is not None and not is_next and (self._is_certain or not self._is_complete):
-                return  # of an evaluation
+                return  # the bar of an evaluation
         self._is_certain = self._is_certain or any("loss" in numbers for numbers in self._waiting)
         self.step, self.total, self._is_complete = step, total, step == total
         self.settle()
@@ -151,7 +152,7 @@ class TrainerLog:
     def _append(self, step: int, numbers: Dict[str, float], is_counted: bool) -> None:
         kind = "summary" if "train_runtime" in numbers else None
         if kind is not None and "loss" in numbers:
-            numbers = dict(numbers, train_loss=numbers["loss"])  # of all steps together
+            numbers = dict(numbers, train_loss=numbers["loss"])  # the mean of all steps
             del numbers["loss"]
         kept = {name: value for name, value in numbers.items() if name not in _STEP_KEYS}
         if kind is not None or any(name.startswith("eval_") for name in kept):
@@ -160,14 +161,14 @@ class TrainerLog:
 
 
 def _is_of_a_training(read: Dict[str, str]) -> bool:
-    """Tell the Trainer's dictionaries from those that any program may print."""
+    """Distinguish the Trainer's dictionaries from those that any program may print."""
     if "loss" in read or "eval_loss" in read or "train_runtime" in read:
         return True
     return "epoch" in read and any(key.startswith("eval_") for key in read)
 
 
 def parse(text: str) -> Tuple[List[Printed], Optional[int], Optional[int]]:
-    """Read a whole log: its dictionaries, and the last step and the total that its bar shows."""
+    """Parse a whole log. Return its dictionaries, and the last step and the total that its bar shows."""
     reader = TrainerLog()
     for line in text.replace("\r", "\n").split("\n"):
         reader.take(line)

@@ -1,6 +1,6 @@
-"""Read trainer_state.json, which Hugging Face's Trainer puts into each checkpoint: every metric so far, each with its step.
+"""Read trainer_state.json, which Hugging Face's Trainer writes into each checkpoint: every metric so far, with its step.
 
-It completes what the log says: where the log names no steps, and where nothing is printed at all.
+It completes the log if the log contains no steps, or if nothing is printed at all.
 """
 
 import json
@@ -22,15 +22,15 @@ _RANK_OF_PROGRESS = 8
 
 
 class StateSource(Source):
-    """The newest of these files, which holds all that the ones before it do.
+    """The newest of these files, which contains everything that the older ones contain.
 
     Args:
-        work: The folder the job works in.
+        work: The job's working folder.
         finder: Finds files below it.
-        mark: What an earlier supervisor has read.
-        is_first: No job of the run has written yet: what lies there came with the code.
-        log: The source that knows epochs, and maybe no steps.
-        clock: Gives unix time.
+        mark: The files that an earlier supervisor has read.
+        is_first: No job of the run has written yet: existing files came with the code.
+        log: The source that knows epochs but possibly no steps.
+        clock: Returns unix time.
     """
 
     rank = LogSource.rank
@@ -56,11 +56,11 @@ class StateSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Which files were read."""
+        """The files that were read."""
         return {"read": self._read}
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Read the newest file, if it has not been; one that is half written is read later, and at the end it is none."""
+        """Read the newest file once. An incomplete file is read later; at the end it is ignored."""
         del final
         for path in self._finder.find(self.name)[-1:]:
             signature = self._sign(path)

@@ -1,4 +1,4 @@
-"""Names and numbers of metrics, as other people's trainers write them. Pure functions: whatever comes in was written by a job."""
+"""Names and numbers of metrics in the formats of other trainers. The functions are pure; their input comes from a job and is untrusted."""
 
 import re
 from typing import Any, Dict, Iterable, Optional, Tuple
@@ -38,7 +38,7 @@ _EMPTY = ("", "None", "null")
 
 
 def number(value: Any) -> Optional[float]:
-    """Read a number, also one that is written as text, and NaN and the infinities; None for what is none."""
+    """Parse a number, also one that is written as text, and NaN and the infinities; return None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -52,7 +52,7 @@ def number(value: Any) -> Optional[float]:
 
 
 def whole(value: Any) -> Optional[int]:
-    """Read a step: a whole number that is not negative, also `12.0` and `"12"`; None for what is none."""
+    """Parse a step: an integer that is not negative, also `12.0` and `"12"`; return None for anything else."""
     if isinstance(value, float) and value.is_integer() and 0 <= value <= MOST_STEP:
         return int(value)
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
@@ -63,7 +63,7 @@ def whole(value: Any) -> Optional[int]:
 
 
 def clean_name(name: Any) -> Optional[str]:
-    """Make the name of a curve from any key: armada's own names for the usual ones, at most 40 harmless characters."""
+    """Return the curve's name for any key: armada's own names for the usual ones, at most 40 harmless characters."""
     if not isinstance(name, str):
         return None
     found = _OTHER_CHARACTERS.sub("_", name[: 4 * LONGEST_NAME].strip()).strip("_")
@@ -71,7 +71,7 @@ def clean_name(name: Any) -> Optional[str]:
         if found.startswith(prefix):
             found = "eval_" + found[len(prefix) :]
     if found.startswith("train/train_"):
-        found = found[len("train/") :]  # of all steps together, as the Trainer reports its end
+        found = found[len("train/") :]  # the mean of all steps, which the Trainer reports at its end
     else:
         found = found[len("train/") :] if found.startswith("train/") else found
         found = _SYNONYMS.get(found.lower(), found)
@@ -80,7 +80,7 @@ def clean_name(name: Any) -> Optional[str]:
 
 
 def numbers(record: Dict[Any, Any]) -> Dict[str, float]:
-    """Keep of a record what is a number, under clean names. Of two keys with one clean name the first counts."""
+    """Return the numbers of a record under clean names. Of two keys with the same clean name, the first counts."""
     found: Dict[str, float] = {}
     for key, value in record.items():
         amount = number(value)
@@ -91,23 +91,23 @@ def numbers(record: Dict[Any, Any]) -> Dict[str, float]:
 
 
 def split(found: Dict[str, float]) -> Tuple[Dict[str, float], Dict[str, float]]:
-    """Part the numbers of one record into those of the training and those of an evaluation."""
+    """Split the numbers of one record into those of the training and those of an evaluation."""
     evaluated = {name: value for name, value in found.items() if name.startswith("eval_")}
     return {name: value for name, value in found.items() if name not in evaluated}, evaluated
 
 
 def step_column(names: Iterable[Any]) -> Optional[str]:
-    """Choose which key of a record says the step: the first of `step`, `global_step`, `iteration`, …, `epoch` that is there."""
+    """Return the key of a record that contains the step: the first present one of `step`, `global_step`, `iteration`, …, `epoch`."""
     return _first(names, _STEP_NAMES)
 
 
 def time_column(names: Iterable[Any]) -> Optional[str]:
-    """Choose which key of a record says the time."""
+    """Return the key of a record that contains the time."""
     return _first(names, _TIME_NAMES)
 
 
 def is_empty(value: Any) -> bool:
-    """Tell whether a cell of a table says nothing."""
+    """Return whether a table's cell is empty."""
     return value is None or (isinstance(value, str) and value.strip() in _EMPTY)
 
 

@@ -1,7 +1,8 @@
-"""Read the metrics of W&B's own files (`run-*.wandb`), which it writes online and offline: records in the log format of LevelDB.
+"""Read the metrics in W&B's own files (`run-*.wandb`), which it writes online and offline: records in the log format of LevelDB.
 
-A file begins with seven bytes and consists of blocks of 32 KiB. Each piece in a block has a checksum, a length and a type: a whole
-record, or its first, middle or last piece. A record is a `Record` of Protocol Buffers; what counts here is its history.
+A file begins with seven bytes and consists of blocks of 32 KiB. Each piece in a block has a checksum, a length and a
+type: a whole record, or its first, middle or last piece. A record is a `Record` of Protocol Buffers, of which only the
+history is read.
 """
 
 import json
@@ -31,15 +32,15 @@ _STEPS = ("train/global_step", "trainer/global_step", "global_step", "step", "it
 
 
 class WandbSource(Source):
-    """All files of W&B below a run's work folder, and below the folder that armada names to it.
+    """All W&B files below a run's working folder, and below the folder that armada passes to W&B.
 
     Args:
-        top: The folder below which they are.
+        top: The folder that contains both.
         finder: Finds files below it.
-        mark: Where an earlier supervisor stopped, by path.
-        is_first: No job of the run has written yet: what lies there came with the code.
-        clock: Gives unix time, for records without one.
-        name: Of this source, where there are two.
+        mark: The positions up to which an earlier supervisor has read, by path.
+        is_first: No job of the run has written yet: existing files came with the code.
+        clock: Returns unix time, for records without a time.
+        name: The name of this source, if there are two.
     """
 
     rank = 6
@@ -66,11 +67,11 @@ class WandbSource(Source):
 
     @property
     def mark(self) -> Any:
-        """Where each file was left."""
+        """The position up to which each file was read."""
         return dict(self._marks, **{path: each.mark for path, each in self._files.items()})
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Take the new rows of each file's history."""
+        """Read the new rows of each file's history."""
         for path in self._finder.find(WandbSource.name):
             if path not in self._files and len(self._files) >= MOST_FILES:
                 recorder.tell("wandb files", "more than %d files of W&B: the others are not read" % MOST_FILES)
@@ -107,12 +108,12 @@ Row = Tuple[Optional[int], Dict[str, Any]]
 
 
 class WandbFile:
-    """One file.
+    """One W&B file.
 
     Args:
         top: The run's folder.
-        path: Below it.
-        mark: Where it was left.
+        path: The file's path below it.
+        mark: The position up to which it was read.
     """
 
     def __init__(self, top: str, path: str, mark: Any) -> None:
@@ -124,23 +125,23 @@ class WandbFile:
         self.mark = self._tail.mark if mark else {}
 
     def skip_to_end(self) -> None:
-        """Pass over the rows that are there now; no later run of W&B writes on in this file."""
+        """Skip the rows that exist now. A later run of W&B does not continue this file."""
         self._tail.skip_to_end()
         self._is_broken = True
         self.mark = self._tail.mark
 
     def counts(self, step: int) -> bool:
-        """Tell whether W&B may have counted its calls up to a row's step, because the job gave it none (0, 1, 2, …)."""
+        """Return whether W&B may have counted its calls up to a row's step because the job gave no step (0, 1, 2, …)."""
         expected = (0, 1) if self._last is None else (self._last, self._last + 1)
         self._is_given = self._is_given or step not in expected
         self._last = step
         return not self._is_given
 
     def pieces(self, final: bool) -> Iterator[List[Row]]:
-        """Give the new rows: one piece of the file at each look, and all that is left at the last.
+        """Yield the new rows: one piece of the file per poll, and everything that is left at the last one.
 
         Raises:
-            ValueError: It is no file of W&B, or damaged; it is not read on.
+            ValueError: It is not a file of W&B, or it is damaged. It is not read any further.
         """
         for _ in range(_MOST_PIECES if final else 1):
             if self._is_broken:
@@ -167,13 +168,13 @@ class WandbFile:
         while True:
             left = _BLOCK - (start + place) % _BLOCK
             if left < _PIECE_HEAD:
-                place += left  # a block's end that no piece fits in
+                place += left  # the end of a block, too short for a piece
                 continue
             if len(block) - place < _PIECE_HEAD:
                 break
             check, length, kind = struct.unpack_from("<IHB", block, place)
             if not check and not length and not kind:
-                break  # room that was made and not written yet
+                break  # space that was allocated but not written yet
             if kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST) or length > left - _PIECE_HEAD:
                 raise ValueError("a damaged file of W&B")
             if len(block) - place < _PIECE_HEAD + length:
@@ -181,17 +182,17 @@ class WandbFile:
             data = block[place + _PIECE_HEAD : place + _PIECE_HEAD + length]
             place += _PIECE_HEAD + length
             if check not in _checks(kind, data):
-                self._begun = None  # this record is lost, and the next begins where its length says
+                self._begun = None  # this record is lost, and the next one begins where its length says
                 continue
             record = self._join(kind, data)
             found.extend(() if record is None else history(record))
         self._tail.go_past(min(place, len(block)))
         if self._begun is None:
-            self.mark = self._tail.mark  # a later supervisor begins with a whole record
+            self.mark = self._tail.mark  # a later supervisor starts at a whole record
         return found
 
     def _join(self, kind: int, data: bytes) -> Optional[bytes]:
-        """Put a record's pieces together; gives it with its last."""
+        """Join a record's pieces. Return the record at its last piece, otherwise None."""
         if kind == _WHOLE:
             self._begun = None
             return data
@@ -211,7 +212,7 @@ class WandbFile:
 
 
 def history(record: bytes) -> List[Row]:
-    """Read the row of a record's history: its step, and values by key; one that cannot be read has none."""
+    """Parse the row of a record's history: its step, and values by key. An invalid record has no row."""
     found: List[Row] = []
     try:
         for number, kind, value in wire.fields(record):
@@ -231,7 +232,7 @@ def _row(data: bytes) -> Row:
             if name:
                 row[name] = _number(text)
         elif number == 2 and kind == wire.BYTES:
-            step = 0  # a zero is not written
+            step = 0  # zero is not written
             for inner, inner_kind, each in wire.fields(value):
                 if inner == 1 and inner_kind == wire.VARINT:
                     step = wire.signed(each)
@@ -250,7 +251,7 @@ def _item(data: bytes) -> Tuple[str, bytes]:
 
 
 def _number(text: bytes) -> Any:
-    """Read a value as JSON, if it is a number; W&B writes NaN as a text."""
+    """Parse a JSON value if it is a number. W&B writes NaN as text."""
     if len(text) > 40:
         return None
     try:
@@ -260,6 +261,6 @@ def _number(text: bytes) -> Any:
 
 
 def _checks(kind: int, data: bytes) -> Tuple[int, int]:
-    """Compute the checksum of a piece as W&B's Python wrote it, and as its Go writes it since 0.18."""
+    """Return the checksums of a piece as W&B's Python wrote it, and as its Go program writes it since 0.18."""
     crc = zlib.crc32(data, zlib.crc32(bytes([kind]))) & 0xFFFFFFFF
     return crc, ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Watch the metrics of a script or command while it runs, in a thread of its own: a slow disk delays curves and no stop."""
+"""Watch the metrics of a script or command while it runs, in a separate thread: a slow disk delays curves but no stop request."""
 
 import threading
 import time
@@ -18,25 +18,25 @@ from armada_agent.metrics.wandb_files import WandbSource
 from armada_agent.paths import RunPaths
 
 _INTERVAL_S = 1.0
-_WANDB_DIR = "wandb_dir"  # the folder that WANDB_DIR names, where armada sets it
+_WANDB_DIR = "wandb_dir"  # the folder in WANDB_DIR, if armada sets it
 _SAVE_EVERY_S = 10.0
 _LAST_LOOK_S = 30.0
 _RECORD_LIMIT = 4 * 1024 * 1024
 
 
 class MetricsWatch:
-    """Reads what one attempt's job tells of its training, wherever it does, and writes metrics.jsonl.
+    """Reads the metrics of one attempt's job from all sources, and writes metrics.jsonl.
 
-    Made before the job starts: what lies there then is not of this attempt.
+    Create it before the job starts: existing data is not of this attempt.
 
     Args:
         paths: The run's files.
-        attempt: Its number.
-        patterns: Tables below the work folder that the experiment names.
-        report: Told what a person should know.
-        say: Told what is for the supervisor's log.
-        is_ours: Says whether the run's folder is still ours to write to.
-        clock: Gives unix time.
+        attempt: The number of the attempt.
+        patterns: Tables below the working folder that the experiment names.
+        report: Receives findings for the user.
+        say: Receives messages for the supervisor's log.
+        is_ours: Returns whether the run's folder is still this supervisor's.
+        clock: Returns unix time.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class MetricsWatch:
         self._save()
 
     def _open(self, marks: Dict[str, Any], is_first: bool, is_taken_over: bool) -> List[Source]:
-        """Open every source where it was left."""
+        """Open every source at the position up to which it was read."""
         work, finder, clock = self._paths.work, self._finder, self._clock
         log = LogSource(self._paths.output, marks.get(LogSource.name) if is_taken_over else None, clock)
         return [
@@ -100,26 +100,26 @@ class MetricsWatch:
 
     @property
     def step(self) -> Optional[int]:
-        """The last step that the job told of in this attempt."""
+        """The last step that the job reported in this attempt."""
         return self._recorder.step
 
     @property
     def total(self) -> Optional[int]:
-        """Steps of the whole training, where the job says so."""
+        """The number of steps of the whole training, if the job reports it."""
         return self._recorder.total
 
     @property
     def count(self) -> int:
-        """A number that grows whenever the job gets on."""
+        """A number that grows with the job's progress."""
         return self._recorder.count
 
     def start(self) -> None:
-        """Begin to look once a second."""
+        """Start to poll once a second."""
         self._thread = threading.Thread(target=self._keep_looking, name="metrics", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
-        """Take what is left now that the job's processes are gone; a disk that does not answer is not waited for."""
+        """Read the rest after the job's processes have ended, without waiting for a disk that does not answer."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_LAST_LOOK_S)
@@ -130,7 +130,7 @@ class MetricsWatch:
         self._recorder.conclude()
 
     def look(self, final: bool = False) -> None:
-        """Take what is new from every source, and write it."""
+        """Read new metrics from every source, and write them."""
         if self._is_broken or not self._is_ours():
             return
         try:
@@ -147,7 +147,7 @@ class MetricsWatch:
             self._is_broken = self._recorder.is_anothers
             if final or abs(self._clock() - self._saved_at) >= _SAVE_EVERY_S:
                 self._save()
-        except Exception as error:  # whatever a job wrote, it is supervised to its end
+        except Exception as error:  # whatever a job wrote, it must be supervised until its end
             self._is_broken = True
             self._say(traceback.format_exc())
             self._report("its metrics are no longer read: %s: %.200s" % (type(error).__name__, error))
@@ -157,7 +157,7 @@ class MetricsWatch:
             self.look()
 
     def _save(self) -> None:
-        """Keep where each source stopped, for the next attempt or a supervisor that takes over; a loss repeats some points."""
+        """Save each source's position, for the next attempt or a supervisor that takes over. A lost record repeats some points."""
         self._saved_at = self._clock()
         record = {
             "attempt": self._attempt,
@@ -183,7 +183,7 @@ def _read_record(paths: RunPaths, say: Report) -> Dict[str, Any]:
 
 
 def _kept_recorder(kept: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep of a record what a recorder can use: a job may have written it."""
+    """Return the valid parts of a recorder's state: a job may have written it."""
     found = kept.get("recorder")
     found = found if isinstance(found, dict) else {}
     size, told = found.get("size"), found.get("told")

@@ -1,4 +1,4 @@
-"""Take apart what Protocol Buffers put together, as far as scalars need it: https://protobuf.dev/programming-guides/encoding."""
+"""Decode Protocol Buffers, as far as scalars need it: https://protobuf.dev/programming-guides/encoding."""
 
 import struct
 from typing import Any, Iterator, Tuple
@@ -9,10 +9,10 @@ _MOST_SINGLE = 3.4e38
 
 
 def fields(data: bytes) -> Iterator[Tuple[int, int, Any]]:
-    """List the fields of a message: number, wire type, and the value: a whole number, or the bytes.
+    """Yield the fields of a message: number, wire type, and the value, an integer or bytes.
 
     Raises:
-        ValueError: It is no message.
+        ValueError: It is not a message.
     """
     place = 0
     while place < len(data):
@@ -35,17 +35,17 @@ def fields(data: bytes) -> Iterator[Tuple[int, int, Any]]:
 
 
 def signed(value: int) -> int:
-    """Read a varint as an int64."""
+    """Convert a varint to an int64."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def double(data: bytes) -> float:
-    """Read 8 bytes as a number."""
+    """Convert 8 bytes to a number."""
     return float(struct.unpack("<d", data)[0])
 
 
 def single(data: bytes) -> float:
-    """Read 4 bytes as a number, to the digits that it has: 0.1, and not 0.10000000149."""
+    """Convert 4 bytes to a number with the digits of its precision: 0.1, not 0.10000000149."""
     (exact,) = struct.unpack("<f", data)
     for digits in (6, 7, 8):
         short = float("%.*g" % (digits, exact))

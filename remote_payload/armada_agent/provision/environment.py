@@ -144,7 +144,7 @@ class _Build:
         lock: Descriptor of its lock. Children keep it open, so that no second build starts while a child outlives the
             agent.
         torch_index: See `compose_environment`.
-        constraints: Versions that all packages keep to.
+        constraints: Versions that all packages must match.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class _Build:
         return ["optional: %s" % names]
 
     def _held(self) -> List[str]:
-        """Name the files of versions to keep to; an option of ours would stand in for what the host's pip is told."""
+        """Return uv's `--constraints` options. They include the constraints of the host's pip, which an option would replace."""
         if self._constraints is None:
             return []
         held = [self._list("constraints.txt", self._constraints)] + self._environment.get("UV_CONSTRAINT", "").split()

@@ -1,4 +1,4 @@
-"""Examine a Python environment that a person made on this host. Nothing in it is changed, and none of its packages is imported."""
+"""Examine a Python environment that the user made on this host. Nothing in it is changed, and none of its packages is imported."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _ROOTS = [
     os.path.join("~", name) for name in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", "conda")
 ]
 _ROOTS += [os.path.join("/opt", name) for name in ("conda", "miniconda3", "miniforge3")]
-# A folder that was left behind without its package has no origin, and would be imported as nothing.
+# A folder that remains without its package has no origin and would be imported as a namespace package.
 _ASK = r"""
 import sys
 sys.path[:] = [place for place in sys.path if place]
@@ -42,10 +42,10 @@ print("\n" + sys.argv[1] + json.dumps({"version": "%d.%d.%d" % sys.version_info[
 
 
 def examine(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Say of an environment where it is, which Python it has, and which of some packages.
+    """Return an environment's path, its Python version, and which of some packages it has.
 
     Raises:
-        AgentError: `environment` where it is not there, has no Python that answers, or could be changed by somebody else.
+        AgentError: `environment`: it is missing, its Python does not answer, or another user could change it.
     """
     packages = parameters.sequence(params, "packages")
     if not all(isinstance(name, str) and _MODULE.fullmatch(name) for name in packages):
@@ -87,7 +87,7 @@ def _find_folder(params: Dict[str, Any]) -> str:
 
 
 def _find_conda(name: Any) -> str:
-    """Find an environment of conda's by its name, where conda notes and keeps them."""
+    """Find a conda environment by its name, in the places where conda records and keeps them."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise AgentError("bad_request", "%.100r is not the name of an environment of conda's" % (name,))
     known = _list_conda()
@@ -104,7 +104,7 @@ def _find_conda(name: Any) -> str:
 
 
 def _list_conda() -> Dict[str, str]:
-    """List conda's environments by their real path, each with its name."""
+    """Return conda's environments: names by real path."""
     roots = [os.environ.get("MAMBA_ROOT_PREFIX", ""), os.environ.get("CONDA_ROOT", "")] + _ROOTS
     program = os.environ.get("CONDA_EXE", "")
     roots += [os.path.dirname(os.path.dirname(program))] if program else []

@@ -1,6 +1,7 @@
-"""Send files to a person's machine, or take some from it: the far side of `armada cp`.
+"""Send files to the user's machine, or receive files from it: the host's side of `armada cp`.
 
-A line of JSON behind a marker says what follows, or why nothing does; then comes a tar stream of regular files and folders.
+First, a JSON line behind a marker announces what follows, or the error. Then a tar stream of regular files and folders
+follows.
 """
 
 import json
@@ -48,10 +49,10 @@ def send(asked: Dict[str, Any]) -> int:
 
 
 def take(asked: Dict[str, Any]) -> int:
-    """Read a tar stream from standard input into a file or folder; what is there already is replaced only file by file.
+    """Read a tar stream from standard input into a file or folder. Existing files are replaced one by one.
 
     Args:
-        asked: As `send`, and `name`, `is_folder` and the number of `files` of what comes.
+        asked: As for `send`, and `name`, `is_folder` and the number of `files` to receive.
 
     Returns:
         The exit code.
@@ -81,7 +82,7 @@ def take(asked: Dict[str, Any]) -> int:
 
 
 def _resolve(asked: Dict[str, Any]) -> str:
-    """Return the absolute path that a person named, relative to the run's work folder or the user's home folder."""
+    """Return the absolute path of the user's path, which is relative to the run's working folder or the user's home folder."""
     base = os.path.expanduser("~")
     if asked.get("run_id") is not None:
         paths = RunPaths(asked["root"], asked["run_id"])
@@ -106,7 +107,7 @@ def _choose_target(path: str, name: str, is_folder: bool) -> str:
 
 
 def _list_files(path: str, name: str) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """List folders and files with the names they get, and what cannot travel: links to folders, devices, broken links."""
+    """List folders and files with their names in the stream, and what cannot be sent: links to folders, devices, broken links."""
     members = [(path.rstrip("/") or "/", name)]
     left: List[str] = []
     if not os.path.isdir(path):
@@ -129,7 +130,7 @@ def _raise(error: OSError) -> None:
 
 
 def _extract(stream: BinaryIO, folder: str) -> int:
-    """Write regular files and folders below a new folder; return how many files came."""
+    """Extract regular files and folders below a new folder. Return the number of files."""
     count = 0
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in _checked(archive):
@@ -159,7 +160,7 @@ def _checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def _say(out: BinaryIO, asked: Dict[str, Any], message: Dict[str, Any]) -> None:
-    """Write a line that home tells from what start-up files print."""
+    """Write a line that home can distinguish from the output of start-up files."""
     line = "\n@@ARMADA-CP %s %s\n" % (asked["mark"], json.dumps(message, ensure_ascii=True))
     out.write(line.encode("ascii"))
     out.flush()

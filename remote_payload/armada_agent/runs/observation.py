@@ -248,7 +248,7 @@ def _observe_run(
     evidence = Evidence(paths, table)
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
-    )  # after the evidence: a run that ended has written its last
+    )  # after the evidence: an ended run has then written everything
     if evidence.scheduler_status is not None and following.may_forget_secrets(evidence.scheduler_status["state"]):
         files.remove(paths.secrets)  # the supervisor died before it deleted them
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):

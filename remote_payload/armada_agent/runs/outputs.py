@@ -29,7 +29,7 @@ _LONGEST_MANIFEST = 64 * 1024
 _MOST_MANIFESTS = 512 * 1024
 _UNNAMED = re.compile(
     r"work/(?:.*/)?(?:events\.out\.tfevents\.[^/]*|wandb/(?:offline-)?run-[^/]+/.+)", re.DOTALL
-)  # come home all the same
+)  # come home without a pattern
 _IGNORED = ("__pycache__", ".git", ".venv", "node_modules")
 _BLOCK = 1024 * 1024
 Found = Tuple[str, os.stat_result]

@@ -76,7 +76,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
         own: The environment of this login, for the terminal's variables.
 
     Raises:
-        AgentError: `io`: the run's plan cannot be read; `environment` where a line of its `setup` fails.
+        AgentError: `io`: the run's plan cannot be read; `environment`: a line of its `setup` fails.
     """
     try:
         spec = files.read_json(paths.spec) or {}
@@ -106,7 +106,7 @@ def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, st
     if os.path.isdir(paths.library):
         library.add_to_path(
             paths, environment
-        )  # and not where it writes to: a person's trials are none of the run's curves
+        )  # not the job's destination of metrics: a user's experiments are not part of the run's curves
     return environment
 
 

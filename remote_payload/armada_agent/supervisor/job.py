@@ -51,10 +51,10 @@ def compose_environment(
 
 
 def require_environment(spec: Dict[str, Any]) -> None:
-    """Refuse to start a job whose Python environment is gone: it would find the host's own `python` instead, and no word said.
+    """Refuse to start a job whose Python environment was deleted: it would silently use the host's own `python`.
 
     Raises:
-        StartError: It is not on this machine.
+        StartError: The environment is not on this machine.
     """
     folder = job_variables.active_environment(spec)
     programs = [os.path.join(folder, "bin", name) for name in ("python", "python3")] if folder is not None else []

@@ -12,7 +12,7 @@ _INTERVAL_S = 1.0
 
 
 class Reached(NamedTuple):
-    """How far a job is: the step, of how many, and a number that grows whenever it tells of its training."""
+    """A job's progress: its step, the total number of steps, and a number that grows with each report of its training."""
 
     step: Optional[int]
     total_steps: Optional[int]
@@ -25,7 +25,7 @@ class LogWatch:
     Args:
         paths: The run's files.
         attempt: The number of the attempt.
-        find_reached: Returns how far the job is.
+        find_reached: Returns the job's progress.
         clock: Returns unix time.
     """
 

@@ -253,7 +253,7 @@ class Supervisor:
         return child
 
     def _set_up(self, environment: Dict[str, str], secrets: Dict[str, str]) -> Dict[str, str]:
-        """Run the experiment's lines of shell; a stop request ends them."""
+        """Run the experiment's shell lines. A stop request ends them."""
         if not job_setup.lines_of(self._spec):
             return environment
         self._journal.update(message="running the setup of the experiment")
@@ -285,7 +285,7 @@ class Supervisor:
 
     @property
     def _tells_nothing(self) -> bool:
-        """Whether the job is one that does not write metrics for armada; the bundled payload does."""
+        """Whether the job does not write metrics for armada itself. The bundled payload does."""
         return bool(self._watching) and not self._spec.get("training")
 
     def _prepare_watch(self) -> None:
@@ -305,14 +305,14 @@ class Supervisor:
             self._log_watch = LogWatch(self._paths, self._attempt, self._find_reached)
 
     def _finish_metrics(self) -> None:
-        """Take the last of what the job told, and say how far it got."""
+        """Read the job's last metrics, and record its progress."""
         if self._metrics_watch is not None:
             self._metrics_watch.finish()
             if self._metrics_watch.step is not None and self._log_watch is not None and self._journal.place.is_ours():
                 self._log_watch.look(at_once=True)
 
     def _find_reached(self) -> Reached:
-        """Say how far the job is: by what it tells of its training, else by its last checkpoint."""
+        """Return the job's progress: by its training's metrics, otherwise by its last checkpoint."""
         saved = self._checkpoint_watch.last_step if self._checkpoint_watch is not None else None
         told = self._metrics_watch
         if told is None or told.step is None:
