@@ -30,16 +30,16 @@ from armada.protocol.message import MayMiss, Message, Request
 from armada.protocol.version import OLDEST_PROTOCOL, PROTOCOL
 
 _ABOUT = (
-    "Made by `make reference` from armada/protocol. `methods`, `lines` and `files` hold one schema each under a name; their $ref "
-    "point into $defs of this document. A method has `params` and `result`; in files, <…> stands for a number, a step, a rank, "
+    "`make reference` writes this file from armada/protocol. `methods`, `lines` and `files` map names to schemas; each $ref points "
+    "into $defs of this document. A method has `params` and `result`. In names of files, <…> stands for a number, a step, a rank, "
     "a key or a digest."
 )
 _VERSIONS = (
-    "A side says which protocols it understands, `oldest_protocol` to `protocol`; two sides work together where these meet, and "
-    "otherwise the one that is behind is named. Who reads ignores fields it does not know and takes a word it does not know for "
-    "`unknown`, so what was only added (a method, a field, a word) raises neither number. What an older side would take wrongly "
-    "raises `protocol`; what is no longer understood raises `oldest_protocol`. Files in a run's folder are written by the "
-    "supervisor that the run was started with, and read by agents of any age."
+    "Each side understands the protocols from `oldest_protocol` to `protocol`. Two sides work together if these ranges overlap; "
+    "otherwise armada names the older side. A reader ignores fields that it does not know and reads unknown words as `unknown`, so "
+    "an addition (a method, a field, a word) raises neither number. A change that an older side would misread raises `protocol`; "
+    "dropping support raises `oldest_protocol`. The supervisor that started a run writes the files in its folder; agents of any "
+    "version read them."
 )
 
 LINES: dict[str, type[Message]] = {

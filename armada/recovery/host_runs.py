@@ -58,7 +58,7 @@ def read_host(
     known = {run.run_id: run.host for run in runs.every(database)}
     elsewhere = tuple(name for name in there if known.get(name, host) not in (host, runs.NO_HOST))
     unknown = [name for name in there if known.get(name, runs.NO_HOST) == runs.NO_HOST]
-    told(f"{len(there)} runs there, {len(unknown)} of them new here")
+    told(f"{len(there)} runs on the host, {len(unknown)} of them not in the store yet")
     added: list[str] = []
     damaged: list[tuple[str, str]] = []
     for entry in _specs(session, unknown):

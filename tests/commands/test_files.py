@@ -125,9 +125,9 @@ def test_two_things_of_one_name_are_refused(armada: Armada) -> None:
     (armada.folder / "code").mkdir()
     armada.write("code/train.py", "")
     armada.write("x.txt", "")
-    assert "`code` puts train.py there already" in refused(armada, {"train.py": "x.txt"}, code="code")
+    assert "`code` already puts train.py there" in refused(armada, {"train.py": "x.txt"}, code="code")
     data = {"train": [{"path": "x.txt"}]}
-    assert "`data` puts x.txt there already" in refused(armada, {"x.txt/y": "host:/usr"}, data=data)
+    assert "`data` already puts x.txt there" in refused(armada, {"x.txt/y": "host:/usr"}, data=data)
 
 
 def test_another_hash_than_promised_fails_the_launch_and_says_both(armada: Armada, web: Web) -> None:

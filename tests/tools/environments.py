@@ -95,7 +95,7 @@ def _build(folder: Path) -> None:
     wanted, index = _wanted(folder)
     uv = _find_uv()
     if uv is None:
-        print("uv is not to be had here: pip does it, which takes longer", flush=True)
+        print("uv cannot be installed here; pip builds the environment, which takes longer", flush=True)
         _build_with_pip(folder, wanted, index)
     else:
         environment = _environment(index)

@@ -116,7 +116,7 @@ def change(path: str, source: bytes) -> None:
         if (function := functions.get(code.co_qualname)) and function.__code__.co_firstlineno == code.co_firstlineno:
             changed |= function.__code__.co_code != code.co_code or function.__code__.co_consts != code.co_consts
             function.__code__ = code.replace(co_filename=function.__code__.co_filename)
-    assert changed, f"{path}: nothing of it is another one"
+    assert changed, f"{path}: the mutant changed nothing in it"
 
 
 def serve() -> int:

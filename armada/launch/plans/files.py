@@ -80,7 +80,7 @@ def _refuse_two_of_a_name(experiment: Experiment, snapshot: Snapshot | None, dat
         for key, others in (("data", data), ("code", code)):
             if met := next((other for other in others if _overlap(name, other)), None):
                 raise ConfigError(
-                    f"`files.{name}`: `{key}` puts {met} there already",
+                    f"`files.{name}`: `{key}` already puts {met} there",
                     path=experiment.origin,
                     hint="choose another name, or leave it out",
                 )
