@@ -88,7 +88,7 @@ def test_a_script_runs_under_accelerate_and_its_checkpoints_come_home(local: Arm
     assert run["state"] == "succeeded", output(local, run["run_id"])
     assert seen(local, run["run_id"]) == {
         "world": processes, "device": "cpu", "mixed": "no", "argv": words, "ours": [], "path": [],
-        "python_path": "src",
+        "python_path": f"src:{run_folder(local, run['run_id']) / 'lib'}",  # where `armada_log` is
     }  # fmt: skip
     assert run["task"] == "script"
     shown = local.json("show", run["run_id"])
