@@ -174,6 +174,7 @@ def test_a_job_that_writes_metrics_itself_is_left_alone(run: WatchedRun) -> None
     run.print(recorded("bar"))
     run.look(final=True)
     assert Path(run.paths.metrics).read_text() == own
+    assert (run.watch.step, run.watch.total) == (None, None)  # or it would be shown for ever
 
 
 def test_lines_that_a_killed_supervisor_wrote_and_did_not_count_are_not_taken_for_the_jobs(run: WatchedRun) -> None:

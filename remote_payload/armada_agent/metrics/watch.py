@@ -100,13 +100,13 @@ class MetricsWatch:
 
     @property
     def step(self) -> Optional[int]:
-        """The last step that the job reported in this attempt."""
-        return self._recorder.step
+        """The last step that the job reported in this attempt; None where its metrics are not read, or no longer."""
+        return None if self._is_broken else self._recorder.step
 
     @property
     def total(self) -> Optional[int]:
         """The number of steps of the whole training, if the job reports it."""
-        return self._recorder.total
+        return None if self._is_broken else self._recorder.total
 
     @property
     def count(self) -> int:
