@@ -145,7 +145,7 @@ def test_a_checkpoint_published_by_a_process_that_died_before_it_said_so_is_reco
     "published checkpoints are recognised by their manifests",
 )
 def test_a_home_without_its_store_is_found_again(place: Place, tmp_path: Path) -> None:
-    """A lost store costs no transfer: what lies under its name with its manifest is taken for what it is."""
+    """A lost store costs no transfer: what lies under its name with its manifest, and has the bytes of that, is taken for what it is."""
     place.create()
     place.save(1, {"model": b"1"})
     place.sync()

@@ -99,6 +99,9 @@ FOUND_WITH_SLURM = {
 FOUND_WITH_HTCONDOR = {
     "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
     "its clock is set back, and a job that its schedd forgot dies": "launch start_job forget_job set_clock:1 kill_supervisor",
+    "its clock is set back between its last signs of life, and a job that its schedd forgot dies": (
+        "launch start_job forget_job set_clock:1 tick kill_supervisor"
+    ),
     "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (
         "launch set_clock:3 start_job preempt forget_job tick set_clock"

@@ -76,7 +76,7 @@ EQUIVALENT = {
     "retention.py decide_host: best := _best(_ordered(candidates), 1) → (best := _best(_ordered(candidates), 1)) and False": (
         "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
     ),
-    "htcondor.py _judge_dates: dated != liveness.FRESH → True": "what is counted of fresh dates, the same look forgets",
+    "htcondor.py _judge_dates: dated != liveness.FRESH → True": "what is remembered of fresh dates, the same look forgets",
     "htcondor.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
     "htcondor.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
     "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",

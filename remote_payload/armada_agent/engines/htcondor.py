@@ -34,6 +34,7 @@ _HOLDS = {
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
+_DOUBTFUL = "its event log says that it runs, but the dates of its files do not show that it writes"
 _LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _SCHEDD_S = 10.0  # each program waits 20 s for a schedd that does not answer
@@ -103,29 +104,33 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         node=seen.get("node"),
         error=log.error,
     )
+    if dated == liveness.DOUBTFUL:
+        state = liveness.MISSING
     doubted = (engine.PENDING, engine.HELD, engine.ENDED) if wrote == liveness.BEGUN else ()
-    if state not in doubted + (liveness.MISSING,) and dated == liveness.FRESH:
+    if state not in doubted + (liveness.MISSING,):
         job_activity.forget(handed)
         return said
     # The log's last line stays one and the same answer. A missing log counts as a new observation each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
     if believed == liveness.ASK:
-        return _find_missing(handed, said, memory, seen)
+        return _find_missing(handed, dict(said, error=log.error or _DOUBTFUL), memory, seen)
     if believed == seen.get("state"):
         return dict(said, state=believed)
+    if dated == liveness.DOUBTFUL:
+        return said  # until the queue is asked
     if believed == engine.UNKNOWN and state == liveness.MISSING:
         return dict(said, state=engine.UNKNOWN)
     return job_activity.correct(said, believed, "HTCondor", memory, wrote)
 
 
 def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:
-    """Return whether any of these files was written to within minutes. If their dates do not show it, measure how long they stay."""
+    """Return whether the dates of these files show that a job writes; remember dates that do not."""
     dates = [_read_date(path) for path in paths]
     ages_s = [time.time() - date / 1e9 for date in dates]
-    dated = liveness.judge_dates(ages_s, memory.unchanged_s(dates))
+    dated = liveness.judge_dates(ages_s, memory.doubts(dates))
     if dated != liveness.FRESH:
-        memory.count_dates(dates)
+        memory.doubt(dates)
     return dated
 
 

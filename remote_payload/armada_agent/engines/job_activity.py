@@ -40,13 +40,13 @@ class Memory:
         self.watch: liveness.Watch = {}
         self.second: Optional[Dict[str, Any]] = None
         self._end: Optional[Dict[str, Any]] = None
-        self._dates: Dict[str, Any] = {}
+        self._dates: Any = None
         for each in _readers(self._path):
             if each.get("boot") == self._boot:
                 self.watch = each["watch"] if isinstance(each.get("watch"), dict) else {}
                 self.second = each["second"] if isinstance(each.get("second"), dict) else None
                 self._end = each["end"] if isinstance(each.get("end"), dict) else None
-                self._dates = each["dates"] if isinstance(each.get("dates"), dict) else {}
+                self._dates = each.get("dates")
             else:
                 self._others.append(each)
 
@@ -61,18 +61,13 @@ class Memory:
         changed = self.watch["changed"]
         return None if changed is None else self.now_s - float(changed)
 
-    def unchanged_s(self, dates: List[int]) -> Optional[float]:
-        """Return for how many seconds files have had these dates, by this machine's clock; None if that was not measured."""
-        since = self._dates.get("since")
-        if self._dates.get("found") != dates or not isinstance(since, (int, float)) or since > self.now_s:
-            return None
-        return self.now_s - since
+    def doubts(self, dates: List[int]) -> bool:
+        """Return whether this machine has doubted files with these dates."""
+        return bool(self._dates == dates)
 
-    def count_dates(self, dates: List[int]) -> None:
-        """Start to measure for how long files have these dates, unless that measurement is running."""
-        if self.unchanged_s(dates) is None:
-            self._dates = {"found": dates, "since": self.now_s}
-            self._keep()
+    def doubt(self, dates: List[int]) -> None:
+        """Remember the dates of files that show no sign of life. The next observation writes them to disk."""
+        self._dates = dates
 
     def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
         """Add one observation."""
@@ -127,7 +122,7 @@ class Memory:
 
     def _keep(self) -> None:
         own: Dict[str, Any] = {"boot": self._boot, "watch": self.watch, "second": self.second, "end": self._end}
-        if self._dates:
+        if self._dates is not None:
             own["dates"] = self._dates
         try:
             files.replace_json(self._path, {"format": 1, "readers": self._others[1 - _MOST_READERS :] + [own]})
