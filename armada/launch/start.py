@@ -11,7 +11,7 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, ProvisionFailed, UnexpectedAnswer
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
@@ -24,6 +24,7 @@ from armada.provision.content import send
 from armada.provision.environment import ensure_environment
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.hub import fetch_model
+from armada.provision.script_imports import brings_modules, describe, find_missing
 from armada.provision.sources import fetch
 from armada.store import runs
 from armada.units import amount, counted, span
@@ -95,6 +96,8 @@ def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
         for note in left_out:
             progress.stage("", f"⚠ {note}")
         parts.append(f"environment {plan.environment.key} {f'built in {span(seconds)}' if built else 'already there'}")
+        if not plan.environment.ready:
+            _check_imports(session, plan, progress)
     if plan.existing is not None:
         parts.append(f"environment {sanitize_line(plan.existing.path, 300)}, yours ({plan.existing.said})")
     if plan.hub is not None and plan.environment is not None:
@@ -112,6 +115,25 @@ def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
             + (f", {there} already there" if sent and there else "")
         )
     progress.stage("provision", " · ".join(parts) or "nothing needed")
+
+
+def _check_imports(session: HostSession, plan: Plan, progress: Progress) -> None:
+    """Ask an environment that was built only now for what the job imports.
+
+    Raises:
+        ProvisionFailed: It lacks a module, and nothing else may bring it.
+    """
+    if plan.environment is None:
+        return
+    missing = find_missing(session, str(session.paths.environment(plan.environment.key)), plan.imports)
+    if not missing:
+        return
+    sentence = f"the environment lacks what the job imports: {describe(missing)}"
+    if brings_modules(plan.experiment, plan.host, plan.profile):
+        progress.stage("", f"⚠ {sentence}")
+        return
+    hint = f"add the packages to `environment:`, such as {{requirements: [{missing[0].name}]}}"
+    raise ProvisionFailed(sentence, hint=hint, host=plan.host.name)
 
 
 def _fetch_files(database: Database, session: HostSession, plan: Plan, progress: Progress) -> Plan:

@@ -66,23 +66,25 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
 
 
 class ExaminedEnvironment(Message):
-    """An environment that the user made. A package is null if it is missing, and empty if its version is unknown."""
+    """An environment. A package is null if it is missing, and empty if its version is unknown; `missing`: modules it lacks."""
 
     path: Text
     python: Text
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
     is_conda: bool
     packages: dict[str, Annotated[str, line(60)] | None]
+    missing: Many[Line] = ()
 
 
 class ExamineEnvironment(Request[ExaminedEnvironment]):
-    """Examine an environment that the user made: the one at `path`, or conda's environment of that name."""
+    """Examine an environment: the one at `path`, or conda's environment of that name. Nothing in it is imported."""
 
     method = "environment.examine"
     answer = ExaminedEnvironment
     packages: Many[str]
     path: Annotated[str | None, MAY_MISS] = None
     conda: Annotated[str | None, MAY_MISS] = None
+    modules: Annotated[Many[str], MAY_MISS] = ()
 
 
 class EnvironmentStates(RootModel[dict[str, Annotated[str, any_word("ready", "building", "absent", "partial")]]]):

@@ -87,7 +87,7 @@ def find(session: HostSession, content: Content) -> ContentPlace:
     return session.call(CheckContent(kind=content.kind, sha=content.sha), timeout_s=CHECK_S)
 
 
-def find_missing(session: HostSession, contents: Sequence[Content]) -> tuple[Content, ...]:
+def find_missing_contents(session: HostSession, contents: Sequence[Content]) -> tuple[Content, ...]:
     """Ask, with one round trip, which contents a host lacks; raises as `find` does."""
     calls = [Call.of(CheckContent(kind=content.kind, sha=content.sha), CHECK_S) for content in contents]
     missing = []

@@ -116,3 +116,21 @@ def test_an_environment_that_is_not_there_or_lacks_torch_starts_nothing(armada: 
     assert lacking.returncode == 3
     assert f"{folder} has no torch and accelerate, which this task needs" in lacking.stderr
     assert armada.json("ps") == []
+
+
+def test_a_module_that_the_environment_lacks_is_named_before_anything_starts(offline: Armada) -> None:
+    project = offline.folder / "code"
+    project.mkdir()
+    (project / "train.py").write_text("import json, helper\n\nprint('started')\n")
+    (project / "helper.py").write_text("import no_such_module\n")
+    offline.command("python", "train.py", code="code", environment={"requirements": ["einops"]})
+    built = offline.run(*launch(offline))
+    assert built.returncode == 5
+    assert "the environment lacks what the job imports: no_such_module (helper.py:1)" in built.stderr
+    (run,) = offline.json("ps")
+    assert (run["state"], run["reason"]) == ("failed", "provision_failed")
+    again = offline.run(*launch(offline, "--dry-run"))  # it is built now, so the preflight knows
+    assert again.returncode == 4
+    assert "✗ ARM020 the environment lacks what the job imports: no_such_module (helper.py:1)" in again.stdout
+    (project / "helper.py").write_text("")
+    assert offline.run(*launch(offline, "--dry-run")).returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.provision.script_imports import brings_modules, describe
 from armada.units import amount
 
 if TYPE_CHECKING:
@@ -54,3 +55,15 @@ def check_files(subject: Subject) -> Answer | None:
     way = f", {through} of them through home" if through else ""
     there = f"{len(subject.files) - len(waiting)} already there"
     return ok(f"files: {there}" + (f", {len(waiting)} to download: {amount(size)}{unknown}{way}" if waiting else ""))
+
+
+def check_imports(subject: Subject) -> Answer | None:
+    """Name modules that the job imports and its environment lacks. None if nothing is missing."""
+    if not subject.missing_modules:
+        return None
+    sentence = f"the environment lacks what the job imports: {describe(subject.missing_modules)}"
+    if brings_modules(subject.experiment, subject.host, subject.profile):
+        return warn(sentence, "ignore this if `setup:` or PYTHONPATH provides them")
+    return fail(
+        sentence, f"add the packages to `environment:`, such as {{requirements: [{subject.missing_modules[0].name}]}}"
+    )

@@ -21,6 +21,7 @@
 | ARM017 | variables of the shell that a training may need but the job does not see (warns, with their names)                            |
 | ARM018 | an entry of `files:` that neither the host nor home can get                                                                   |
 | ARM019 | an argument still holds a placeholder that `armada init` wrote                                                                |
+| ARM020 | a module that the script imports and its environment lacks (warns where `setup:` or PYTHONPATH may bring it)                  |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -53,6 +54,7 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM017": shell.check_variables,
     "ARM018": project.check_files,
     "ARM019": placeholders.check_placeholders,
+    "ARM020": project.check_imports,
 }
 """A number is never reused. A check returns None if it does not apply."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
     from armada.provision.left_behind import LeftBehind
+    from armada.provision.script_imports import MissingModule
     from armada.provision.sources import FoundFile
 
 
@@ -58,6 +59,7 @@ class Subject:
         environment_missing: The environment has to be built.
         files: The entries of `files:` that are not at home.
         left_behind: Files that the job names but that git ignores.
+        missing_modules: Modules that the script imports and the environment lacks.
         scheduler: The answer of the host's batch system about the job file.
         trained: Facts of a training by the bundled trainer; None for all other tasks.
     """
@@ -76,5 +78,6 @@ class Subject:
     snapshot: Snapshot | None = None
     files: tuple[FoundFile, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
+    missing_modules: tuple[MissingModule, ...] = ()
     scheduler: SchedulerAnswer = field(default_factory=SchedulerAnswer)
     trained: Trained | None = None

@@ -18,10 +18,13 @@ from armada.launch.plans.task import Place
 from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
 from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
-from armada.provision.content import Content, find_missing
+from armada.provision.content import Content, find_missing_contents
 from armada.provision.left_behind import find_left_behind
+from armada.provision.script_imports import MissingModule, find_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from armada.launch.training.batch import Batch
     from armada.paths import HostPaths
     from armada.protocol.facts import Facts
+    from armada.protocol.spec import JobLink
     from armada.provision.code import Snapshot
     from armada.provision.environment import Environment
     from armada.provision.existing import ExistingEnvironment
@@ -63,6 +67,7 @@ class Plan:
     batch: Batch | None
     environment: Environment | None
     existing: ExistingEnvironment | None
+    imports: Mapping[str, str]
     contents: tuple[Content, ...]
     missing: tuple[Content, ...]
     spec: Spec
@@ -94,24 +99,16 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     place = _place(task, run_id)
     parts = task.parts(place)
     gpus, processes = (0, 1) if parts.on_cpu else (place.gpus, place.processes)
-    job = JobSpec(
-        argv=tuple(parts.argv),
-        env=place.variables | parts.variables,
-        code=str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
-        secrets=task.settings.secrets,
-    )
     staged = plan_files(task.settings, snapshot, place, task.order.home, parts.links)
-    links = (*parts.links, *staged.links)
-    more: dict[str, object] = {"data": links} if links else {}
-    more |= {"setup": task.settings.setup} if task.settings.setup else {}
-    job = job.model_copy(update=more)
+    job = _job(task, place, parts, (*parts.links, *staged.links))
     spec = _spec(task, place, parts, gpus=gpus, processes=processes, job=job, launch_key=launch_key)
     command = {"argv": job.argv, "cwd": str(place.paths.work(place.run_id)), "env": job.env}
     files = {"launch/command.json": json.dumps(command, indent=1)} | parts.files | _listed(parts.environment)
     files |= job_files(place.host, place.paths, place.profile, task.settings, spec)
     contents = tuple(dict.fromkeys((*([snapshot.content] if snapshot else []), *parts.contents, *staged.contents)))
-    missing = find_missing(session, contents)
-    left_behind = find_left_behind(task.settings, snapshot, (*(link.name for link in links), *task.settings.files))
+    missing = find_missing_contents(session, contents)
+    given = (*(link.name for link in job.data), *task.settings.files)
+    left_behind = find_left_behind(task.settings, snapshot, given)
     subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
     subject = dataclasses.replace(
         subject, scheduler=ask_scheduler(session, files), files=staged.found, left_behind=left_behind
@@ -125,6 +122,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         batch=parts.batch,
         environment=parts.environment,
         existing=parts.existing,
+        imports=parts.imports,
         contents=contents,
         missing=missing,
         spec=spec,
@@ -136,6 +134,20 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         counts_on_host=task.counts_on_host,
         facts=place.facts,
     )
+
+
+def _job(task: Task[Any], place: Place, parts: Parts, links: tuple[JobLink, ...]) -> JobSpec:
+    """Return spec["job"]; `data` and `setup` stand in it only if there are any."""
+    snapshot = task.snapshot
+    job = JobSpec(
+        argv=tuple(parts.argv),
+        env=place.variables | parts.variables,
+        code=str(place.paths.content("code", snapshot.content.sha)) if snapshot else None,
+        secrets=task.settings.secrets,
+    )
+    more: dict[str, object] = {"data": links} if links else {}
+    more |= {"setup": task.settings.setup} if task.settings.setup else {}
+    return job.model_copy(update=more)
 
 
 def _place(task: Task[Any], run_id: str | None) -> Place:
@@ -211,9 +223,19 @@ def _subject(
         fetched_bytes=parts.hub.size_bytes if parts.hub else 0,
         checkpoint_bytes=parts.checkpoint_bytes,
         environment_missing=parts.environment is not None and not parts.environment.ready,
+        missing_modules=_missing_modules(place, parts),
         snapshot=task.snapshot,
         trained=parts.trained,
     )
+
+
+def _missing_modules(place: Place, parts: Parts) -> tuple[MissingModule, ...]:
+    """Ask an environment that is there for what the job imports; one that is not yet is asked when it has been built."""
+    if parts.existing is not None:
+        return find_missing(place.session, parts.existing.path, parts.imports)
+    if parts.environment is None or not parts.environment.ready:
+        return ()
+    return find_missing(place.session, str(place.paths.environment(parts.environment.key)), parts.imports)
 
 
 def _listed(environment: Environment | None) -> dict[str, str]:

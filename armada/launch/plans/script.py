@@ -13,6 +13,7 @@ from armada.launch.plans.watch import watch_of
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
 from armada.provision.payload import payload_content
+from armada.provision.script_imports import required_modules
 
 if TYPE_CHECKING:
     from armada.config.profiles import Profile
@@ -54,6 +55,7 @@ class ScriptTask(Task[Script]):
             environment=environment,
             is_active=existing is not None,
             existing=existing,
+            imports=required_modules(self.snapshot, settings.script) if self.snapshot is not None else {},
             contents=(*data.contents, payload),
             links=tuple(data.links),
             files={"launch/accelerate.yaml": self._accelerate(place, profile)},

@@ -21,6 +21,8 @@ from armada.provision.environment import plan_environment
 from armada.provision.existing import ExistingEnvironment, examine_environment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.launch.checks.subject import Trained
@@ -107,6 +109,7 @@ class Parts:
         environment: Python's; None where the job brings its own.
         is_active: The job works inside it: `python` and `torchrun` are its own.
         existing: Stands in for `environment`: one that the user made on the host.
+        imports: Modules that the job cannot start without, each with the line that imports it.
         contents: Files that travel, beside the project's code.
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
         files: What a person would want to read beside the spec, by names below the run's folder.
@@ -127,6 +130,7 @@ class Parts:
     environment: Environment | None = None
     is_active: bool = False
     existing: ExistingEnvironment | None = None
+    imports: Mapping[str, str] = field(default_factory=dict)
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)

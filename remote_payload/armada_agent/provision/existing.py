@@ -36,8 +36,15 @@ def version(name):
         return str(version(name))
     except Exception:
         return ""
-found = {name: version(name) for name in sys.argv[2:]}
-print("\n" + sys.argv[1] + json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "packages": found}))
+def lacks(name):
+    try:
+        return importlib.util.find_spec(name) is None
+    except Exception:
+        return False
+asked = json.load(sys.stdin)
+found = {name: version(name) for name in asked["packages"]}
+missing = [name for name in asked["modules"] if lacks(name)]
+print("\n" + sys.argv[1] + json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "packages": found, "missing": missing}))
 """
 
 
@@ -48,13 +55,14 @@ def examine(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `environment`: it is missing, its Python does not answer, or another user could change it.
     """
     packages = parameters.sequence(params, "packages")
-    if not all(isinstance(name, str) and _MODULE.fullmatch(name) for name in packages):
-        raise AgentError("bad_request", "`packages` must be names of modules")
+    modules = parameters.sequence(params, "modules") if "modules" in params else []
+    if not all(isinstance(name, str) and _MODULE.fullmatch(name) for name in packages + modules):
+        raise AgentError("bad_request", "`packages` and `modules` must be names of modules")
     setup_lines.apply()
     folder = _find_conda(params["conda"]) if params.get("conda") is not None else _find_folder(params)
     python = _find_python(folder)
     trust.require_foreign(folder)
-    told = _ask(python, packages)
+    told = _ask(python, packages, modules)
     versions = told.get("packages")
     found = versions if isinstance(versions, dict) else {}
     return {
@@ -63,7 +71,12 @@ def examine(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         "version": told["version"],
         "is_conda": os.path.isdir(os.path.join(folder, "conda-meta")),
         "packages": {name: _line(found.get(name)) for name in packages},
+        "missing": [name for name in modules if name in _listed(told.get("missing"))],
     }
+
+
+def _listed(value: Any) -> List[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _line(value: Any) -> Optional[str]:
@@ -147,17 +160,17 @@ def _find_python(folder: str) -> str:
     raise AgentError("environment", "there is no Python in %s: it has no bin/python" % folder, hint)
 
 
-def _ask(python: str, packages: List[str]) -> Dict[str, Any]:
+def _ask(python: str, packages: List[str], modules: List[str]) -> Dict[str, Any]:
     mark = "armada-" + secrets.token_hex(16)
     cleaned = uv.clean_environment(os.environ)
     environment = {name: value for name, value in cleaned.items() if not name.startswith(("PYTHON", "PIP_"))}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         child = subprocess.Popen(
-            [python, "-c", _ASK, mark] + packages,
+            [python, "-c", _ASK, mark],
             env=environment,
             cwd="/",
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -166,7 +179,8 @@ def _ask(python: str, packages: List[str]) -> Dict[str, Any]:
         raise AgentError("environment", "%s cannot be started: %s" % (python, error.strerror))
     with child:
         try:
-            out, err = child.communicate(timeout=_PATIENCE_S)
+            asked = json.dumps({"packages": packages, "modules": modules}).encode("ascii")
+            out, err = child.communicate(asked, timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             child.kill()
             raise AgentError("environment", "%s did not say its version within %.0f s" % (python, _PATIENCE_S))
