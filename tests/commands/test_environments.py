@@ -130,7 +130,7 @@ def test_a_module_that_the_environment_lacks_is_named_before_anything_starts(off
     (run,) = offline.json("ps")
     assert (run["state"], run["reason"]) == ("failed", "provision_failed")
     again = offline.run(*launch(offline, "--dry-run"))  # it is built now, so the preflight knows
-    assert again.returncode == 4
+    assert again.returncode == 3
     assert "✗ ARM020 the environment lacks what the job imports: no_such_module (helper.py:1)" in again.stdout
     (project / "helper.py").write_text("")
     assert offline.run(*launch(offline, "--dry-run")).returncode == 0
