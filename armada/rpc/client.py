@@ -260,7 +260,7 @@ class Agent:
     def _read(self) -> None:
         try:
             if greeting := self._connection.greet():
-                self._hello.set_result(greeting)
+                self._greet(greeting)
                 while message := self._connection.receive():
                     if isinstance(message, Response):
                         self._answer(message)
@@ -274,6 +274,11 @@ class Agent:
             log.exception("reading from the agent on %s failed", self._host)
             self._end(LinkLost(f"reading from the agent failed: {error}", host=self._host))
             self._channel.close()
+
+    def _greet(self, greeting: Greeting) -> None:
+        with self._lock:
+            if self._ending is None:  # otherwise `close` was quicker, and whoever waits has been told
+                self._hello.set_result(greeting)
 
     def _answer(self, response: Response) -> None:
         with self._lock:
@@ -302,8 +307,8 @@ class Agent:
             self._ending = error
             waiting = [call.answer for call in self._calls.values()]
             self._calls.clear()
-        if not self._hello.done():
-            self._hello.set_exception(error)
+            if not self._hello.done():
+                self._hello.set_exception(error)
         for answer in waiting:
             answer.set_exception(error)
 

@@ -368,6 +368,24 @@ def test_noise_before_the_hello_is_tolerated(noise: bytes) -> None:
     assert len(agent.noise) <= 65536
 
 
+def test_an_agent_that_greets_while_it_is_closed_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C during the hello: nothing is printed, and a caller that waits learns of the close."""
+    closing: list[Agent] = []
+    opened = threading.Event()
+
+    def says(nonce: str) -> list[bytes]:
+        opened.wait()
+        closing[0].close()  # just before the line is read
+        return [hello_line(nonce)]
+
+    agent = talk(says)
+    closing.append(agent)
+    opened.set()
+    with pytest.raises(LinkLost, match="closed the connection"):
+        _ = agent.hello
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("root", ["relative", "/a\nb", 7, None])
 def test_a_hello_with_a_hostile_root_is_refused(root: object) -> None:
     def says(nonce: str) -> list[bytes]:
