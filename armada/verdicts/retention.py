@@ -52,7 +52,7 @@ def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
         for candidate in ordered:
             if candidate.pinned:
                 reasons.setdefault(candidate.digest, "asked for by name")
-        for candidate in ordered[-kept.last :]:
+        for candidate in _last(ordered, kept.last):
             reasons.setdefault(candidate.digest, f"one of the last {kept.last}")
         for candidate in _best(ordered, kept.best):
             reasons.setdefault(candidate.digest, f"one of the best {kept.best}")
@@ -76,7 +76,7 @@ def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decis
         reasons.setdefault(digest, reason)
     if best := _best(_ordered(candidates), 1):
         reasons.setdefault(best[0].digest, "the best")
-    for candidate in ordered[-keep_remote:]:
+    for candidate in _last(ordered, keep_remote):
         reasons.setdefault(candidate.digest, f"one of the last {keep_remote} (keep_remote)")
     return [Decision(c, c.digest in reasons, reasons.get(c.digest, "verified at home")) for c in ordered]
 
@@ -99,6 +99,12 @@ def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
     for candidate in _best(ordered, 1):
         reasons.setdefault(candidate.digest, f"the best: evaluation loss {candidate.loss:.4g}")
     return reasons
+
+
+def _last(ordered: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Return the checkpoints of the last steps. Two attempts may have saved the same step; it counts once, and both stay."""
+    steps = sorted({candidate.step for candidate in ordered})[-count:]
+    return [candidate for candidate in ordered if candidate.step in steps]
 
 
 def _best(ordered: Sequence[Candidate], count: int) -> list[Candidate]:

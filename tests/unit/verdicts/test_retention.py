@@ -31,6 +31,13 @@ def test_each_rule_keeps_its_own() -> None:
     assert kept_home(found, last=2, best=1, every_steps=30) == [20, 30, 50, 60]
 
 
+def test_a_step_that_two_attempts_saved_counts_once() -> None:
+    again = Candidate("f" * 64, 3, 100.0, at_home=True, on_host=True, acknowledged=True)
+    found = [checkpoint(1), checkpoint(2), checkpoint(3), again]
+    assert kept_home(found, last=2, best=0) == [2, 3, 3]
+    assert [d.candidate.step for d in decide_host(found, 2) if d.keep] == [2, 3, 3]
+
+
 def test_what_home_has_newest_stays_until_a_newer_one_is_really_here() -> None:
     assert kept_home([checkpoint(1), checkpoint(2, home=False)], last=1, best=0) == [1, 2]
 
