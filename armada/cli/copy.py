@@ -10,6 +10,7 @@ from armada.cli.access import asked_of, find_place
 from armada.cli.printing import print_json
 from armada.errors import UsageError
 from armada.foundation.progress import TransferProgress
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -95,8 +96,10 @@ def _report(copied: Copied, host: str | None, *, as_json: bool) -> None:
             }
         )
         return
-    where = f"{host}:{copied.place}" if host is not None else copied.place
+    where = sanitize_line(f"{host}:{copied.place}" if host is not None else copied.place)
     print(f"{where}: {counted(copied.files, 'file')}, {amount(copied.size_bytes)}")
     if copied.left_count:
-        shown = ", ".join(copied.left) + (" …" if copied.left_count > len(copied.left) else "")
+        shown = ", ".join(sanitize_line(each, 200) for each in copied.left) + (
+            " …" if copied.left_count > len(copied.left) else ""
+        )
         sys.stderr.write(f"armada: not copied, because they are links to folders or no files: {shown}\n")

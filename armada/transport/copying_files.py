@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import posixpath
 import secrets
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -60,20 +62,23 @@ def fetch(way: Way, asked: Mapping[str, object], destination: Path, on_bytes: On
         NotFound: The host has no such file, or there is no such folder here.
         Conflict: A folder of that name is here already.
         LinkLost: The connection was lost; nothing is left here.
-        ArmadaError: The host sent what is no file or folder.
+        ArmadaError: The host sent what is no file or folder, or another one than the one you named.
     """
     with _Conversation(way, "send", asked) as far:
         said = far.hear()
-        name = str(said.get("name"))
-        _require_name(name)
-        target = _choose_target(destination, name, is_folder=said.get("is_folder") is True)
+        is_folder = said.get("is_folder") is True
+        name = _checked_name(said.get("name"), str(asked.get("path", "")), is_folder=is_folder)
+        target = _choose_target(destination, name, is_folder=is_folder)
         total = said["size_bytes"] if isinstance(said.get("size_bytes"), int) else 0
         with tempfile.TemporaryDirectory(prefix=".armada-cp-", dir=target.parent) as folder:
             files, size = _extract(far, Path(folder), lambda done: on_bytes(done, total))
             far.end()
             if files != said.get("files"):
                 raise LinkLost(f"the copy broke off after {files} of {said.get('files')} files", hint="run it again")
-            (Path(folder) / name).replace(target)
+            arrived = Path(folder) / name
+            if not arrived.exists() or arrived.is_dir() != is_folder:
+                raise ArmadaError(f"the host sent something else than {sanitize_line(name, 200)}")
+            arrived.replace(target)
     listed = said.get("left")
     left = tuple(sanitize_line(each, 200) for each in listed) if isinstance(listed, list) else ()
     count = said.get("left_count")
@@ -98,6 +103,8 @@ def send(way: Way, asked: Mapping[str, object], source: Path, on_bytes: OnBytes)
     real = real.parent.resolve() / real.name
     if not real.exists():
         raise NotFound(f"there is no {source} here")
+    if not real.is_dir() and not real.is_file():
+        raise ArmadaError(f"{source} is neither a file nor a folder")
     members, left = _list_files(real)
     total = sum(place.stat().st_size for place, _ in members if place.is_file())
     files = sum(place.is_file() for place, _ in members)
@@ -154,14 +161,17 @@ class _Conversation:
         passed = 0
         while line := self.stdout.readline(_LONGEST_LINE):
             if line.startswith(prefix):
-                said = json.loads(line[len(prefix) :])
+                try:
+                    said = dict(json.loads(line[len(prefix) :]))
+                except (ValueError, TypeError, RecursionError):
+                    raise ArmadaError("the host's answer cannot be read") from None
                 if "error" in said:
                     raise _refusal(sanitize_text(str(said["error"]), 1000).strip())
-                return dict(said)
+                return said
             passed += len(line)
             if passed > _MOST_NOISE_BYTES:
                 raise ArmadaError("the host sends something else than files")
-        raise self._lost()
+        raise self.lost()
 
     def end(self) -> None:
         """Wait until the program has ended well.
@@ -174,13 +184,16 @@ class _Conversation:
         while self.stdout.read(_BLOCK_BYTES):
             pass
         if self._process.wait() != 0:
-            raise self._lost()
+            raise self.lost()
 
-    def _lost(self) -> LinkLost:
+    def lost(self, otherwise: str = "") -> LinkLost:
+        """End the program, and return the error with its last words, or with others if it has none."""
         self._process.kill()
         status = self._process.wait()
         self._listener.join(2.0)
-        said = sanitize_line(bytes(self._errors).decode("utf-8", "replace").strip().rpartition("\n")[2], 300)
+        said = (
+            sanitize_line(bytes(self._errors).decode("utf-8", "replace").strip().rpartition("\n")[2], 300) or otherwise
+        )
         return LinkLost(f"the copy broke off (exit code {status}){f': {said}' if said else ''}", hint="run it again")
 
     def _listen(self) -> None:
@@ -226,6 +239,7 @@ def _extract(far: _Conversation, folder: Path, told: Callable[[int], None]) -> t
                 place = folder.joinpath(*member.name.split("/"))
                 if member.isdir():
                     place.mkdir(parents=True, exist_ok=True)
+                    place.chmod(member.mode & 0o755 | 0o700)
                     continue
                 content = archive.extractfile(member)
                 if content is None:
@@ -235,11 +249,12 @@ def _extract(far: _Conversation, folder: Path, told: Callable[[int], None]) -> t
                         written.write(block)
                         size += len(block)
                         told(size)
-                place.chmod(0o755 if member.mode & 0o100 else 0o644)
-                os.utime(place, (member.mtime, member.mtime))
+                place.chmod(member.mode & 0o755 | 0o600)  # a private file stays private
+                with contextlib.suppress(OverflowError, ValueError):  # a date that no file can have
+                    os.utime(place, (member.mtime, member.mtime))
                 count += 1
-    except (tarfile.TarError, EOFError, UnicodeError) as error:
-        raise LinkLost(f"the copy broke off: {sanitize_line(error, 200)}", hint="run it again") from error
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise far.lost(sanitize_line(error, 200)) from error
     return count, size
 
 
@@ -268,14 +283,24 @@ def _choose_target(destination: Path, name: str, *, is_folder: bool) -> Path:
         raise NotFound(f"there is no folder {target.parent} here")
     if target.is_dir() or (is_folder and os.path.lexists(target)):
         raise Conflict(f"{target} is there already", hint="name another place, or remove it")
-    if str(destination).endswith("/") and not destination.is_dir():
-        raise NotFound(f"there is no folder {destination} here")
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise Conflict(f"{target} is neither a file nor a folder", hint="name another place")
     return target
 
 
-def _require_name(name: str) -> None:
-    if not name or "/" in name or name in (".", "..") or "\0" in name:
+def _checked_name(name: object, path: str, *, is_folder: bool) -> str:
+    """Return the name that the host gives, if it is the one in the path that the user wrote.
+
+    A host that could choose it would replace any file of the folder here: CVE-2019-6111 of scp. Only the name of a
+    folder that the path does not name (`RUN:`, `HOST:~`) is the host's choice, and no folder replaces anything.
+    """
+    last = posixpath.basename(posixpath.normpath(path))
+    is_named = last not in ("", ".", "..") and not (last.startswith("~") and last == posixpath.normpath(path))
+    if not isinstance(name, str) or not name or "/" in name or name in (".", "..") or "\0" in name:
         raise ArmadaError("the host names no file")
+    if name != last if is_named else not is_folder or not name.isprintable():
+        raise ArmadaError(f"the host sent {sanitize_line(name, 200)!r}, which is not {path or 'what you asked for'}")
+    return name
 
 
 def _refusal(message: str) -> ArmadaError:

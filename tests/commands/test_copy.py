@@ -7,11 +7,15 @@ import json
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import armada_agent
 import pytest
+from armada_agent.runs import copying
 
 from armada.errors import ArmadaError, LinkLost
-from armada.transport.copying_files import fetch
+from armada.transport.copying_files import fetch, send
+from armada.transport.terminal import LocalWay
 from tests.conftest import Armada
 
 
@@ -142,7 +146,7 @@ def test_a_host_that_lies_writes_nothing_here(
     (tmp_path / "tar").write_bytes(tar)
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ArmadaError, OSError)):
-        fetch(Says(HEAD.replace("NAME", name)), {}, inside, lambda done, total: None)
+        fetch(Says(HEAD.replace("NAME", name)), {"path": name}, inside, lambda done, total: None)
     assert list(inside.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inside", "tar"]
 
@@ -150,3 +154,100 @@ def test_a_host_that_lies_writes_nothing_here(
 def test_a_host_that_leaves_is_said(tmp_path: Path) -> None:
     with pytest.raises(LinkLost, match=r"the copy broke off \(exit code 3\): bad day"):
         fetch(Says("echo bad day >&2; exit 3"), {}, tmp_path, lambda done, total: None)
+
+
+@pytest.mark.parametrize("path", ["results.json", "out/../results.json", ".", "", "..", "~", "~me", "/"])
+def test_a_host_cannot_choose_which_file_here_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    (tmp_path / "tar").write_bytes(archive((".bashrc", b"abc")))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / ".bashrc").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for said in (HEAD, HEAD.replace("false", "true")):
+        with pytest.raises(ArmadaError):
+            fetch(Says(said.replace("NAME", ".bashrc")), {"path": path}, tmp_path / "here", lambda done, total: None)
+    assert [each.read_text() for each in (tmp_path / "here").iterdir()] == ["mine"]
+
+
+def test_an_interrupted_copy_leaves_nothing_there(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(4_000_000))
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "big").write_text("old")
+
+    def interrupt(done: int, total: int) -> None:
+        if done > 1_000_000:
+            raise KeyboardInterrupt
+
+    asked = {"agent": str(Path(armada_agent.__file__).parents[1]), "root": "/", "run_id": None, "path": str(there)}
+    with pytest.raises(KeyboardInterrupt):
+        send(LocalWay(), asked, tmp_path / "big", interrupt)
+    assert [path.name for path in there.iterdir()] == ["big"]
+    assert (there / "big").read_text() == "old"
+
+
+def test_a_file_that_disappears_while_it_is_copied_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    gone = tmp_path / "out" / "gone"
+    gone.write_text("a")
+    opened = tarfile.open
+
+    def delete_and_open(*words: Any, **named: Any) -> Any:
+        gone.unlink()
+        return opened(*words, **named)
+
+    monkeypatch.setattr(tarfile, "open", delete_and_open)
+    assert copying.send({"root": "/", "run_id": None, "path": str(tmp_path / "out"), "mark": "m"}) == 1
+    assert capfd.readouterr().err == f"{gone} changed while it was copied: No such file or directory\n"
+
+
+@pytest.mark.parametrize("said", ["[1]", "7", "{", '{"name": 7}', "null"])
+def test_an_answer_that_is_none_is_said(tmp_path: Path, said: str) -> None:
+    script = f"printf '@@ARMADA-CP %s %s\\n' $1 '{said}'"
+    with pytest.raises(ArmadaError):
+        fetch(Says(script), {"path": "x"}, tmp_path, lambda done, total: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_private_file_stays_private(armada: Armada, work: tuple[str, Path]) -> None:
+    run_id, folder = work
+    (folder / "keys").mkdir(mode=0o700)
+    (folder / "keys" / "key").write_text("k")
+    (folder / "keys" / "key").chmod(0o600)
+    assert armada.run("cp", f"{run_id}:keys", ".").returncode == 0
+    assert armada.run("cp", "keys", f"{run_id}:copy").returncode == 0
+    for top in (armada.folder / "keys", folder / "copy"):
+        assert [path.stat().st_mode & 0o777 for path in (top, top / "key")] == [0o700, 0o600]
+
+
+def test_a_pipe_or_device_is_neither_read_nor_replaced(armada: Armada, work: tuple[str, Path]) -> None:
+    run_id, folder = work
+    for place in (folder, armada.folder):
+        os.mkfifo(place / "pipe")
+        (place / "file").write_text("x")
+    for words in [
+        ("file", f"{run_id}:pipe"),
+        (f"{run_id}:file", "pipe"),
+        (f"{run_id}:pipe", "new"),
+        ("pipe", f"{run_id}:new"),
+    ]:
+        done = armada.run("cp", *words)
+        assert done.returncode != 0
+        assert "pipe is neither a file nor a folder" in done.stderr.replace(" on this host", "")
+    assert (folder / "pipe").is_fifo()
+    assert (armada.folder / "pipe").is_fifo()
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(armada: Armada, work: tuple[str, Path]) -> None:
+    run_id, folder = work
+    for place in (folder, armada.folder):
+        (place / "kept").write_text("kept")
+        (place / "link").symlink_to("kept")
+        (place / "new").write_text("new")
+    assert armada.run("cp", "new", f"{run_id}:link").returncode == 0
+    assert armada.run("cp", f"{run_id}:new", "link").returncode == 0
+    for place in (folder, armada.folder):
+        assert ((place / "kept").read_text(), (place / "link").read_text()) == ("kept", "new")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -220,6 +220,22 @@ class Experiment(Settings):
     def _one_source_a_variable(self) -> Self:
         if both := sorted(set(self.secrets) & set(self.env)):
             raise problem(f"{both[0]} is in `secrets` and in `env`: keep one of them", key="secrets")
+        return self
+
+    @model_validator(mode="after")
+    def _saves_where_armada_reads(self) -> Self:
+        """Armada does not follow links to the host: what a job saves behind one would never come home."""
+        wanted = [("sync.outputs", pattern) for pattern in self.sync.outputs]
+        if self.checkpoint is not None and self.checkpoint.pattern is not None:
+            wanted.append(("checkpoint.pattern", self.checkpoint.pattern))
+        for name in (name for name, source in self.files.items() if source.host is not None):
+            for key, pattern in wanted:
+                if PurePosixPath(pattern).is_relative_to(name):
+                    raise problem(
+                        f"{shown(pattern)} lies behind the link `files.{name}`, from which nothing comes home",
+                        key=key,
+                        hint="save to another folder",
+                    )
         return self
 
 

@@ -1,6 +1,7 @@
 """Download a source of `files:` into the content store: resume, verify, and share it between runs."""
 
 import hashlib
+import http.client
 import os
 import shutil
 import time
@@ -82,6 +83,7 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
             files.fsync_folder(os.path.dirname(path))
         else:
             shutil.rmtree(staging, ignore_errors=True)
+            content.require_right(path, sha, path, False, call)
     return path
 
 
@@ -89,12 +91,13 @@ def _download(item: Item, target: str, progress: "_Progress") -> None:
     """Download one file, and resume after an interruption. An attempt that received bytes does not count as a failure.
 
     Raises:
-        AgentError: `environment`: the server refuses or interrupts too often; `disk_full`.
+        AgentError: `conflict`: the file has changed since it was looked up; `environment`: the server refuses, interrupts
+            too often, or sends too much; `disk_full`.
     """
-    failures = 0
+    failures = farthest = 0
     while True:
         had = os.path.getsize(target) if os.path.exists(target) else 0
-        if item.size is not None and had > item.size:
+        if had and (not item.can_resume or (item.size is not None and had > item.size)):
             os.unlink(target)
             had = 0
         if item.size is not None and had == item.size and (had or os.path.exists(target)):
@@ -106,16 +109,21 @@ def _download(item: Item, target: str, progress: "_Progress") -> None:
         except urllib.error.HTTPError as refusal:
             if refusal.code < 500 and refusal.code != 429:
                 shown = sources.hide_query(item.url)
-                raise AgentError("environment", "%s answered %d (%s)" % (shown, refusal.code, refusal.reason))
+                raise AgentError("environment", "%s answered %d (%.300s)" % (shown, refusal.code, refusal.reason))
             error = refusal
-        except (OSError, ValueError) as broken:
+        except HubError as refusal:
+            raise AgentError("environment", refusal.message)
+        except (OSError, ValueError, http.client.HTTPException) as broken:
             if isinstance(broken, OSError) and is_disk_full(broken):
                 raise from_os_error(broken)
             error = broken
         got = os.path.getsize(target) if os.path.exists(target) else 0
-        failures = 0 if got > had else failures + 1
+        # Only a new mark is progress: a server that starts at 0 again, or sends too much, would be asked for ever.
+        failures = 0 if got > max(had, farthest) else failures + 1
+        farthest = max(had, got, farthest)
         if failures >= _TRIES:
-            message = "%s broke off after %d bytes: %s" % (sources.hide_query(item.url), got, error)
+            why = str(error) or type(error).__name__
+            message = "%s broke off after %d bytes: %.300s" % (sources.hide_query(item.url), got, why)
             raise AgentError("environment", message, "launch again to continue from here")
         time.sleep(_FIRST_PAUSE_S * 2**failures)
 
@@ -130,7 +138,13 @@ def _pour(item: Item, target: str, had: int, progress: "_Progress") -> bool:
             return True
         raise
     with answer:
+        version = sources.version_of(answer.headers)
+        if item.check is None and item.version and version and version != item.version:
+            message = "%s changed while it was downloaded" % sources.hide_query(item.url)
+            raise AgentError("conflict", message, "launch again")
         starts = answer.status == 206 and answer.headers.get("Content-Range", "").startswith("bytes %d-" % had)
+        if answer.status == 206 and not starts:
+            raise OSError("the server sent another part than the one that armada asked for")
         length = answer.headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         arrived = 0
@@ -138,6 +152,9 @@ def _pour(item: Item, target: str, had: int, progress: "_Progress") -> bool:
             for block in iter(lambda: answer.read(_BLOCK), b""):
                 stream.write(block)
                 arrived += len(block)
+                if item.size is not None and arrived > item.size - (had if starts else 0):
+                    message = "%s sends more than the %d bytes that it announced"
+                    raise AgentError("environment", message % (sources.hide_query(item.url), item.size), "launch again")
                 progress.arrived(item, (had if starts else 0) + arrived)
     whole = (had if starts else 0) + arrived
     return whole == item.size if item.size is not None else expected is None or arrived == expected

@@ -1,5 +1,6 @@
 """Query the Hugging Face hub for the commit of a revision and for its files."""
 
+import http.client
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
+from armada_agent.provision import redirects
 
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,120}")
@@ -87,8 +89,11 @@ def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> T
         # Not sent when the hub redirects to another server.
         request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
     try:
-        with urllib.request.urlopen(request, timeout=_HUB_S) as said:  # noqa: S310
-            told = json.loads(said.read(_LONGEST_ANSWER).decode("utf-8"))
+        with redirects.open_url(request, _HUB_S) as said:
+            answer = said.read(_LONGEST_ANSWER + 1)
+            if len(answer) > _LONGEST_ANSWER:
+                raise HubError("%s lists too many files for %s" % (address, repo), refused=True)
+            told = json.loads(answer.decode("utf-8"))
             commit = told["sha"]
             found = {str(file["rfilename"]): _hub_file(file) for file in told.get("siblings", [])}
     except urllib.error.HTTPError as error:
@@ -97,11 +102,11 @@ def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> T
             403: "its owner must give you access",
             404: "it does not exist",
         }
-        message = "%s answered %d for %s at %s: %s"
+        message = "%s answered %d for %s at %s: %.300s"
         words = why.get(error.code, str(error.reason))
         raise HubError(message % (address, error.code, repo, revision, words), refused=error.code in why)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise HubError("%s cannot be reached from here: %s" % (address, error), refused=False)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, http.client.HTTPException) as error:
+        raise HubError("%s cannot be reached from here: %.300s" % (address, error), refused=False)
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
         raise HubError("%s returned no commit for %s" % (address, repo), refused=False)
     return commit, found

@@ -1,6 +1,7 @@
 """Look up the sources of an experiment's `files:`: paths of this host, URLs, repositories of the hub."""
 
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -14,13 +15,13 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import trust
-from armada_agent.provision import content, hub_listing
+from armada_agent.provision import content, hub_listing, redirects
 from armada_agent.provision.hub_listing import HubError
 
 _ANSWER_S = 20.0
 _AT_ONCE = 8
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _COLLECTIONS = ("models", "datasets")
+_COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".br", ".Z")
 
 
 class Item(NamedTuple):
@@ -33,6 +34,7 @@ class Item(NamedTuple):
         check: `sha256:…` or git's `blob:…`, if known.
         version: The server's ETag, or its date if it sends no ETag.
         token: Sent as a bearer token, but not to a server to which this one redirects.
+        is_fixed: The URL always gives the same bytes, as that of a commit does.
     """
 
     path: str
@@ -41,6 +43,13 @@ class Item(NamedTuple):
     check: Optional[str]
     version: str = ""
     token: Optional[str] = None
+    is_fixed: bool = False
+
+    @property
+    def can_resume(self) -> bool:
+        """Return whether the rest of a file surely belongs to a part that arrived earlier."""
+        is_strong = bool(self.version) and not self.version.startswith("W/")
+        return self.check is not None or self.is_fixed or is_strong
 
 
 class Source(NamedTuple):
@@ -98,6 +107,8 @@ def opened(item: Item, start: int = 0, length: Optional[int] = None) -> Any:
 
     Raises:
         OSError: The server refuses (`urllib.error.HTTPError`), or cannot be reached.
+        http.client.HTTPException: It sends something else than HTTP.
+        HubError: It sends the file compressed, although asked not to.
     """
     request = urllib.request.Request(item.url)  # noqa: S310  # the scheme was checked
     request.add_header("User-Agent", "armada")
@@ -108,7 +119,19 @@ def opened(item: Item, start: int = 0, length: Optional[int] = None) -> Any:
         request.add_header("If-Range", item.version)
     if item.token is not None:
         request.add_unredirected_header("Authorization", "Bearer " + item.token)
-    return urllib.request.urlopen(request, timeout=_ANSWER_S)  # noqa: S310
+    answer = redirects.open_url(request, _ANSWER_S, item.check is not None)
+    coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
+    path = urllib.parse.urlsplit(item.url).path
+    if coding != "identity" and not path.endswith(_COMPRESSED):  # some servers declare what a .gz file is
+        answer.close()
+        message = "%s is sent compressed (%.50s), although armada asked for the file itself"
+        raise HubError(message % (hide_query(item.url), coding), refused=True)
+    return answer
+
+
+def version_of(headers: Any) -> str:
+    """Return what a server says about a file's version; empty if nothing."""
+    return str(headers.get("ETag") or headers.get("Last-Modified") or "")
 
 
 def find_fetched(call: Call, source: Source) -> Optional[str]:
@@ -176,7 +199,7 @@ def _web(call: Call, asked: Dict[str, Any]) -> Source:
     if not content.is_safe(name) or "/" in name:
         raise AgentError("bad_request", "%.100r is not a file's name" % name)
     parts = urllib.parse.urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and (sha256 or parts.hostname in _LOOPBACK)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and (sha256 or parts.hostname in redirects.LOOPBACK)):
         raise AgentError("bad_request", "%.200r must begin with https://" % url)
     if sha256:
         promised = Source(_identity("sha256", name, str(sha256)), [Item(name, url, None, "sha256:%s" % sha256)], False)
@@ -199,13 +222,13 @@ def _ask_size(item: Item) -> Tuple[Optional[int], str]:
             length = whole[1] if whole else headers.get("Content-Length", "") if said.status == 200 else ""
     except urllib.error.HTTPError as error:
         if error.code == 416:  # an empty file has no first byte
-            return 0, error.headers.get("ETag", "")
-        raise HubError("%s answered %d (%s)" % (shown, error.code, error.reason), refused=error.code < 500)
-    except (OSError, ValueError) as error:
-        raise HubError("%s cannot be reached from here: %s" % (shown, getattr(error, "reason", error)), refused=False)
-    etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
-    size = int(length) if length.isdigit() else None
-    return size, etag or date
+            real = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+            return (int(real[1]) if real else None), version_of(error.headers)
+        raise HubError("%s answered %d (%.300s)" % (shown, error.code, error.reason), refused=error.code < 500)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", error) or type(error).__name__
+        raise HubError("%s cannot be reached from here: %.300s" % (shown, why), refused=False)
+    return (int(length) if length.isdigit() else None), version_of(headers)
 
 
 def hide_query(url: str) -> str:
@@ -220,6 +243,11 @@ def _hub(asked: Dict[str, Any], params: Dict[str, Any]) -> Source:
     repo, revision = hub_listing.checked_names(parameters.text(asked, "repo"), parameters.text(asked, "revision"))
     commit, listed = hub_listing.list_files(collection, repo, revision, params)
     names = [name for name in sorted(listed) if content.is_safe(name)]
+    odd = [
+        name for name in sorted(listed) if not content.is_safe(name) and (name + "/").startswith(path and path + "/")
+    ]
+    if odd and (path or collection == "datasets"):  # of a whole model, training reads only files with known names
+        raise HubError("%s holds %.200r, which cannot be a file's name" % (repo, odd[0]), refused=True)
     if path in listed:
         chosen, below, is_folder = [path], os.path.dirname(path), False
     elif path:
@@ -243,6 +271,7 @@ def _hub(asked: Dict[str, Any], params: Dict[str, Any]) -> Source:
             listed[name].size,
             listed[name].check,
             token=token,
+            is_fixed=True,
         )
         for name in chosen
     ]

@@ -7,6 +7,7 @@ follows.
 import json
 import os
 import shutil
+import signal
 import stat
 import sys
 import tarfile
@@ -33,18 +34,25 @@ def send(asked: Dict[str, Any]) -> int:
         path = _resolve(asked)
         if not os.path.exists(path):
             raise AgentError("not_found", "there is no %s on this host" % path)
+        if not os.path.isdir(path) and not os.path.isfile(path):
+            raise AgentError("bad_request", "%s on this host is neither a file nor a folder" % path)
         name = os.path.basename(path.rstrip("/")) or "root"
         members, left = _list_files(path, name)
+        sizes = [os.path.getsize(place) for place, _ in members if not os.path.isdir(place)]
     except (AgentError, OSError) as error:
         _say(out, asked, {"error": str(error)})
         return 1
-    sizes = [os.path.getsize(place) for place, _ in members if not os.path.isdir(place)]
     said = {"name": name, "is_folder": os.path.isdir(path), "files": len(sizes), "size_bytes": sum(sizes)}
     _say(out, asked, dict(said, left=left[:_SHOWN], left_count=len(left)))
-    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT, dereference=True) as archive:
-        for place, member in members:
-            archive.add(place, arcname=member, recursive=False)
-    out.flush()
+    place = path
+    try:
+        with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT, dereference=True) as archive:
+            for place, member in members:
+                archive.add(place, arcname=member, recursive=False)
+        out.flush()
+    except OSError as error:
+        sys.stderr.write("%s changed while it was copied: %s\n" % (place, error.strerror or error))
+        return 1
     return 0
 
 
@@ -64,6 +72,8 @@ def take(asked: Dict[str, Any]) -> int:
         _say(out, asked, {"error": str(error)})
         return 1
     _say(out, asked, {"target": target})
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # what arrived is removed below
     part = os.path.join(os.path.dirname(target), ".%s.armada-%s" % (os.path.basename(target)[:80], asked["mark"][:8]))
     try:
         os.mkdir(part, 0o700)
@@ -103,6 +113,8 @@ def _choose_target(path: str, name: str, is_folder: bool) -> str:
         raise AgentError("not_found", "there is no folder %s on this host" % os.path.dirname(target))
     if os.path.isdir(target) or (is_folder and os.path.lexists(target)):
         raise AgentError("conflict", "%s is there already; name another place, or remove it" % target)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise AgentError("conflict", "%s is neither a file nor a folder; name another place" % target)
     return target
 
 
@@ -137,6 +149,7 @@ def _extract(stream: BinaryIO, folder: str) -> int:
             place = os.path.join(folder, *member.name.split("/"))
             if member.isdir():
                 os.makedirs(place, mode=0o755, exist_ok=True)
+                os.chmod(place, member.mode & 0o755 | 0o700)
                 continue
             content = archive.extractfile(member)
             if content is None:
@@ -145,7 +158,7 @@ def _extract(stream: BinaryIO, folder: str) -> int:
                 shutil.copyfileobj(content, written, 1024 * 1024)
                 written.flush()
                 os.fsync(written.fileno())
-            os.chmod(place, 0o755 if member.mode & 0o100 else 0o644)
+            os.chmod(place, member.mode & 0o755 | 0o600)  # a private file stays private
             os.utime(place, (member.mtime, member.mtime))
             count += 1
     return count

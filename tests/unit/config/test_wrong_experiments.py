@@ -233,6 +233,18 @@ def test_a_secret_that_is_also_in_env_is_refused(project: Path) -> None:
     assert "keep one of them" in refused(project, SFT + "env: {A: x}\nsecrets: [A]\n").message
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("checkpoint", "{pattern: ./out/ckpt-*}"), ("sync", '{outputs: ["*.txt", "out/**"]}')]
+)
+def test_results_behind_a_link_to_the_host_are_refused(project: Path, key: str, value: str) -> None:
+    text = f"{COMMAND}\n{key}: {value}\nfiles:\n  out: "
+    said = refused(project, f"{text}host:/nas/out\n")
+    assert "lies behind the link `files.out`, from which nothing comes home" in said.message
+    assert said.hint == "save to another folder"
+    load(project, f"{text}https://example.org/x\n")
+    load(project, f"{text}host:/nas/out\n".replace("out: host", "outer: host"))
+
+
 def test_every_mistake_is_told_at_once(project: Path) -> None:
     error = refused(project, SFT.replace("max_steps: 200", "max_steps: 0, seed: x") + "zzz: 1\n")
     assert "train.max_steps" in error.message
