@@ -274,15 +274,20 @@ def _joined(lines: list[str]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def write_draft(draft: Draft, file: Path) -> None:
+def write_draft(draft: Draft, file: Path, alternative: str) -> None:
     """Write a draft to a new file. Nothing is written that armada's own loader refuses.
+
+    Args:
+        draft: What is written.
+        file: Where to; nothing may be there yet.
+        alternative: A command that writes to another file, for the hint.
 
     Raises:
         Conflict: The file exists already.
         NotFound: Its folder does not exist.
         ArmadaError: The loader refuses the draft, which is a bug.
     """
-    taken = Conflict(f"{file} exists already; nothing was written", hint="armada init -o another.yaml")
+    taken = Conflict(f"{file} exists already; nothing was written", hint=alternative)
     if os.path.lexists(file):
         raise taken
     if not file.absolute().parent.is_dir():

@@ -277,7 +277,9 @@ def test_nothing_is_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]
     (folder / "train.py").write_text(TORCHRUN)
     (folder / "experiment.yaml").write_text("mine")
     assert run(["init", "train.py"]) == 8
-    assert "experiment.yaml exists already; nothing was written" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "experiment.yaml exists already; nothing was written" in said
+    assert "→ armada init train.py -o another.yaml\n" in said
     assert (folder / "experiment.yaml").read_text() == "mine"
     (folder / "dangling.yaml").symlink_to("nowhere")
     assert run(["init", "train.py", "-o", "dangling.yaml"]) == 8
