@@ -46,7 +46,8 @@ def _init(options: argparse.Namespace) -> int:
     here = Path.cwd()
     host = choose_host(load_hosts(HomePaths.from_environment(), here), options.host)
     draft = make_draft(here, options.script, options.output, host)
-    write_draft(draft, options.output)
+    words = [*([options.script] if options.script else []), *(["--host", host.name] if options.host != "local" else [])]
+    write_draft(draft, options.output, shlex.join(["armada", "init", *map(str, words), "-o", "another.yaml"]))
     following = f"armada launch --host {host.name} {shlex.quote(str(options.output))} --dry-run"
     if options.json:
         print_json(

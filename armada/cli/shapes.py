@@ -41,6 +41,7 @@ RUN: Fields = {
     "total_steps": INT_, "loss": NUM_, "tokens_per_s": NUM_, "step_time_s": NUM_, "eta_s": NUM_, "created_at": NUM, "started_at": NUM_,
     "ended_at": NUM_, "observed_at": NUM_, "guessed_at": NUM_, "unreachable_since": NUM_, "unreachable_why": STR_,
     "log_size_bytes": INT, "unreadable": STR_, "unreadable_count": INT, "checkpoints_home": INT, "checkpoints_host": INT,
+    "loss_not_finite": STR_,
 }  # fmt: skip
 """A run. Times are Unix seconds; what is not known is null."""
 
@@ -64,6 +65,10 @@ _PULLED: Fields = {**_FORMAT, "run_id": STR, "published": [STR], "home": OBJ, "c
 _REMOVED: Fields = {
     **_FORMAT, "run_id": STR, "host": STR, "forgotten": BOOL, "had_host?": BOOL, "kept_home": [STR], "host_error": STR_,
     "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
+}  # fmt: skip
+_SYNCED: Fields = {
+    **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
+    "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
 }  # fmt: skip
 
 
@@ -99,10 +104,7 @@ SHAPES: Fields = {
         **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
         "explanation": STR_, "error": STR_,
     },
-    "sync now": [{
-        **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
-        "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
-    }],
+    "sync now": [_or_error(_SYNCED)],
     "sync now --dry-run": [{
         **_FORMAT, "run_id": STR, "checkpoints": [{"step": INT, "size_bytes": INT}], "outputs": [STR], "deleted_home": ["any"],
         "deleted_host": ["any"],

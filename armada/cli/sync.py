@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.cli.options import add_runs
-from armada.cli.printing import print_json
+from armada.cli.printing import error_fields, print_json
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
@@ -119,13 +119,15 @@ def _now(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     results = sync_hosts(context.home, context.hosts(), chosen, progress=reporter)
     code = 0
-    listed = []
+    listed: list[dict[str, object]] = []
     for result in results:
         if result.error is not None:
             code = code or result.error.exit_code
             sys.stderr.write(f"armada: {sanitize_line(result.error)}\n")
             if result.error.hint:
                 sys.stderr.write(f"  → {sanitize_line(result.error.hint)}\n")
+            fields = error_fields(result.error)
+            listed += [{"run_id": run.run_id, "error": fields} for run in chosen if run.host == result.host]
         for outcome in result.outcomes:
             for trouble in outcome.troubles:
                 code = code or 1

@@ -22,15 +22,15 @@ class Checkpoint(Settings):
     }
 
     every_steps: Count | None = None
-    """100 where neither this nor `every_minutes` is given; with both, whichever comes first."""
+    """Steps between two checkpoints: 100 where neither this nor `every_minutes` is given; with both, whichever comes first."""
     every_minutes: Positive | None = None
     """Minutes between two checkpoints."""
     keep_last: Count = 3
     """Checkpoints that the trainer keeps on the host, beside the best one."""
     pattern: FilledText | None = None
-    """Of a script's or command's own checkpoints, below the folder it works in: `out/checkpoint-*`."""
+    """Pattern of a script's or command's own checkpoints, below the folder it works in: `out/checkpoint-*`."""
     quiet_s: Annotated[float, Field(ge=0, le=86_400)] = 30.0
-    """So long nothing may have been written to one before it counts as whole."""
+    """Seconds without a write after which a checkpoint counts as complete."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,7 +55,7 @@ class ResumeSettings(Settings):
     """How a run resumes from its own checkpoints."""
 
     accept_changes: bool = False
-    """Go on although settings are not those the checkpoint was trained with; the new values hold."""
+    """Resume although settings differ from those the checkpoint was trained with; the new values count."""
     arguments: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     """What a script or command is told after its own arguments when there is a checkpoint: `[--resume, "{checkpoint}"]`."""
 

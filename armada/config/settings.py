@@ -90,7 +90,8 @@ def _variable_name(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise problem(f"{shown(name)} cannot be the name of an environment variable")
     if _OURS.fullmatch(name):
-        raise problem(f"{name} is set by armada itself", hint="GPUs are chosen by `resources.gpus`")
+        hint = "choose another name" if name.startswith("ARMADA_") else "choose GPUs with `resources.gpus`"
+        raise problem(f"{name} is set by armada itself", hint=hint)
     return name
 
 

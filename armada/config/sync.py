@@ -65,9 +65,9 @@ class Kept(Settings):
     last: Count | None = None
     """How many of the newest stay; without it all of them."""
     best: Annotated[int, Field(ge=0)] = 1
-    """By evaluation loss; the best one is never deleted, not even with 0."""
+    """How many of the best by evaluation loss stay; the best one is never deleted, not even with 0."""
     every_steps: Count | None = None
-    """Those whose step is a multiple of this stay, too."""
+    """Checkpoints whose step is a multiple of this stay, too."""
 
 
 class SyncSettings(Settings):
@@ -91,21 +91,21 @@ class SyncSettings(Settings):
     keep_home: Kept = Kept()
     """Which checkpoints stay at home."""
     keep_remote: Count = 2
-    """So many stay on the host after they came home; the newest and what is not home yet always do."""
+    """How many stay on the host after they came home; the newest and those that are not home yet always do."""
     include_optimizer: bool | Literal["last"] = True
     """Whether optimizer states come home, too; `last`: only the newest checkpoint's."""
     bwlimit: Rate | None = None
     """Bytes a second that may come home from one run: `20M`."""
     window: Annotated[FilledText, shaped(_WINDOW)] | None = None
-    """Local time; outside it only a run's last sync and `sync now` move checkpoints."""
+    """Local time, `22:00-07:00`; outside it only a run's last sync and `sync now` move checkpoints."""
     transfer: Literal["auto", "rsync", "stream"] = "auto"
-    """What carries checkpoints; `auto`: rsync where one connection fills the link and both ends have it, else the stream."""
+    """How checkpoints come; `auto`: rsync where one connection fills the link and both ends have it, else the stream."""
     streams: Annotated[int, Field(ge=1, le=8)] | Literal["auto"] = "auto"
     """Connections that carry one checkpoint; `auto` decides by the round trip."""
     outputs: Annotated[tuple[FilledText, ...], Field(strict=False, max_length=100)] = ()
     """Patterns below the run's work folder: `results/**`, `*.csv`."""
     log_limit: LogLimit | Literal["none"] = "200M"
-    """Of a longer log the beginning and the end come home, so many bytes together; the middle stays on the host."""
+    """Bytes of a log that come home; of a longer log its beginning and its end come, and its middle stays on the host."""
 
     @property
     def every_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UnexpectedAnswer, UsageError
@@ -96,20 +97,26 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
         if isinstance(error, NotFound):
             raise NotFound(
                 f"{run.host} has no files of {run.run_id}: it never reached the host, or was deleted there",
-                hint=f"launch its experiment again: armada launch --host {run.host} FILE",
+                hint=f"launch its experiment again: {_launch_again(run)}",
             ) from error
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)
 
 
+def _launch_again(run: Run) -> str:
+    """Return the command that launches the run's experiment again."""
+    verb = "prepare" if run.task == "prepare" else "launch"
+    return f"armada {verb} --host {run.host} {shlex.quote(run.experiment) if run.experiment else 'FILE'}"
+
+
 def _refuse(run: Run) -> None:
-    again = f"to run it once more: armada launch --host {run.host} FILE"
+    again = f"to run it once more: {_launch_again(run)}"
     if run.state == "succeeded":
         weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"
         raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task == "sft" else again)
     if not run.ended and run.reason == NOT_ON_HOST:
-        weights = f"to continue from a checkpoint at home: a new experiment with `start_from:  {run.run_id}`"
+        weights = f"to continue from a checkpoint at home: a new experiment with `start_from: {run.run_id}`"
         raise Conflict(
             f"{run.run_id} is {run.state}: its host has no files of it", hint=weights if run.task == "sft" else again
         )

@@ -82,7 +82,8 @@ def examine_environment(session: HostSession, wanted: JobEnvironment, needed: Se
         names = " and ".join(lacking)
         raise PreflightRefused(
             f"{where} has no {names}, which this task needs",
-            hint=f"install {names} there (armada does not change it), or leave `environment:` out for one that armada builds",
+            hint=f"install {names} there (armada does not change it), or leave `environment:` out for one that armada builds;"
+            " a script that uses neither can be a `task: command`",
             host=host,
         )
     return found

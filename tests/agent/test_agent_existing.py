@@ -114,6 +114,27 @@ def test_one_that_others_can_change_is_refused(this_host: Host, tmp_path: Path, 
     assert "armada's root" not in str(refused.value)
 
 
+def test_the_lock_file_of_uv_may_be_open_and_nothing_else_of_that_name(this_host: Host, tmp_path: Path) -> None:
+    folder = make_venv(tmp_path / "mine", torch="2.4.0")
+    (folder / ".lock").touch()
+    (folder / ".lock").chmod(0o666)  # as uv makes it
+    assert examine(this_host, folder)["packages"]["torch"] == "2.4.0"
+    (folder / "bin" / ".lock").touch()
+    (folder / "bin" / ".lock").chmod(0o666)
+    with pytest.raises(Refused, match=rf"^{folder}/bin/\.lock can be written by everybody"):
+        examine(this_host, folder)
+
+
+def test_a_folder_in_the_place_of_the_lock_file_is_refused_if_others_can_change_it(
+    this_host: Host, tmp_path: Path
+) -> None:
+    folder = make_venv(tmp_path / "mine")
+    (folder / ".lock").mkdir()
+    (folder / ".lock").chmod(0o777)
+    with pytest.raises(Refused, match=rf"^{folder}/\.lock can be written by everybody"):
+        examine(this_host, folder)
+
+
 def test_a_python_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine" / "bin").mkdir(parents=True)
     program = tmp_path / "mine" / "bin" / "python"

@@ -61,6 +61,9 @@ def test_it_ends_as_the_command_ends(armada: Armada) -> None:
     assert armada.run("exec", "local", "--", "sh", "-c", "exit 7").returncode == 7
     missing = armada.run("exec", "local", "--", "no-such-program")
     assert (missing.returncode, missing.stderr) == (127, "armada: no-such-program is not on this host\n")
+    line = armada.run("exec", "local", "--", "ls | wc")
+    said = "armada: no program on this host is called 'ls | wc'; to run a line of shell: -- sh -c 'ls | wc'\n"
+    assert (line.returncode, line.stderr) == (127, said)
     killed = armada.run("exec", "local", "--", "sh", "-c", "kill -TERM $$")
     assert killed.returncode == 128 + 15
 

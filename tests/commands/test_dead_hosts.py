@@ -97,6 +97,16 @@ def test_of_a_log_whose_middle_did_not_come_home_both_parts_are_shown(armada: Ar
     assert log.replace("box", dead[0]) in armada.run("show", RUN).stdout
 
 
+def test_a_sync_lists_each_run_that_its_host_did_not_let_it_reach(armada: Armada, dead: tuple[str, int]) -> None:
+    place(armada, dead[0], log=None, synced=False)
+    tried = armada.run("sync", "now", "--json")
+    listed = json.loads(tried.stdout)
+    jsonschema.validate(listed, schema_of(SHAPES["sync now"]))
+    ((run_id, error),) = [(each["run_id"], each["error"]) for each in listed]
+    assert (run_id, error["host"], error["exit_code"], tried.returncode) == (RUN, dead[0], dead[1], dead[1])
+    assert error["message"] in tried.stderr
+
+
 def test_where_no_log_came_home_that_is_said(armada: Armada, dead: tuple[str, int]) -> None:
     place(armada, dead[0], log=None, synced=True)
     shown = armada.run("logs", RUN)

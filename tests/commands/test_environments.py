@@ -115,6 +115,7 @@ def test_an_environment_that_is_not_there_or_lacks_torch_starts_nothing(armada: 
     lacking = armada.run("launch", "--host", "local", "--profile", "cpu", "script.yaml")
     assert lacking.returncode == 3
     assert f"{folder} has no torch and accelerate, which this task needs" in lacking.stderr
+    assert "a script that uses neither can be a `task: command`" in lacking.stderr
     assert armada.json("ps") == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 
@@ -85,11 +86,13 @@ def test_what_was_never_launched_cannot_be_resumed(armada: Armada) -> None:
 
 
 def test_a_run_that_its_host_does_not_have_cannot_be_resumed(armada: Armada) -> None:
-    run_id = armada.json("launch", "--host", "local", armada.command("false"), "--follow", rc=6)["run_id"]
+    file = armada.command("false")
+    run_id = armada.json("launch", "--host", "local", file, "--follow", rc=6)["run_id"]
     shutil.rmtree(armada.local_runs / run_id)
     refused = armada.run("resume", run_id)
     assert refused.returncode == 7, refused.stderr
     assert f"local has no files of {run_id}" in refused.stderr
-    assert "→ launch its experiment again: armada launch --host local FILE" in refused.stderr
+    again = f"armada launch --host local {shlex.quote(str((armada.folder / file).resolve()))}"
+    assert f"→ launch its experiment again: {again}\n" in refused.stderr
     (run,) = armada.json("ps", "--cached")
     assert (run["state"], run["reason"]) == ("failed", "exit_1")

@@ -386,6 +386,32 @@ def test_events_are_words(world: World) -> None:
     drive(world.board(), use)
 
 
+def test_the_step_of_a_checkpoint_event_comes_first_and_its_digest_last(world: World) -> None:
+    world.run("demo-aaaaaa")
+    event = {"seq": 1, "time": 1.0, "kind": "checkpoint", "digest": "9" * 64, "size_bytes": 62, "step": 40}
+    metrics.record_events(world.database, "demo-aaaaaa", [event], offset=0, next_offset=1)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("2", "e")
+        await shows(pilot, f"step 40 · size 62 B · digest {'9' * 9}")
+
+    drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize(("state", "expects"), [("running", True), ("failed", False)])
+def test_only_a_run_that_has_not_ended_is_said_to_get_points_yet(world: World, state: str, expects: bool) -> None:
+    world.run("demo-aaaaaa", state=state)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("2", "c")
+        words = await shows(pilot, "no points of this metric")
+        assert ("the next check of the host brings them" in words) is expects
+
+    drive(world.board(), use)
+
+
 @pytest.mark.parametrize(
     ("typed", "first"),
     [("r.y", "r.yaml"), ("r", "r.yaml"), ("bar", "bar.yaml"), ("sub/r", "sub/r.yaml"), ("br", "bar.yaml")],

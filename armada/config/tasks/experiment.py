@@ -110,7 +110,7 @@ class Experiment(Settings):
     stop_grace_s: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
-    """For how long nothing may get on before the run is called stalled: `30m`, `never`. `task: sft` has 30m."""
+    """How long a run may make no progress before it is called stalled: `30m`, `never`. `task: sft` has 30m."""
     budget: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """In the money of its host's `price_per_hour`: what it may cost before somebody is told."""
     retries: Annotated[int, Field(ge=0, le=100)] = 0

@@ -27,6 +27,8 @@ from armada.launch.drafts.script import ScriptFacts, named_files, read_script
 from armada.units import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.config.hosts import Host
     from armada.launch.drafts.arguments import Argument
 
@@ -130,7 +132,8 @@ def _script(project: Path, facts: ScriptFacts, file: Path, host: Host, notes: li
     lines += [*_checkpoints(facts), ""]
     if facts.is_distributed:
         lines.append(text.note("armada sets RANK, LOCAL_RANK, WORLD_SIZE and MASTER_ADDR, as torchrun does."))
-    lines += [*_packages(project, notes), *_common(host, facts.secrets)]
+    missing = missing_packages(project)
+    lines += [*_packages(project, file, missing, notes), *_common(host, facts.secrets, own_environment=not missing)]
     if is_too_large(project):
         notes.append("this folder is larger than code may be: keep data out of it, or in a git checkout ignore it")
     return Draft(_joined(lines), "script", name, tuple(str(each.path) for each in data), unfilled, tuple(notes))
@@ -181,18 +184,18 @@ def _checkpoints(facts: ScriptFacts) -> list[str]:
     ]
 
 
-def _packages(project: Path, notes: list[str]) -> list[str]:
+def _packages(project: Path, file: Path, missing: Sequence[str], notes: list[str]) -> list[str]:
     if not (project / "requirements.txt").is_file():
         return []
-    missing = missing_packages(project)
     if not missing:
-        return [text.note("requirements.txt: the environments of armada's profiles have all of these packages.")]
+        return [text.note("requirements.txt: the environments of armada's profiles have all of these packages."), ""]
     listed = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     notes.append(f"requirements.txt names packages that armada's profiles do not have: {listed}")
     return [
         text.note("requirements.txt is not installed by itself. Hosts have what their profile names."),
-        text.note(f"Not among it: {listed}"),
-        text.note("Add them to a profile of yours: `environment: {packages: [NAME==VERSION]}`."),
+        text.note(f"Not among it: {listed}. To have your packages installed, take the `#` away:"),
+        text.note(f"environment: {{requirements: {text.quoted(_relative(project / 'requirements.txt', file))}}}"),
+        "",
     ]
 
 
@@ -226,7 +229,7 @@ def _sft(folder: Path, data: list[DataFile], file: Path, host: Host, notes: list
         text.line("lora: {r: 16, alpha: 32}", "without this line every weight is trained"),
         text.line("checkpoint: {every_steps: 100}", "steps between two checkpoints"),
         "",
-        *_common(host, ()),
+        *_common(host, (), own_environment=False),
     ]
     notes.append(f"it trains {_MODEL}; write your model in its place")
     notes += [f"{each.path} is left out: {why}" for each, why in others]
@@ -245,7 +248,7 @@ def _head(file: Path, host: Host, about: str, task: str) -> list[str]:
     ]
 
 
-def _common(host: Host, secrets: tuple[str, ...]) -> list[str]:
+def _common(host: Host, secrets: tuple[str, ...], *, own_environment: bool) -> list[str]:
     shown = ", ".join(secrets[:5]) or "WANDB_API_KEY"
     lines = [
         text.note("More that you may want:"),
@@ -253,6 +256,9 @@ def _common(host: Host, secrets: tuple[str, ...]) -> list[str]:
         text.line(f"# secrets: [{shown}]", "taken from your shell at the launch; their values are in no file here"),
         text.line('# sync: {outputs: ["results/**"]}', "other files of the run that come home"),
     ]
+    if own_environment:
+        about = "an environment on the host; default: one that armada builds"
+        lines.append(text.line("# environment: {existing: ~/venvs/mine}", about))
     if host.batch is not None:
         lines.append(text.line("# resources: {time_limit: 12h}", f"what {host.name} is asked for; default: its own"))
     return lines
@@ -274,15 +280,20 @@ def _joined(lines: list[str]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def write_draft(draft: Draft, file: Path) -> None:
+def write_draft(draft: Draft, file: Path, alternative: str) -> None:
     """Write a draft to a new file. Nothing is written that armada's own loader refuses.
+
+    Args:
+        draft: What is written.
+        file: Where to; nothing may be there yet.
+        alternative: A command that writes to another file, for the hint.
 
     Raises:
         Conflict: The file exists already.
         NotFound: Its folder does not exist.
         ArmadaError: The loader refuses the draft, which is a bug.
     """
-    taken = Conflict(f"{file} exists already; nothing was written", hint="armada init -o another.yaml")
+    taken = Conflict(f"{file} exists already; nothing was written", hint=alternative)
     if os.path.lexists(file):
         raise taken
     if not file.absolute().parent.is_dir():

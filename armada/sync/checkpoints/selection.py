@@ -49,8 +49,9 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
         matching = [c for c in known if c.step == int(word)][-1:]  # after a resume a step may be saved twice
     if not matching:
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
-        lacking = " with an evaluation loss" if word == "best" and known else ""
+        without_loss = "checkpoint with an evaluation loss, so none is the best"
+        wanted = without_loss if word == "best" and known else f"checkpoint {word}"
         why = "does not answer" if session is not None else "was not asked"
         where = "" if reached else f"; {run.host} {why}, so only the checkpoints at home were searched"
-        raise NotFound(f"{run.run_id} has no checkpoint {word}{lacking}{where}", hint=f"known steps: {steps}")
+        raise NotFound(f"{run.run_id} has no {wanted}{where}", hint=f"known steps: {steps}")
     return matching[0]

@@ -123,7 +123,7 @@ class RunScreen(View):
             )
             self.overview.update(Text(gone))
             return
-        self.wall.take(self.run_id, detail.metrics if detail else (), updates)
+        self.wall.take(self.run_id, detail.metrics if detail else (), updates, ended=row.run.ended)
         if self.shown == "overview":
             words = run_text.overview(row, detail, self.board.symbols, self.snapshot.syncs.get(self.run_id))
             self.overview.update(words)

@@ -191,9 +191,10 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
 
 
 def _event_words(event: Mapping[str, Any]) -> str:
-    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`."""
+    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`. A digest, which is long, comes last."""
     said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
-    for name, value in flat({key: value for key, value in event.items() if key not in FIRST_SAID}):
+    rest = sorted((key for key in event if key not in FIRST_SAID), key=lambda key: (key == "digest") - (key == "step"))
+    for name, value in flat({key: event[key] for key in rest}):
         if value in ("null", "", "{}", "[]"):
             continue
         size = value.isdecimal() and name.endswith("_bytes")

@@ -47,6 +47,7 @@ class ChartWall(Grid):
         self.logarithmic = False
         self.smoothing = 0.0
         self._first = 0
+        self._run_ended = False
         self.curves: dict[str, Curve] = {}
 
     def compose(self) -> ComposeResult:
@@ -62,11 +63,12 @@ class ChartWall(Grid):
         count = min(self.panels, len(self.metrics))
         return [self.metrics[(self._first + place) % len(self.metrics)] for place in range(count)]
 
-    def take(self, run_id: str, names: Sequence[str], updates: Sequence[CurveUpdate]) -> None:
-        """Take the names of the metrics and the updates of their curves."""
+    def take(self, run_id: str, names: Sequence[str], updates: Sequence[CurveUpdate], *, ended: bool) -> None:
+        """Take the names of the metrics, the updates of their curves, and whether the run has ended."""
         ordered = in_order(names) or ["loss"]
-        changed = ordered != self.metrics
-        if changed:
+        changed = ordered != self.metrics or ended != self._run_ended
+        self._run_ended = ended
+        if ordered != self.metrics:
             current = self.metrics[self._first]
             self.metrics = ordered
             self._first = ordered.index(current) if current in ordered else 0
@@ -98,7 +100,9 @@ class ChartWall(Grid):
                 levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
                 lines = [Line(sanitize_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
             title = f"{sanitize_line(name, 60)} ({at}){smooth}"
-            none = "no points of this metric yet: the next check of the host brings them"
+            none = "no points of this metric" + (
+                "" if self._run_ended else " yet: the next check of the host brings them"
+            )
             chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
 
     # Actions --------------------------------------------------------------------------------------------------------

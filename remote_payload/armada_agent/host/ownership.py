@@ -89,11 +89,22 @@ def require_tree(top: str) -> None:
 def require_inside(top: str, names: Iterable[str]) -> None:
     """Check some folders below `top` and their entries, as `require_tree` checks all of them.
 
+    Of a lock file directly in `top` only the owner counts: uv makes `.lock` with mode 0666, and nobody executes it.
+
     Raises:
         UntrustedError: As `require_below`.
     """
-    folders = [path for path in (os.path.join(top, name) for name in names) if os.path.isdir(path)]
-    _require_folder(top, (os.path.join(path, inside) for path in folders for inside in ["."] + os.listdir(path)))
+    lock = os.path.join(top, ".lock")
+    folders = [path for path in (os.path.normpath(os.path.join(top, name)) for name in names) if os.path.isdir(path)]
+    below = [
+        path for folder in folders for path in [folder] + [os.path.join(folder, name) for name in os.listdir(folder)]
+    ]
+    _require_folder(top, (path for path in below if path != lock or not _is_own_file(path)))
+
+
+def _is_own_file(path: str) -> bool:
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.geteuid())
 
 
 _ELSEWHERE = "choose your own folder: `root:` of this host in hosts.yaml, or `armada hosts add --root PATH`"

@@ -5,6 +5,7 @@ user's shell is not part of the job.
 """
 
 import os
+import shlex
 import sys
 from typing import Any, Dict, List, Mapping, Optional, cast
 
@@ -61,11 +62,18 @@ def _enter(asked: Dict[str, Any]) -> int:
             cast("Dict[str, str]", {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}),
         )
     except FileNotFoundError:
-        return _refuse("%s is not on this host" % program[0], NOT_FOUND)
+        return _refuse(_absence(program), NOT_FOUND)
     except PermissionError:
         return _refuse("%s may not be executed" % program[0], NOT_EXECUTABLE)
     except (OSError, ValueError) as error:
         return _refuse("%s could not be started: %s" % (program[0], error), NOT_EXECUTABLE)
+
+
+def _absence(program: List[str]) -> str:
+    if len(program) > 1 or not any(character in program[0] for character in " |;&<>*"):
+        return "%s is not on this host" % program[0]
+    line = shlex.quote(program[0])
+    return "no program on this host is called %s; to run a line of shell: -- sh -c %s" % (line, line)
 
 
 def compose_environment(paths: RunPaths, own: Mapping[str, str]) -> Dict[str, str]:

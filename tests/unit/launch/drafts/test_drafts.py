@@ -11,6 +11,7 @@ import pytest
 
 from armada.cli.main import run
 from armada.config.experiments import load_experiment
+from armada.config.tasks.job_environment import JobEnvironment
 from armada.config.tasks.script import Script
 from armada.config.tasks.sft import Sft
 from tests.unit.launch.drafts.draft_scripts import ARGPARSE, HF, LIGHTNING, NO_ARGUMENTS, SCRIPTS, TORCHRUN
@@ -43,7 +44,9 @@ def uncommented(file: Path) -> str:
         if bare.startswith(("# - ", "#   - ")):
             indent = line[: len(line) - len(bare)]
             lines.append(f"{indent}{bare[2:]}" if indent else bare[1:].replace("  -", " -", 1))
-        elif bare.startswith(("# arguments:", "# checkpoint:", "# resume:", "# resources:", "# sync:", "# quiet_s:")):
+        elif bare.startswith(
+            ("# arguments:", "# checkpoint:", "# environment:", "# resume:", "# resources:", "# sync:", "# quiet_s:")
+        ):
             lines.append(line.replace("# ", "", 1))
         else:
             lines.append(line)
@@ -190,6 +193,15 @@ def test_data_that_git_ignores_is_named_and_results_are_not(folder: Path, capsys
     told = json.loads(capsys.readouterr().out)
     assert told["notes"] == ["requirements.txt names packages that armada's profiles do not have: einops"]
     assert told["to_fill_in"] == ["data_dir", "--batch-size"]
+    (folder / "sub").mkdir()
+    (folder / "more.txt").write_text("rich\n")
+    assert run(["init", "train.py", "-o", "sub/c.yaml"]) == 0
+    (folder / "sub" / "c.yaml").write_text(uncommented(folder / "sub" / "c.yaml"))
+    installs = load_experiment(Path("sub/c.yaml"))
+    assert isinstance(installs, Script)
+    assert isinstance(installs.environment, JobEnvironment)
+    assert isinstance(installs.environment.requirements, Path)
+    assert installs.environment.requirements.samefile(folder / "requirements.txt")
 
 
 def test_data_behind_a_link_is_named(folder: Path) -> None:
@@ -277,7 +289,9 @@ def test_nothing_is_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]
     (folder / "train.py").write_text(TORCHRUN)
     (folder / "experiment.yaml").write_text("mine")
     assert run(["init", "train.py"]) == 8
-    assert "experiment.yaml exists already; nothing was written" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "experiment.yaml exists already; nothing was written" in said
+    assert "→ armada init train.py -o another.yaml\n" in said
     assert (folder / "experiment.yaml").read_text() == "mine"
     (folder / "dangling.yaml").symlink_to("nowhere")
     assert run(["init", "train.py", "-o", "dangling.yaml"]) == 8

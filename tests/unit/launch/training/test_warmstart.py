@@ -59,8 +59,15 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield opened
 
 
-def add(database: Database, *, host: str = "box", task: str = "sft", steps: tuple[int, ...] = ()) -> None:
-    runs.insert(database, run_id=RUN, name="arc", host=host, task=task, experiment=None, spec={})
+def add(
+    database: Database,
+    *,
+    host: str = "box",
+    task: str = "sft",
+    steps: tuple[int, ...] = (),
+    experiment: str | None = None,
+) -> None:
+    runs.insert(database, run_id=RUN, name="arc", host=host, task=task, experiment=experiment, spec={})
     runs.record(database, RUN, Verdict("succeeded", None, None, 1, 5), submission=1, observed_at=time.time())
     entries = [
         {"digest": f"{step:064x}", "step": step, "size_bytes": 1, "file_count": 1, "created_at": 1.0} for step in steps
@@ -93,12 +100,15 @@ def test_what_resume_says_to_write_is_accepted_when_pasted(database: Database, t
     assert (start.run, start.path, start.checkpoint) == (RUN, None, None)
 
 
-def test_a_run_without_weights_is_not_said_to_be_a_start(database: Database, tmp_path: Path) -> None:
-    add(database, task="command")
+@pytest.mark.parametrize(("file", "named"), [(None, "FILE"), ("/home/me/my exp.yaml", "'/home/me/my exp.yaml'")])
+def test_a_run_without_weights_is_not_said_to_be_a_start(
+    database: Database, tmp_path: Path, file: str | None, named: str
+) -> None:
+    add(database, task="command", experiment=file)
     session = Session(HomePaths(tmp_path / "config", tmp_path / "state"))
     with pytest.raises(Conflict) as refused:
         resume_run(database, cast("HostSession", session), runs.find(database, RUN))
-    assert refused.value.hint == "to run it once more: armada launch --host box FILE"
+    assert refused.value.hint == f"to run it once more: armada launch --host box {named}"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,14 @@ def test_a_start_that_is_not_there_is_refused_with_the_line_that_names_it(
         find(database, tmp_path, start)
     assert str(refused.value).startswith(f"{tmp_path / 'exp.yaml'}:6: {said}")
     assert hint in (refused.value.hint or "")
+
+
+def test_none_is_the_best_where_none_has_an_evaluation_loss(database: Database, tmp_path: Path) -> None:
+    add(database, steps=(10, 20))
+    with pytest.raises(NotFound) as refused:
+        find(database, tmp_path, "start_from: {run: arc, checkpoint: best}")
+    assert f"{RUN} has no checkpoint with an evaluation loss, so none is the best" in str(refused.value)
+    assert refused.value.hint == "known steps: 10, 20"
 
 
 def test_a_checkpoint_on_the_host_that_holds_no_weights_is_refused_before_the_launch(
