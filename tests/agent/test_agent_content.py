@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tarfile
 import threading
 from pathlib import Path
@@ -355,3 +356,34 @@ def test_a_content_that_somebody_else_put_there_is_refused(this_host: Host) -> N
     os.chown(path, 61235, 61235)
     with pytest.raises(Refused, match="is not yours"):
         this_host.call("host.facts")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: (path / "run.py").write_text("changed by another run"), "does not match its name"),
+        (shutil.rmtree, "which run twice needs as in/run.py, is no longer on its host"),
+    ],
+)
+def test_a_run_is_not_resumed_with_files_that_changed_or_are_gone(
+    this_host: Host, damage: Callable[[Path], object], words: str
+) -> None:
+    _, path = publish(this_host, "data")
+    this_host.launch(
+        "twice", "sh", "-c", "exit 3", job={"data": [{"content": str(path / "run.py"), "name": "in/run.py"}]}
+    )
+    this_host.await_end("twice")
+    damage(path)
+    with pytest.raises(Refused, match=words) as refused:
+        this_host.call("run.submit", run_id="twice", submission=2)
+    assert refused.value.kind == "environment"
+    assert not (this_host.folder("twice") / "attempts" / "2").exists()
+
+
+def test_a_run_whose_files_are_still_right_is_resumed(this_host: Host, tmp_path: Path) -> None:
+    _, path = publish(this_host, "data")
+    linked = [{"content": str(path / "run.py"), "name": "a"}, {"content": str(tmp_path), "name": "b", "outside": True}]
+    this_host.launch("twice", "sh", "-c", "exit 3", job={"data": linked})
+    this_host.await_end("twice")
+    this_host.call("run.submit", run_id="twice", submission=2)
+    this_host.await_state("twice", "failed", submission=2)

@@ -16,7 +16,7 @@ from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.place import is_gone
 from armada_agent.records.stop_request import concerns, read_stop_request
-from armada_agent.runs import leftover_processes
+from armada_agent.runs import leftover_processes, work_data
 from armada_agent.runs.observation import Evidence
 from armada_agent.verdicts import following
 
@@ -35,8 +35,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
-            secrets to keep are gone; `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know
-            whether the batch system has the job.
+            secrets to keep are gone; `environment`: files of the run are gone or have changed; `scheduler`: the batch
+            system refuses; `outcome_unknown`: it is impossible to know whether the batch system has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
@@ -54,6 +54,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
         if params.get("keep_secrets") is True:
             _require_secrets(paths)
+        if number > 1:
+            work_data.require_unchanged(call, paths)
         settings = read_scheduler(paths)
         setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
         if secrets:

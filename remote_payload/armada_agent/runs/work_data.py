@@ -5,12 +5,16 @@ writes next to its data stay in its own run.
 """
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import parameters
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.paths import RunPaths
+from armada_agent.provision import content
 
 _SHA = frozenset("0123456789abcdef")
+_AGAIN = "put it back, or launch the experiment again: armada then sends what is missing"
 
 
 def check(data: Any) -> None:
@@ -47,12 +51,43 @@ def link(root: str, work: str, data: List[Dict[str, Any]]) -> None:
         if entry.get("outside"):
             _link_outside(source, target)
             continue
-        sha = os.path.relpath(source, os.path.join(root, "data")).split(os.sep)[0]
-        if len(sha) != 64 or not set(sha) <= _SHA:
+        if _content_of(root, source) is None:
             raise AgentError("bad_request", "%.200r is not data on this host" % source)
         if os.path.islink(source) or not os.path.exists(source):
             raise AgentError("not_found", "the data %s is not on this host" % source, "send it first")
         _link(source, target)
+
+
+def require_unchanged(call: Call, paths: RunPaths) -> None:
+    """Check that what an earlier attempt of a run found in its folder is still on the host, and still the same.
+
+    Raises:
+        AgentError: `environment`: something is missing or has changed.
+    """
+    try:
+        job = (files.read_json(paths.spec) or {}).get("job")
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    linked = (job.get("data") if isinstance(job, dict) else None) or []
+    check(linked)
+    contents = set()
+    for entry in linked:
+        source = os.path.normpath(entry["content"])
+        if not os.path.exists(source):
+            message = "%.300s, which run %s needs as %.200s, is no longer on its host"
+            raise AgentError("environment", message % (source, paths.run_id, entry["name"]), _AGAIN)
+        sha = None if entry.get("outside") else _content_of(call.root, source)
+        if sha is not None:
+            contents.add(sha)
+    for sha in sorted(contents):
+        folder = os.path.join(call.root, "data", sha)
+        content.require_right(folder, sha, folder, False, call)
+
+
+def _content_of(root: str, source: str) -> Optional[str]:
+    """Return the hash of the content that a path belongs to."""
+    sha = os.path.relpath(source, os.path.join(root, "data")).split(os.sep)[0]
+    return sha if len(sha) == 64 and set(sha) <= _SHA else None
 
 
 def _link_outside(source: str, target: str) -> None:
