@@ -131,6 +131,7 @@ def test_what_an_earlier_attempt_left_is_settled_before_a_script_clears_it_away(
     }
     this_host.launch("left-1", "sh", "-c", script, "sh", watch=watched)
     eventually(lambda: "up" in this_host.output("left-1"))
+    eventually((this_host.folder("left-1") / "attempts" / "1" / "run.json").exists)
     evidence = this_host.look("left-1")["evidence"]
     kill_both(evidence["submission"]["job"])
     os.killpg(evidence["attempt"]["run"]["process"]["pid"], signal.SIGKILL)

@@ -458,6 +458,7 @@ def test_a_child_that_cleared_its_environment_is_ended_too(this_host: Host, ends
 def test_a_job_that_was_suspended_is_said_to_be_and_ends_within_its_grace(host: Host) -> None:
     host.launch("suspended-1", "sh", "-c", "trap 'echo saving; exit 0' TERM; echo up; while :; do sleep 0.05; done")
     eventually(lambda: "up" in host.output("suspended-1"))
+    host.await_state("suspended-1", "running")
     pid = host.look("suspended-1")["evidence"]["attempt"]["run"]["process"]["pid"]
     os.kill(pid, signal.SIGSTOP)
     eventually(lambda: host.look("suspended-1")["evidence"]["stopped"] == [pid])

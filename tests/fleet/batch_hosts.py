@@ -88,9 +88,10 @@ class Cluster:
 
         def waits() -> bool:
             # It is PENDING, then FAILED, then PENDING with its two minutes anew, before its node is cleared.
-            state = self.shell(f"squeue --noheader --jobs={job} --format=%T").strip()
-            if state == "PENDING":
-                self.shell(f"scontrol update JobId={job} StartTime=now || true")
+            state, start = self.shell(f"squeue --noheader --jobs={job} --format='%T %S'").split() or ("", "")
+            if state == "PENDING" and start > self.shell("date -d '+9 seconds' +%FT%T").strip():
+                # slurmd refuses a job that starts in the second in which its earlier start was revoked.
+                self.shell(f"scontrol update JobId={job} StartTime=now+2seconds || true")
             return state in ("PENDING", "FAILED", "COMPLETING")
 
         eventually(waits)
