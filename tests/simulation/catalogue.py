@@ -92,6 +92,10 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "stopped while it waits after it was resumed": "launch start_job time_limit resume stop",
     "release, it was resumed and the answer of its scheduler was lost": "launch start_job end:0:1 tick sync lose_answer resume release",
     "stopped, its folder was removed while its job waits": "launch look lose_run stop",
+    "stopped after it was resumed, and a job that was given up waits": "launch start_job end:0:3 give_up tick resume stop",
+    "a job that was given up begins again beside the one of the next submission": (
+        "launch start_job end:0:3 give_up tick resume start_job:1 start_job tick look"
+    ),
 }
 
 FOUND_WITH_SLURM = {

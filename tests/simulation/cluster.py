@@ -42,8 +42,11 @@ class SimCluster(SimHost):
         return any(job.waits and not self._is_over(job) for job in self.batch_system.of_run(run_id))
 
     def _is_over(self, job: BatchJob) -> bool:
-        """Whether a job leaves again as soon as it starts, because the end of its submission is written."""
+        """Whether a job leaves again as soon as it starts: the end of its submission is written, or another follows it."""
         for folder in self.folders(job.run_id):
+            claimed = [int(at.parent.name) for at in folder.glob("submissions/*/claim.json")]
+            if max(claimed, default=0) > job.number:
+                return True
             with contextlib.suppress(OSError):
                 state = json.loads((folder / "state.json").read_bytes())
                 if state["state"] in ENDED and state["submission"] == job.number:

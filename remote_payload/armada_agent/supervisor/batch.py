@@ -102,6 +102,8 @@ class BatchSupervisor(Supervisor):
         """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt."""
         if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
             self._outdated = True
+        if not self._outdated and _is_taken_after(self._paths, self._submission):
+            self._outdated = True
         return self._outdated
 
     def _stopped_ending(self) -> Ending:
@@ -240,11 +242,22 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
     if state.get("state") in ENDED and state.get("submission") == submission:
         say("%s has ended already (%s)" % (run_id, state["state"]))
         return 0
+    later = [number for number in paths.submissions() if os.path.exists(paths.submission(number, "claim.json"))]
+    if max(later) > submission:
+        # Its end was written, so that another submission could follow, while this job was back in the queue.
+        say("submission %d of %s follows this one, number %d; job %s ends" % (max(later), run_id, submission, job_id))
+        return 0
     for name, value in job_variables.login_variables(paths.folder).items():
         os.environ.setdefault(name, value)  # HTCondor starts jobs without these
     supervisor = BatchSupervisor(paths, submission, spec, job_id)
     supervisor.run()
     return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
+
+
+def _is_taken_after(paths: RunPaths, submission: int) -> bool:
+    """Return whether a job of a later submission has begun."""
+    later = [number for number in paths.submissions() if number > submission]
+    return any(os.path.exists(paths.submission(number, "taken.json")) for number in later)
 
 
 def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> None:
