@@ -90,6 +90,22 @@ def test_a_launch_asks_a_slurm_controller_that_is_down_one_thing(programs: Progr
     assert programs.asked() == ["sbatch 2", "scontrol 1"]
 
 
+def test_nothing_is_submitted_to_a_slurm_controller_that_is_down(programs: Programs, handed: Handed) -> None:
+    programs.say("scontrol", DOWN, code=1)
+    programs.say("sbatch", "7\n")
+    with pytest.raises(EngineError, match=r"so nothing was submitted: Slurmctld.primary. at ctl is DOWN") as down:
+        slurm.submit(handed, 0)
+    assert down.value.refused
+    assert programs.asked() == ["scontrol 1"]
+
+
+def test_a_slurm_controller_whose_ping_is_late_is_given_the_job(programs: Programs, handed: Handed) -> None:
+    Path(handed.paths.folder).mkdir(parents=True)
+    programs.say("sbatch", "7\n")
+    assert slurm.submit(handed, 0) == "7"
+    assert programs.asked() == ["sbatch 1", "scontrol 1"]
+
+
 def test_a_frozen_slurm_controller_is_given_up_after_two_short_questions(programs: Programs, handed: Handed) -> None:
     with pytest.raises(EngineError, match=r"the Slurm controller does not answer: .*scontrol ping got no answer"):
         slurm.check("#!/bin/sh\n")

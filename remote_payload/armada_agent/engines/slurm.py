@@ -47,6 +47,7 @@ def submit(handed: Handed, lock: int) -> str:
     Returns:
         The job's id.
     """
+    slurm_controller.require_up()
     argv = ["sbatch", "--parsable", "--job-name=" + handed.name, "--comment=" + handed.name]
     said, _ = engine.run_tool_aloud(
         argv + [handed.job_file("job.sbatch"), str(handed.number)],

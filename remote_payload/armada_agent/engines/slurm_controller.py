@@ -40,13 +40,39 @@ def ask(argv: Sequence[str], timeout_s: float = engine.TOOL_S, stdin: bytes = b"
         raise EngineError("the Slurm controller does not answer: " + error.message, late=error.late)
 
 
+def require_up() -> None:
+    """Refuse at once if the controller is down: sbatch would wait two minutes, and nobody would know what came of it.
+
+    Raises:
+        EngineError: `scontrol ping` reports that no controller is up. Nothing was asked of it.
+    """
+    try:
+        down = _ping()
+    except EngineError:
+        return  # a controller that is only slow is waited for
+    if down is not None:
+        raise EngineError("the Slurm controller does not answer, so nothing was submitted: " + down, refused=True)
+
+
 def _find_trouble() -> Optional[str]:
-    """Return the problem that `scontrol ping` reports; None if one controller is up, or if ping reports nothing about it."""
+    """Return what is wrong with the controller; None if it is up, or if ping reports nothing about it."""
+    try:
+        return _ping()
+    except EngineError:
+        return "scontrol ping got no answer within %.0f s" % _PING_S
+
+
+def _ping() -> Optional[str]:
+    """Return `scontrol ping`'s report that all controllers are down; None if one is up, or if it reports nothing about them.
+
+    Raises:
+        EngineError: It did not answer in time.
+    """
     try:
         said = engine.run_tool(["scontrol", "ping"], timeout_s=_PING_S)
     except EngineError as error:
         if error.late:
-            return "scontrol ping got no answer within %.0f s" % _PING_S
+            raise
         said = error.message  # newer versions exit with 1 if all controllers are down
     found = re.findall(r"Slurmctld\S* at \S+ is (?:UP|DOWN)", said)
     if not found or any(line.endswith("UP") for line in found):
